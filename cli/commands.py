@@ -33,6 +33,8 @@ _COMMANDS = (  # each a module of subcommands/
     "export",
     "check",
     "tune",
+    "fleet",
+    "worker",
     "taichi",
     "graph",
     "trace",

@@ -191,6 +191,22 @@ class Trace(AbstractLine, frozen=True, tag="trace"):
     events: int
 
 
+class FleetSlot(msgspec.Struct, forbid_unknown_fields=True):
+    name: str
+    backend: str
+    key: str
+    arch: str
+
+
+class FleetLine(AbstractLine, frozen=True, tag="fleet"):
+    """`fleet start`, `status` and `stop`: the address of its scheduler, "" once it has ended, and its slots."""
+
+    file: str
+    address: str
+    workers: int
+    slots: list[FleetSlot]
+
+
 class ProgramRun(AbstractLine, frozen=True, tag="program"):
     """`taichi`: a program that ended by itself, or after its last frame."""
 

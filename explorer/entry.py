@@ -23,6 +23,7 @@ from ..report import Report, frame, report_of
 from ..runtime.api.outcome import UNDECIDED
 from ..runtime.cpu.compiler import PLAIN
 from ..runtime.files import is_there
+from ..runtime.fleet.request import FleetRequest
 from ..runtime.free_memory import within_free_memory
 from ..runtime.records.folder import (
     HEADER,
@@ -162,6 +163,9 @@ def explore(
     undecided: float = UNDECIDED,
     deterministic: bool = False,
     unseen: Sequence[str] = (),
+    fleet: str | Path | None = None,
+    devices: Sequence[str] = (),
+    on: str | None = None,
     progress: bool | None = None,
     on_event: Tell | None = None,
 ) -> Run:
@@ -176,6 +180,8 @@ def explore(
     `undecided` is the share of the elements of an array that may lie on a branch: there rounding decides, and either side is right.
     `deterministic`: nothing depends on the order of threads, so two calls of the result give equal bytes.
     `unseen` names arrays and fields that nobody reads after the sequence: the result does not write them.
+    `fleet` is the file of a fleet (`explore fleet start`) whose devices run what is tried; `on` is the key of these devices.
+    `devices` are such of this machine, `("cpu:0-3", "cpu:4-7")`: each is a slot.
     `progress` is one line that is written again and again, by default in terminals and notebooks only.
     `on_event` receives every event. Ctrl-C ends the search and returns the best so far.
 
@@ -203,7 +209,19 @@ def explore(
             logging.getLogger("kernelscape").warning(said)
         return made
 
-    return explore_made(make, options, directory=directory, on_event=shown(progress, on_event))
+    asked = fleet_of(fleet, devices, on)
+    heard = shown(progress, on_event)
+    return explore_made(make, options, directory=directory, on_event=heard, fleet=asked)
+
+
+def fleet_of(
+    file: str | Path | None, devices: Sequence[str], on: str | None = None
+) -> FleetRequest | None:
+    """Returns the request for a fleet; None where nothing of one is named."""
+    if file is None and not devices:
+        return None
+    place = None if file is None else Path(file)
+    return FleetRequest(devices=tuple(devices), file=place, on=on)
 
 
 def _decided(decisions: Mapping[str, object] | None) -> tuple[tuple[str, str], ...]:
@@ -272,6 +290,7 @@ def explore_workload(
     runs: Path = Path("runs"),
     on_event: Tell | None = None,
     on_interrupt: Callable[[], None] | None = None,
+    fleet: FleetRequest | None = None,
 ) -> Run:
     """Explores a workload that exists already; otherwise like `explore_made`."""
     return explore_made(
@@ -281,6 +300,7 @@ def explore_workload(
         runs=runs,
         on_event=on_event,
         on_interrupt=on_interrupt,
+        fleet=fleet,
     )
 
 
@@ -292,13 +312,14 @@ def explore_made(
     runs: Path = Path("runs"),
     on_event: Tell | None = None,
     on_interrupt: Callable[[], None] | None = None,
+    fleet: FleetRequest | None = None,
 ) -> Run:
     """Starts a run of the workload that `make` returns, in `directory` or in a new folder under `runs`.
 
     A new folder is removed where the run does not begin. The time limit includes the time of `make`. Without a number of threads,
     implementations have as many as the program's kernels (`cpu_max_num_threads`).
     """
-    with sit(options.time_limit_s, on_event, on_interrupt) as sitting:
+    with sit(options.time_limit_s, on_event, on_interrupt, fleet) as sitting:
         workload = sitting.within(RECORDED, make)
         if workload is None:
             return _run(sitting, None, options, Path(directory or runs))
@@ -330,6 +351,7 @@ def resume(
     inputs: Path | None = None,
     on_event: Tell | None = None,
     on_interrupt: Callable[[], None] | None = None,
+    fleet: FleetRequest | None = None,
 ) -> Run:
     """Resumes a run from its journal; every finished evaluation counts, none is made again.
 
@@ -347,7 +369,7 @@ def resume(
     if time_limit is not None or max_evals is not None or gap is not None:
         changed = {"time_limit_s": time_limit, "max_evals": max_evals, "gap": gap or 0.0}
     options = replace(options, fixed=header.fixed, **changed)
-    with sit(options.time_limit_s, on_event, on_interrupt) as sitting:
+    with sit(options.time_limit_s, on_event, on_interrupt, fleet) as sitting:
         workload = sitting.within(
             "the run was read", lambda: _stored_workload(header, folder, inputs)
         )

@@ -30,7 +30,7 @@ from ..runtime.records.record import (
 )
 from ..runtime.worker.control import Control
 from ..runtime.worker.messages import Done, Ticket, Work
-from ..runtime.worker.pool import LocalPool
+from ..runtime.worker.pool import AbstractPool
 from ..search.asking import Ask, Tell, Trial
 from ..search.budget import Interrupt
 from ..search.events import Outcome
@@ -63,13 +63,13 @@ class Hooks:
 
     `doubt` is called when a time is below its bound times `scale`, before the search receives it: the machine may have become
     faster than it was calibrated. `reports` is called for every candidate that compiled. `place` returns for the journal the place
-    where a worker process, by its number, has measured.
+    where a worker process, by its number, has measured; with several slots also by the name of the slot and the number of its work.
     """
 
     doubt: Callable[[], None] = lambda: None
     scale: Callable[[], float] = lambda: 1.0
     reports: Callable[[Candidate, Source], Reported] = lambda candidate, source: Reported()
-    place: Callable[[int], MeasurementOrigin | None] = lambda worker: None
+    place: Callable[[int, str, int], MeasurementOrigin | None] = lambda worker, slot, number: None
 
 
 def largest_batch(builder: AbstractBuilder) -> int:
@@ -82,7 +82,7 @@ class SearchEvaluator:
 
     def __init__(
         self,
-        pool: LocalPool,
+        pool: AbstractPool,
         builder: AbstractBuilder,
         journal: AbstractJournal,
         *,
@@ -181,8 +181,13 @@ class SearchEvaluator:
         self._pool.begin(list(map(Work, written)))
 
     def leave(self) -> None:
-        """Drops the candidates that were to be measured. No compiler runs any more."""
-        self._pool.drop()
+        """Drops the candidates that were to be measured; those that were measured meanwhile are recorded. No compiler runs any
+        more.
+        """
+        submitted, self._submitted = self._submitted, {}
+        for done in self._pool.drop():
+            if done.ticket in submitted:
+                self._record(submitted[done.ticket], done)
 
     def answer(self, ask: Ask) -> Tell | None:
         """Submits the trials of a search, and returns the next outcome, once it is recorded.
@@ -203,7 +208,6 @@ class SearchEvaluator:
             return Tell(trial.key, self._record(trial, Done(ticket=Ticket(-1), failed=failure)))
         done = next(self._pool.done(), None)
         if done is None:
-            self._submitted.clear()
             self._unwritten.clear()
             return None
         trial = self._submitted.pop(done.ticket)
@@ -348,7 +352,7 @@ class SearchEvaluator:
                 components=self._rows.rows(candidate.space, decisions, texts, found),
                 ratio=_ratio_record(done),
                 origin=_origin(trial),
-                place=self._place(done.worker),
+                place=self._place(done.worker, done.slot, done.number),
                 timing=_timing(done, self._epoch_s),
             )
         )
@@ -381,7 +385,7 @@ class SearchEvaluator:
                 is_partly_verified=False,
                 ratio=msgspec.UNSET,
                 components=msgspec.UNSET,
-                place=self._place(self._pool.machine.worker),
+                place=self._place(self._pool.machine.worker, self._pool.machine.slot, 0),
                 timing=None,
             )
         )

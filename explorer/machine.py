@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from ..runtime.api.backend import AbstractDevice
 from ..runtime.api.outcome import Measurement
+from ..runtime.fleet.remote import RemoteDevice
 from ..runtime.forked import Stopped
 from ..runtime.measure.calibration import LATENCIES, parse_stream
 from ..runtime.measure.conditions import Conditions, take_conditions
@@ -32,8 +33,10 @@ def open_worker(device: AbstractDevice) -> AbstractWorker:
 
 
 def conditions_of(device: AbstractDevice, worker: AbstractWorker) -> Conditions:
-    """The conditions now, with the compiler and the speed of memory."""
+    """The conditions now, with the compiler and the speed of memory. Of a fleet they are those of its devices."""
     is_probed = device.machine.probe_library() is not None
+    if isinstance(device, RemoteDevice):
+        return device.conditions(worker.probe() if is_probed else 0.0)
     return take_conditions(
         compiler=device.reporter.version(),
         flags=device.reporter.flags(),

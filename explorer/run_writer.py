@@ -140,13 +140,18 @@ class RunWriter:
         self.note("session", f"seed {self._options.seed}")
         self.machine()
 
-    def place(self, worker: int) -> MeasurementOrigin:
-        """Returns the place of a current measurement by this worker process of the session."""
+    def place(self, worker: int, slot: str, number: int) -> MeasurementOrigin:
+        """Returns the place of a current measurement by this worker process of the session.
+
+        With several slots it has the name of the slot, and the number of its work from 0.
+        """
         return MeasurementOrigin(
             session=self._session,
             tree=max(0, self._n_trees - 1),
             worker=worker,
             device=self._conditions.machine,
+            slot=slot or UNSET,
+            number=number if slot else UNSET,
         )
 
     def note(self, kind: str, text: str) -> None:

@@ -13,13 +13,20 @@ import numpy as np
 from ..kernels.tasks.non_affine import non_affine_tasks
 from ..kernels.tasks.profile import Profile
 from ..runtime.api.backend import AbstractDevice
+from ..runtime.api.errors import DeviceError
 from ..runtime.device import DeviceOptions, open_device
 from ..runtime.files import is_there
+from ..runtime.fleet.fleet import chosen
+from ..runtime.fleet.remote import RemoteDevice
+from ..runtime.fleet.request import FleetRequest
+from ..runtime.fleet.seats import FleetWorker, Seats
+from ..runtime.fleet.slot_pool import SlotPool
 from ..runtime.forked import Stopped
 from ..runtime.records.folder import FAILED, HEADER, JOURNAL
 from ..runtime.records.journal import AbstractJournal, FileJournal
+from ..runtime.records.loading import load_header
 from ..runtime.records.replay import restore_complete
-from ..runtime.worker.pool import LocalPool
+from ..runtime.worker.pool import AbstractPool, LocalPool
 from ..runtime.worker.worker import AbstractWorker
 from ..search import events as ev
 from ..search.asking import Ask, answered
@@ -75,7 +82,10 @@ class Session:
         tell: Tell,
         interrupt: Interrupt,
         deadlines: Deadlines,
+        fleet: FleetRequest | None = None,
     ) -> None:
+        """Without a fleet this machine alone runs programs."""
+        self._fleet = fleet
         self._workload = workload
         self._options = options
         self._folder = folder
@@ -95,11 +105,7 @@ class Session:
         deadlines = self._deadlines
         try:
             with deadlines.phase("compilers were looked for"):
-                told = DeviceOptions(
-                    compiler=o.compiler, compile_timeout_s=o.compile_timeout_s, threads=o.threads
-                )
-                device = open_device(o.target, told)
-                opened = open_worker(device)
+                device, opened = self._opened()
         except Stopped:
             return self._early()
         making = closing(Preparation(self._workload, o, deadlines, self._tell))
@@ -146,6 +152,36 @@ class Session:
         """Waits until the search itself is compiled: once a version, so it is no part of the session's time."""
         with self._deadlines.excluded():
             self._compilation.wait()
+
+    def _opened(self) -> tuple[AbstractDevice, AbstractWorker]:
+        """Returns the device of the session, here or in a fleet, and its worker. Raises DeviceError."""
+        o = self._options
+        if self._fleet is None:
+            told = DeviceOptions(
+                compiler=o.compiler, compile_timeout_s=o.compile_timeout_s, threads=o.threads
+            )
+            device = open_device(o.target, told)
+            return device, open_worker(device)
+        if o.compiler is not None:
+            raise DeviceError("workers of a fleet build with their own compiler: leave it out")
+        fleet = self._fleet.join()
+        try:
+            header, machine = self._folder / HEADER, None
+            if is_there(header):
+                machine = load_header(header).conditions.machine
+            slots = chosen(fleet, o.target, self._fleet.on, machine)
+            facts, timeout_s = [s.facts for s in slots], o.compile_timeout_s
+            remote = RemoteDevice(fleet, facts, threads=o.threads, compile_timeout_s=timeout_s)
+            return remote, FleetWorker(Seats(fleet, slots, remote))
+        except BaseException:
+            fleet.close()
+            raise
+
+    def _pool(self, device: AbstractDevice, worker: AbstractWorker) -> AbstractPool:
+        if isinstance(worker, FleetWorker):
+            assert isinstance(device, RemoteDevice)
+            return SlotPool(device.builder, worker, self._is_given_up)
+        return LocalPool(device.builder, worker, self._is_given_up)
 
     def _early(self) -> st.Ended:
         """Returns the end of a session that had no time to begin. Called in the handler of Stopped, which is raised again after a
@@ -201,7 +237,7 @@ class Session:
         writer.plant(claims.whole_ns)
         registers = Registers(device.reporter, root.space, bounder)
         registers.recall(writer.evaluations)
-        pool = LocalPool(device.builder, worker, self._is_given_up)
+        pool = self._pool(device, worker)
         pool.before_timing = lambda: self._look_at_what_is_beside(standing, worker)
         evaluator = SearchEvaluator(
             pool,
@@ -224,7 +260,7 @@ class Session:
                 firsts = [candidate for _, candidate in sketched[:FIRST_BATCH]]
                 evaluator.begin(firsts, known=writer.known())
             preparation.finish(standing, worker, pool.rest)
-            finished = self._search(root, sketched, bounder, registers, standing, evaluator)
+            finished = self._search(root, sketched, bounder, registers, standing, evaluator, pool)
         except BaseException:
             self._is_ended = True
             raise
@@ -242,12 +278,13 @@ class Session:
         registers: Registers,
         standing: Standing,
         evaluator: SearchEvaluator,
+        pool: AbstractPool,
     ) -> ev.Finished:
         o, deadlines, device = self._options, self._deadlines, standing.device
         writer, claims = standing.writer, standing.claims
         predictor = predictor_of(bounder, device)
         listener = Listener(standing, evaluator, deadlines, self._tell)
-        evaluator.control.on_change = listener.meet_change
+        pool.hear_changes(listener.meet_change)
         firsts = [candidate for _, candidate in sketched]
         known = writer.known()
         warm = _warm(root.space, writer, evaluator, o.final_top)
@@ -270,7 +307,7 @@ class Session:
         options = SearchOptions(
             strategy=o.strategy,
             n_top=o.final_top,
-            batches=Batches(first=FIRST_BATCH, size=BATCH, largest=largest_batch(device.builder)),
+            batches=_batches(pool, device),
         )
         if firsts and evaluator.time_components(firsts[0]):
             fastest = best_of_components(root.space, writer.evaluations)
@@ -344,6 +381,14 @@ class Session:
             rules.append(Seconds(search_s))
             evaluator.is_over = self._deadlines.is_search_over
         return Budget(*rules, interrupt=self._interrupt, clock=self._deadlines.clock)
+
+
+def _batches(pool: AbstractPool, device: AbstractDevice) -> Batches:
+    """Returns the sizes of batches; several slots together have at least as many candidates as keep them busy."""
+    size, largest = max(BATCH, pool.in_flight), largest_batch(device.builder)
+    return Batches(
+        first=FIRST_BATCH, size=size, largest=max(size, largest), in_flight=pool.in_flight
+    )
 
 
 def _guidance(

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
+from ..runtime.fleet.request import FleetRequest
 from ..runtime.forked import Stopped
 from ..search.budget import Interrupt
 from . import stages as st
@@ -29,6 +30,7 @@ class Sitting:
     interrupt: Interrupt
     deadlines: Deadlines
     signals: list[int]  # seen so far
+    fleet: FleetRequest | None = None  # None: this machine alone
 
     @property
     def signal(self) -> int:
@@ -47,7 +49,8 @@ class Sitting:
 
     def session(self, workload: Workload, options: Options, folder: Path) -> st.Ended:
         """Runs a session in a folder; raises as it does."""
-        return Session(workload, options, folder, self.tell, self.interrupt, self.deadlines).run()
+        heard = self.tell, self.interrupt, self.deadlines
+        return Session(workload, options, folder, *heard, self.fleet).run()
 
     def end_before(self, folder: Path) -> st.Ended:
         """Returns the end where the time limit has passed before a session could begin."""
@@ -71,13 +74,17 @@ def made_within(limit_s: float | None, make: Callable[[], Workload]) -> Workload
 
 @contextmanager
 def sit(
-    limit_s: float | None, on_event: Tell | None, on_interrupt: Callable[[], None] | None
+    limit_s: float | None,
+    on_event: Tell | None,
+    on_interrupt: Callable[[], None] | None,
+    fleet: FleetRequest | None = None,
 ) -> Iterator[Sitting]:
     """Context manager of one session, which begins now; without `on_event` no events are reported."""
     interrupt = Interrupt()
     with _interruptible(interrupt, on_interrupt) as seen:
         try:
-            yield Sitting(on_event or _silent, interrupt, Deadlines(limit_s, interrupt), seen)
+            deadlines = Deadlines(limit_s, interrupt)
+            yield Sitting(on_event or _silent, interrupt, deadlines, seen, fleet)
         except Stopped as e:  # also raised where it is known that there was a signal, and not which
             raise Stopped(*seen[:1]) from e
 

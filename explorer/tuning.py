@@ -9,6 +9,8 @@ from pathlib import Path
 from msgspec import UNSET, structs
 
 from ..runtime.device import DeviceOptions, open_device
+from ..runtime.fleet.fleet import chosen
+from ..runtime.fleet.request import FleetRequest
 from ..runtime.measure.conditions import take_conditions
 from ..runtime.records.family import SCHEMA, FamilyFile, load_family, save_family
 from ..runtime.records.record import BestFile, RecordError
@@ -29,6 +31,7 @@ class Tuning:
     file: Path
     runs: Path = Path("runs")
     again: bool = False  # also what the file has already
+    fleet: FleetRequest | None = None  # None: this machine alone
 
 
 @dataclass(frozen=True)
@@ -52,8 +55,7 @@ def tune(
     and RecordError where the file is of another sequence, dtype or target.
     """
     o = tuning.options
-    device = open_device(o.target, DeviceOptions(compiler=o.compiler))
-    machine = take_conditions(accelerator=device.machine.accelerator()).machine
+    machine = _machine(tuning)
     for sizes in tuning.shapes:
         workload = tuning.workload_of(sizes)
         found = _found(tuning, workload)
@@ -62,7 +64,12 @@ def tune(
             yield TunedShape(workload.sizes, entry, None)
             continue
         run = explore_workload(
-            workload, o, runs=tuning.runs, on_event=on_event, on_interrupt=on_interrupt
+            workload,
+            o,
+            runs=tuning.runs,
+            on_event=on_event,
+            on_interrupt=on_interrupt,
+            fleet=tuning.fleet,
         )
         if run.best is not None:
             # Read again: another process may have tuned another shape meanwhile.
@@ -71,6 +78,19 @@ def tune(
         yield TunedShape(workload.sizes, None if run.best is None else run.best.file, run)
         if run.status == "interrupted":
             return
+
+
+def _machine(tuning: Tuning) -> str:
+    """Returns the key of the machine whose results are up to date. Raises DeviceError."""
+    o = tuning.options
+    if tuning.fleet is None:
+        device = open_device(o.target, DeviceOptions(compiler=o.compiler))
+        return take_conditions(accelerator=device.machine.accelerator()).machine
+    fleet = tuning.fleet.join()
+    try:
+        return chosen(fleet, o.target, tuning.fleet.on)[0].facts.conditions.machine
+    finally:
+        fleet.close()
 
 
 def _found(tuning: Tuning, workload: Workload) -> FamilyFile:

@@ -26,6 +26,7 @@ INTERNAL = {
     "NotStructuredError": "the task is a closed one",
     "OddFileError": "an OSError: a RecordError is raised from it",
     "RefusedError": "the kernel runs on the CPU after a warning",
+    "SlotLostError": "another slot takes over; where none is left, a WorkerError is raised",
     "_KilledError": "the child is made again",
 }
 

@@ -10,6 +10,7 @@ import click
 
 from ...search.options import STRATEGIES
 from ..exits import Exit, exit_of
+from ..fleet_options import each_key, on_a_fleet
 from ..options import (
     Talk,
     about_problem,
@@ -30,6 +31,7 @@ from ..sequence_name import Named, is_program
 
 if TYPE_CHECKING:
     from ...explorer.workload import Workload
+    from ...runtime.fleet.request import FleetRequest
 
 
 @click.command("run")
@@ -50,9 +52,15 @@ if TYPE_CHECKING:
     help="Of FILE.py: watch so many pictures at most; 10 if left out.",
 )
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Directory of the run.")
+@on_a_fleet
+@click.option(
+    "--each-key", "is_each", is_flag=True, help="One search for each device key of the fleet."
+)
 @talks
 def command(
     talk: Talk,
+    fleet: FleetRequest | None,
+    is_each: bool,
     sequence: str,
     before: tuple[str, ...],
     unseen: tuple[str, ...],
@@ -87,6 +95,8 @@ def command(
                 raise click.UsageError(
                     f"{name} is not of programs: name a function, {sequence}:NAME"
                 )
+        if fleet is not None or is_each:
+            raise click.UsageError("programs run on this machine: a fleet is of sequences")
         if options.target != "cpu":
             raise click.UsageError(
                 f"programs run on the CPU: --target {options.target} is of sequences"
@@ -106,12 +116,21 @@ def command(
 
         n_ok = show_builds(build(make(), options, profile or PROFILE), talk.is_json)
         sys.exit(Exit.OK if n_ok else Exit.NOTHING_VALID)
-    found = explore_made(
-        make,
-        options,
-        directory=output,
-        runs=settings.runs,
-        on_event=listener(talk, settings),
-        on_interrupt=interrupted,
-    )
-    sys.exit(exit_of(found))
+    code = int(Exit.OK)
+    for asked in each_key(fleet, options.target) if is_each else (fleet,):
+        folder = (
+            output if asked is None or not is_each or output is None else output / str(asked.on)
+        )
+        found = explore_made(
+            make,
+            options,
+            directory=folder,
+            runs=settings.runs,
+            on_event=listener(talk, settings),
+            on_interrupt=interrupted,
+            fleet=asked,
+        )
+        code = code or exit_of(found)
+        if found.signal:
+            break
+    sys.exit(code)

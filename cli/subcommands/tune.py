@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from ..exits import Exit, exit_of
+from ..fleet_options import on_a_fleet
 from ..options import (
     Talk,
     beginning,
@@ -26,6 +27,9 @@ from ..options import (
 from ..sequence_name import Named
 from ..settings import parse_sizes
 from ..speaking import say
+
+if TYPE_CHECKING:
+    from ...runtime.fleet.request import FleetRequest
 
 
 @click.command("tune")
@@ -47,9 +51,11 @@ from ..speaking import say
 @click.option("--compiler", help="C compiler, name or path.")
 @click.option("--again", is_flag=True, help="Also shapes that the file has already.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="File: tuned-NAME.json.")
+@on_a_fleet
 @talks
 def command(
     talk: Talk,
+    fleet: FleetRequest | None,
     sequence: str,
     before: tuple[str, ...],
     texts: tuple[str, ...],
@@ -78,6 +84,7 @@ def command(
         file=file,
         runs=settings.runs,
         again=again,
+        fleet=fleet,
     )
     code, n_tuned = Exit.OK, 0
     for done in tune(tuning, on_interrupt=interrupted):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -215,7 +216,7 @@ class FakeDevice(AbstractDevice):
     """A device with scripted results. `time_ns` gives the time of a source key; `script` has the failures, by source key.
 
     `wrong_later` has the keys of sources that are wrong on another input set than the timed one. `component_ns` gives the time of
-    a component by the key of its text.
+    a component by the key of its text. Each verified evaluation sleeps `run_s` seconds.
     """
 
     name = "fake"
@@ -226,7 +227,9 @@ class FakeDevice(AbstractDevice):
         script: Mapping[str, FailureKind] | None = None,
         wrong_later: Collection[str] = (),
         component_ns: Callable[[str], float] | None = None,
+        run_s: float = 0.0,
     ) -> None:
+        self.run_s = run_s
         self.machine: AbstractMachine = FakeMachine()
         self.builder: AbstractBuilder = FakeBuilder(script)
         self.runner: FakeRunner = FakeRunner(time_ns, script, wrong_later, component_ns)
@@ -255,6 +258,8 @@ class FakeWorker(AbstractWorker):
 
     def evaluate(self, artifact: Artifact, protocol: Protocol, *, verify: bool = True) -> Outcome:
         self.n_evaluations += 1
+        if verify and self._device.run_s:
+            time.sleep(self._device.run_s)
         found = self._device.runner.outcome(artifact)
         if isinstance(found, Failure):
             return found

@@ -101,7 +101,7 @@ def keep_alarm(machine: str, raised: Target | None, folder: Path | None = None) 
     stored = load_calibration(machine, folder)
     if stored is None:
         return
-    target = stored.target if raised is None else _at_best(stored.target, raised)
+    target = stored.target if raised is None else at_best(stored.target, raised)
     more = msgspec.structs.replace(stored, target=target, alarms=stored.alarms + 1)
     store_calibration(more, folder)
 
@@ -137,7 +137,7 @@ def merge(old: Calibration, new: Calibration) -> Calibration:
     }
     return msgspec.structs.replace(
         new,
-        target=_at_best(new.target, old.target),
+        target=at_best(new.target, old.target),
         spreads=spreads,
         n_calibrations=old.n_calibrations + 1,
         factors=old.factors or new.factors,
@@ -146,7 +146,7 @@ def merge(old: Calibration, new: Calibration) -> Calibration:
     )
 
 
-def _at_best(target: Target, other: Target) -> Target:
+def at_best(target: Target, other: Target) -> Target:
     """Returns `target` with the larger of two rates and the smaller of two latencies."""
     names = [f.name for f in fields(Target) if f.name.endswith("_per_ns")] + ["core_boost"]
     rates = {n: max(getattr(target, n), getattr(other, n)) for n in names}

@@ -90,13 +90,16 @@ class MeasurementOrigin(msgspec.Struct, frozen=True, forbid_unknown_fields=True,
     """Place and time of a measurement.
 
     It is the session of the run, from 1; the tree of the session, from 0, whose nodes count from 0; the worker process of the
-    session, from 0; the key of the device.
+    session, from 0; the key of the device. With several slots also the name of the one that measured, and the number of its work in
+    the session, from 0: processes count by slot then.
     """
 
     session: Count
     tree: Count
     worker: Count
     device: str
+    slot: str | msgspec.UnsetType = msgspec.UNSET
+    number: Count | msgspec.UnsetType = msgspec.UNSET
 
 
 class Timing(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -64,7 +65,37 @@ def available_cores() -> int:
     return len(os.sched_getaffinity(0))
 
 
-class Channel:
+class AbstractChannel(ABC):
+    """Way to the process that runs the requests of one worker."""
+
+    library: Path | None = None  # that the process loads when it starts; None: none is given
+
+    def __init__(self) -> None:
+        self.is_over: Callable[[], bool] = lambda: False
+        """Once true, nobody needs the answer of a request any more."""
+
+    @property
+    @abstractmethod
+    def is_alive(self) -> bool:
+        """True if the process runs, with what it was prepared with."""
+
+    @abstractmethod
+    def ask(self, request: Request, deadline_s: float) -> Answer:
+        """Returns the answer, or the death of the process.
+
+        Raises RuntimeError when the process reports a bug of its own, and Stopped once `is_over`: nobody needs the answer any more.
+        """
+
+    @abstractmethod
+    def kill(self) -> None:
+        """Ends the process with all that it started; the next request starts another."""
+
+    @abstractmethod
+    def start(self) -> None:
+        """Starts the process in the background, unless it runs."""
+
+
+class Channel(AbstractChannel):
     """A child process of `kernelscape.runtime.worker.child`, started on the first request and again
     after its death.
     """
@@ -77,12 +108,12 @@ class Channel:
         *,
         environment: Mapping[str, str] | None = None,
     ) -> None:
+        super().__init__()
         self._device = device
         self.library = library
         self._scratch = scratch
         self._given = dict(environment or {})
         self._child: subprocess.Popen[bytes] | None = None
-        self.is_over: Callable[[], bool] = lambda: False
         self._request_fd = self._reply_fd = -1
         self._is_ready = False
         self._n_killed_before: int | None = None  # for memory, in the whole system
@@ -92,10 +123,6 @@ class Channel:
         return self._child is not None
 
     def ask(self, request: Request, deadline_s: float) -> Answer:
-        """Returns the answer, or the child's death.
-
-        Raises RuntimeError when the child reports a bug of its own, and Stopped once `is_over`: nobody needs the answer any more.
-        """
         try:
             self.start()
             died = self._await_start()
@@ -111,7 +138,6 @@ class Channel:
             raise
 
     def kill(self) -> None:
-        """End the child's whole group; the next request starts another."""
         child, self._child = self._child, None
         if child is None:
             return
@@ -124,7 +150,6 @@ class Channel:
             os.close(self._reply_fd)
 
     def start(self) -> None:
-        """Start a child in the background, unless there is one."""
         if self._child is not None:
             return
         self._is_ready = False

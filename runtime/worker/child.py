@@ -34,7 +34,7 @@ class ChildOptions(msgspec.Struct, frozen=True):
     n_threads: int
 
 
-def _die_with_parent(request_fd: int) -> None:
+def die_with_parent(request_fd: int) -> None:
     """End the whole process group once the parent closes its end of the pipe, also while generated code runs."""
     poll = select.poll()
     poll.register(request_fd, 0)  # hang-ups are always reported
@@ -50,7 +50,7 @@ def main(arguments: list[str]) -> int:
     """Serve requests until the parent closes the pipe."""
     request_fd, reply_fd = int(arguments[0]), int(arguments[1])
     options = msgspec.json.decode(arguments[2], type=ChildOptions)
-    watcher = threading.Thread(target=partial(_die_with_parent, request_fd), daemon=True)
+    watcher = threading.Thread(target=partial(die_with_parent, request_fd), daemon=True)
     watcher.start()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     device = open_device(options.device)

@@ -18,7 +18,7 @@ class Timed:
     """A program, by the key of its source, with its time in one state of the machine.
 
     `artifact` is the build that was timed; None where an earlier session did so. `is_by_ratio` is true if the time is a ratio
-    to the control's (control.py).
+    to the control's (control.py), `spread` that of the time.
     """
 
     key: str
@@ -26,6 +26,7 @@ class Timed:
     state: int
     artifact: Artifact | None
     is_by_ratio: bool = False
+    spread: float = 0.0
 
 
 class Contenders:

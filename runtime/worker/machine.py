@@ -9,8 +9,8 @@ from pathlib import Path
 from ..api.artifact import Artifact
 from ..api.backend import AbstractBuilder
 from ..api.outcome import Failure, Measurement, Protocol
-from .contenders import Contenders, Timed
-from .control import Control
+from .contenders import Timed
+from .control import Control, SharedControl
 from .messages import Done, Ticket, Work
 from .worker import AbstractWorker
 
@@ -22,11 +22,21 @@ _ONCE = Protocol(
 class Machine:
     """Verifies and times programs one after the other, in the states that the machine is in."""
 
-    def __init__(self, worker: AbstractWorker, builder: AbstractBuilder) -> None:
+    def __init__(
+        self,
+        worker: AbstractWorker,
+        builder: AbstractBuilder,
+        shared: SharedControl | None = None,
+        slot: str = "",
+    ) -> None:
+        """Machines of one search share control and contenders, and each has the name of its slot."""
+        self.slot = slot
+        self._n_done = 0
         self._worker = worker
         self._builder = builder
-        self.contenders = Contenders()
-        self.control = Control(worker, self.contenders)
+        self._shared = shared or SharedControl()
+        self.contenders = self._shared.contenders
+        self.control = Control(worker, self._shared)
 
     def evaluate(self, ticket: Ticket, work: Work, built: Artifact | Failure) -> Done:
         """Verifies and times a program that was built."""
@@ -48,7 +58,10 @@ class Machine:
             control=self.control.key,
             control_ns=self.control.ns,
             worker=self._worker.n_restarts,
+            slot=self.slot,
+            number=self._n_done,
         )
+        self._n_done += 1
         if isinstance(found, Measurement):
             self._note(work.source.key, found, artifact)
         return done
@@ -78,11 +91,13 @@ class Machine:
         return self._worker.n_restarts
 
     def _note(self, key: str, found: Measurement, artifact: Artifact | None) -> None:
-        self.contenders.note(
-            Timed(key, found.time_ns, self.control.state, artifact, found.ratio is not None),
-            self.control.ratio(found.time_ns),
-            is_partly_verified=found.is_partly_verified,
-        )
+        by_ratio, state = found.ratio is not None, self.control.state
+        with self._shared.lock:
+            self.contenders.note(
+                Timed(key, found.time_ns, state, artifact, by_ratio, found.spread),
+                self.control.ratio(found.time_ns),
+                is_partly_verified=found.is_partly_verified,
+            )
 
     def _is_gone(self, built: Artifact) -> bool:
         """True if a library's folder was removed: it is built again."""

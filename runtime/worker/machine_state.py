@@ -16,49 +16,69 @@ Program = TypeVar("Program")
 EARLIER = -1  # the state of times that another session took
 LAST = -2  # that of final rounds without a control
 
-_SAME = 0.25  # relative difference of the control's times within one state: it is noise on a shared machine
+SAME = 0.25  # relative difference of the control's times within one state: it is noise on a shared machine
+
+
+class StateTable:
+    """The states that were met so far, by all machines of a search."""
+
+    def __init__(self) -> None:
+        self.control_ns: dict[int, float] = {}  # of each state that can be recognised
+        self.slowness = {0: 1.0}  # of each state
+        self.latest = 0  # in which a program was made the control
+
+    def add(self, control_ns: float, slowness: float) -> int:
+        """Returns the number of a new state."""
+        state = len(self.slowness)
+        self.control_ns[state], self.slowness[state] = control_ns, slowness
+        return state
 
 
 class MachineStates:
-    """Distinguishes machine states by the time of one program, the control, that is timed again and again."""
+    """Distinguishes the states of one machine by the time of one program, the control, that is timed again and again."""
 
-    def __init__(self) -> None:
-        self._control_ns: dict[int, float] = {}  # of each state that can be recognised
-        self._slowness = {0: 1.0}  # of each state
-        self._n_states = 1
+    def __init__(self, table: StateTable | None = None) -> None:
+        """Machines of one search share a table: equal states of theirs have one number."""
+        self._table = table or StateTable()
         self.current = 0
 
     @property
     def control_ns(self) -> float:
         """The control's time in the current state; 0.0 before there is one."""
-        return self._control_ns.get(self.current, 0.0)
+        return self._table.control_ns.get(self.current, 0.0)
 
     @property
     def slowness(self) -> float:
         """The ratio of program times in the current state to those in the first, as far as the controls tell."""
-        return self._slowness[self.current]
+        return self._table.slowness[self.current]
+
+    def join(self) -> None:
+        """Begins with the state in which the control was chosen: another machine has chosen it."""
+        self.current = self._table.latest
 
     def anchor(self, control_ns: float) -> None:
         """Makes another program the control, with this time in the current state. Other states are not recognised any more."""
-        self._control_ns = {self.current: control_ns}
+        self._table.control_ns = {self.current: control_ns}
+        self._table.latest = self.current
 
-    def meet(self, control_ns: float) -> float | None:
+    def meet(self, control_ns: float, same: float = SAME) -> float | None:
         """Finds the state of the machine, a known one or a new one, from the control's time.
 
-        Returns the ratio of the control's time to the one before where the state has changed, else None.
+        Returns the ratio of the control's time to the one before where the state has changed, else None. Times of one state differ
+        by at most the share `same`.
         """
-        before_ns = self._control_ns[self.current]
-        if _distance(before_ns, control_ns) <= log(1 + _SAME):
+        known = self._table.control_ns
+        before_ns = known.get(self.current)
+        if before_ns is None:  # another machine has changed the control since
+            known[self.current] = control_ns
             return None
-        nearest = min(
-            self._control_ns, key=lambda state: _distance(self._control_ns[state], control_ns)
-        )
-        if _distance(self._control_ns[nearest], control_ns) <= log(1 + _SAME):
+        if _distance(before_ns, control_ns) <= log(1 + same):
+            return None
+        nearest = min(known, key=lambda state: _distance(known[state], control_ns))
+        if _distance(known[nearest], control_ns) <= log(1 + same):
             self.current = nearest
         else:
-            slowness = self.slowness * control_ns / before_ns
-            self.current, self._n_states = self._n_states, self._n_states + 1
-            self._control_ns[self.current], self._slowness[self.current] = control_ns, slowness
+            self.current = self._table.add(control_ns, self.slowness * control_ns / before_ns)
         return control_ns / before_ns
 
 

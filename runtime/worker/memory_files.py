@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,7 +17,23 @@ from .verify import Expected
 Array = NDArray[Any]
 
 
-class MemoryFiles:
+class AbstractFiles(ABC):
+    """.npy files of arrays, by names that requests have."""
+
+    @abstractmethod
+    def write(self, name: str, array: Array) -> str:
+        """Returns the name of a file with the array. `name` is for people."""
+
+    @abstractmethod
+    def reserve(self, name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> str:
+        """Returns the name of a file with an array of zeros."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Frees the files, once no child maps them any more."""
+
+
+class MemoryFiles(AbstractFiles):
     """Anonymous .npy files in memory. Other processes open them through /proc/PID/fd."""
 
     def __init__(self) -> None:
@@ -41,13 +58,12 @@ class MemoryFiles:
         return f"/proc/{os.getpid()}/fd/{fd}"
 
     def close(self) -> None:
-        """Free the files, once no child maps them any more."""
         for fd in self._fds:
             os.close(fd)
         self._fds = []
 
 
-def write_set(files: MemoryFiles, s: InputSet, roles: Mapping[str, str]) -> SetFiles:
+def write_set(files: AbstractFiles, s: InputSet, roles: Mapping[str, str]) -> SetFiles:
     """Write the arrays of a set to memory files."""
     arrays = {
         name: files.reserve(name, a.shape, a.dtype)  # its contents are not used
@@ -60,7 +76,7 @@ def write_set(files: MemoryFiles, s: InputSet, roles: Mapping[str, str]) -> SetF
 
 
 def write_expected(
-    files: MemoryFiles, expected: Mapping[str, Expected], wanted: Mapping[str, str]
+    files: AbstractFiles, expected: Mapping[str, Expected], wanted: Mapping[str, str]
 ) -> dict[str, ExpectedFiles]:
     """Write the expected results to memory files. Their values are in the files `wanted` already."""
     found = {}

@@ -37,7 +37,7 @@ class Done(msgspec.Struct, tag=True, frozen=True, kw_only=True):
 
     Exactly one of `measured` and `failed` is not None. `artifact` is the build; None where it could not be built. `slowness` is
     that of the machine's state, `control` and `control_ns` are the source key and the time of its control. `worker` is the number
-    of the process that ran it.
+    of the process that ran it. With several slots, `slot` names the one that did it, and `number` counts its work from 0.
     """
 
     ticket: Ticket
@@ -49,6 +49,8 @@ class Done(msgspec.Struct, tag=True, frozen=True, kw_only=True):
     control: str = ""
     control_ns: float = 0.0
     worker: int = 0
+    slot: str = ""
+    number: int = 0
 
     @property
     def found(self) -> Measurement | Failure:
@@ -187,7 +189,12 @@ _replies: msgspec.json.Decoder[Reply] = msgspec.json.Decoder(Reply)
 
 def encode_request(request: Request) -> bytes:
     """Returns the request with its length before it."""
-    return _with_length(msgspec.msgpack.encode(request))
+    return _with_length(request_body(request))
+
+
+def request_body(request: Request) -> bytes:
+    """Returns the request without its length."""
+    return msgspec.msgpack.encode(request)
 
 
 def encode_reply(reply: Reply) -> bytes:
@@ -207,7 +214,12 @@ def decode_reply(body: bytes) -> Reply:
 def read_request(fd: int) -> Request | None:
     """The next request, or None when the other end is closed."""
     body = read_message(fd)
-    return None if body is None else _requests.decode(body)
+    return None if body is None else decode_request(body)
+
+
+def decode_request(body: bytes) -> Request:
+    """Returns the decoded request. Raises msgspec.DecodeError for any other content."""
+    return _requests.decode(body)
 
 
 def read_message(fd: int) -> bytes | None:

@@ -26,6 +26,42 @@ JOBS_AHEAD = available_cores() - 1  # of them, while the search still has a core
 class AbstractPool(ABC):
     """Takes work, and gives it back done, in an order of its own."""
 
+    def __init__(self) -> None:
+        self.is_over: Callable[[], bool] = lambda: False
+        """True once nothing more is to be done; it ends `done` between two programs."""
+        self.before_timing: Callable[[], None] = lambda: None
+        """Called now and then, when it may time something alone on the machine of `machine`."""
+
+    @property
+    @abstractmethod
+    def machine(self) -> Machine:
+        """The machine that times programs again in the end."""
+
+    @property
+    def in_flight(self) -> int:
+        """The number of works that keeps all slots busy, where they are done one by one; 0: a batch is done at a time."""
+        return 0
+
+    @abstractmethod
+    def hear_changes(self, hear: Callable[[float], None]) -> None:
+        """Calls `hear`, in the thread that uses the pool, when a machine takes so many times as long as before."""
+
+    @abstractmethod
+    def rest(self) -> None:
+        """Returns when whatever is timed on the machine of `machine` is alone. Raises Stopped."""
+
+    @abstractmethod
+    def build_each(
+        self, sources: Sequence[Source], builder: AbstractBuilder | None = None
+    ) -> list[Artifact | Failure]:
+        """Builds each source alone, as a replay does, also by another builder of the same dialect. Raises Stopped."""
+
+    @abstractmethod
+    def build_together(
+        self, sources: Sequence[Source], builder: AbstractBuilder
+    ) -> list[Artifact | Failure]:
+        """Builds sources by another builder of the same dialect, several in one run of its compiler. Raises Stopped."""
+
     def ahead(self, work: Work, n_to_come: int) -> None:  # noqa: B027  # not every pool can
         """Announces work that may be submitted soon, with at most `n_to_come` more: compilers may begin."""
 
@@ -44,8 +80,8 @@ class AbstractPool(ABC):
         """
 
     @abstractmethod
-    def drop(self) -> None:
-        """Forgets all work. Returns when nothing is built or run any more."""
+    def drop(self) -> list[Done]:
+        """Forgets all work. Returns what is done and was not yielded, when nothing is built or run any more."""
 
 
 class LocalPool(AbstractPool):
@@ -58,17 +94,21 @@ class LocalPool(AbstractPool):
         is_given_up: Callable[[], bool] = lambda: False,
     ) -> None:
         """Once `is_given_up` is true, compilers are not waited for."""
+        super().__init__()
         self._builder = builder
         self._is_given_up = is_given_up
         self._builds = BuildQueue(builder, _JOBS, JOBS_AHEAD, is_given_up)
         self._tickets = count()
         self._submitted: list[tuple[Ticket, Work]] = []
         self._built: deque[tuple[Ticket, Work, Artifact | Failure]] = deque()
-        self.machine = Machine(worker, builder)
-        self.is_over: Callable[[], bool] = lambda: False
-        """True once nothing more is to be done; it ends `done` between two programs."""
-        self.before_timing: Callable[[], None] = lambda: None
-        """Called once the compilers of submitted work are done: whatever it times is alone."""
+        self._machine = Machine(worker, builder)
+
+    @property
+    def machine(self) -> Machine:
+        return self._machine
+
+    def hear_changes(self, hear: Callable[[float], None]) -> None:
+        self._machine.control.on_change = hear
 
     def ahead(self, work: Work, n_to_come: int) -> None:
         if not self.is_over():
@@ -78,7 +118,6 @@ class LocalPool(AbstractPool):
         self._builds.begin([work.source for work in works])
 
     def rest(self) -> None:
-        """Returns when no compiler runs: whatever is timed then is alone. Raises Stopped."""
         self._builds.rest()
 
     def submit(self, work: Work) -> Ticket:
@@ -100,21 +139,20 @@ class LocalPool(AbstractPool):
         self._submitted.clear()
         self._built.clear()
 
-    def drop(self) -> None:
+    def drop(self) -> list[Done]:
         self._submitted.clear()
         self._built.clear()
         self._builds.forget()
+        return []
 
     def build_each(
         self, sources: Sequence[Source], builder: AbstractBuilder | None = None
     ) -> list[Artifact | Failure]:
-        """Builds each source alone, as a replay does, also by another builder of the same dialect. Raises Stopped."""
         return build_each(builder or self._builder, sources, _JOBS, self._is_given_up)
 
     def build_together(
         self, sources: Sequence[Source], builder: AbstractBuilder
     ) -> list[Artifact | Failure]:
-        """Builds sources by another builder of the same dialect, several in one run of its compiler. Raises Stopped."""
         return build_many(builder, sources, _JOBS, self._is_given_up)
 
     def _build(self) -> None:

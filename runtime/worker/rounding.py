@@ -23,6 +23,7 @@ Where few elements are still wrong there are `_SAMPLES[1]` runs, since the branc
 
 from __future__ import annotations
 
+import threading
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -60,6 +61,7 @@ _JUMP = (
 )
 _SIDES = 3  # runs that have the same value, on the average: by chance few do
 _CHUNK = 1 << 15  # elements looked at together, whose buffers stay in L2
+_ONE_AT_A_TIME = threading.Lock()  # several workers may be prepared with one input set
 _FEW = 1e-3  # share of wrong elements up to which more runs may show that they are undecided
 
 
@@ -85,13 +87,14 @@ class Rounding:
 
     def expected(self, level: int) -> Mapping[str, Expected]:
         """The expected values at a level. Level 0 has no perturbed runs, each further one has more. Raises Stopped."""
-        if level not in self._found:
-            self._take(_SAMPLES[level - 1])
-            self._found[level] = {
-                name: self._seen[name].expected(self.share) if name in self._seen else e
-                for name, e in self.plain.items()
-            }
-        return self._found[level]
+        with _ONE_AT_A_TIME:
+            if level not in self._found:
+                self._take(_SAMPLES[level - 1])
+                self._found[level] = {
+                    name: self._seen[name].expected(self.share) if name in self._seen else e
+                    for name, e in self.plain.items()
+                }
+            return self._found[level]
 
     def _take(self, n: int) -> None:
         """Run the reference plain, then perturbed, up to `n` perturbed runs. Runs that leave an array or do not end are skipped."""

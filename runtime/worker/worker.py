@@ -21,11 +21,11 @@ from ..api.artifact import Artifact
 from ..api.backend import AbstractDevice
 from ..api.outcome import FINAL, Disagreement, Failure, Measurement, Protocol
 from ..scratch import Scratch
-from .channel import Answer, Channel, Death
+from .channel import AbstractChannel, Answer, Channel, Death
 from .child import SCRATCH_PREFIX
 from .crash_reasons import explain
 from .input_sets import InputSets
-from .memory_files import MemoryFiles, write_expected, write_set
+from .memory_files import AbstractFiles, MemoryFiles, write_expected, write_set
 from .messages import (
     Calibrate,
     Evaluate,
@@ -153,7 +153,15 @@ class Worker(AbstractWorker):
     Its child starts in 0.4 s because nothing that it imports brings numba, which alone takes longer, or LLVM.
     """
 
-    def __init__(self, device: AbstractDevice, options: WorkerOptions | None = None) -> None:
+    def __init__(
+        self,
+        device: AbstractDevice,
+        options: WorkerOptions | None = None,
+        *,
+        channel: AbstractChannel | None = None,
+        files: Callable[[], AbstractFiles] = MemoryFiles,
+    ) -> None:
+        """Without a `channel` a child of this process runs the requests. `files` makes what holds the arrays for it."""
         super().__init__()
         self._device = device
         self._options = options or WorkerOptions()
@@ -161,16 +169,17 @@ class Worker(AbstractWorker):
         self._prepare: Prepare | None = None
         self._ready = Ready([], 0)
         self._levels: dict[int, int] = {}  # of the rounding of input sets, where it was measured
-        self._files = MemoryFiles()
+        self._make_files = files
+        self._files = files()
         self.n_restarts = 0
+        self._scratch: Scratch | None = None
+        self._channel = channel or self._own_channel()
+
+    def _own_channel(self) -> Channel:
         library = self._library()
         self._scratch = Scratch(SCRATCH_PREFIX)
-        self._channel = Channel(
-            device.name,
-            library,
-            self._scratch.path,
-            environment=dict(self._options.environment),
-        )
+        given = dict(self._options.environment)
+        return Channel(self._device.name, library, self._scratch.path, environment=given)
 
     def _library(self) -> Path | None:
         """The library for the device's own part of a child; built if needed."""
@@ -183,7 +192,7 @@ class Worker(AbstractWorker):
         if self._prepare is not None:
             self._channel.kill()  # it maps the files of the inputs before
         self._files.close()
-        self._files = MemoryFiles()
+        self._files = self._make_files()
         sets = [write_set(self._files, s, input_sets.roles) for s in input_sets.sets]
         allowance_bytes = self._options.memory_bytes
         if allowance_bytes is None:
@@ -333,7 +342,8 @@ class Worker(AbstractWorker):
 
     def close(self) -> None:
         with ExitStack() as last_first:  # all of it, also where a deadline cuts in
-            last_first.callback(self._scratch.close)
+            if self._scratch is not None:
+                last_first.callback(self._scratch.close)
             last_first.callback(self._files.close)
             self._channel.kill()
 

@@ -1,0 +1,226 @@
+"""Files by content: arrays and libraries that cross between machines, under names that are keys of their bytes."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import re
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from ..api.artifact import Artifact
+from ..files import LIBRARY_BYTES, read_own, write_own
+from ..scratch import Scratch
+from ..worker.memory_files import AbstractFiles
+from ..worker.messages import (
+    BranchFiles,
+    Calibrate,
+    Evaluate,
+    ExpectedFiles,
+    Interleave,
+    MemoryProbe,
+    Prepare,
+    Probe,
+    Request,
+    SetFiles,
+    TimeFunction,
+)
+
+Array = NDArray[Any]
+PROBE = "probe"  # the library of a site that measures its machine
+CHUNK_BYTES = 8 << 20  # of one message
+_NAME = re.compile(r"[0-9a-f]{32}\.[a-z]{1,8}")
+_ZEROS = re.compile(r"zeros-([a-z][0-9]{1,2})-((?:\d+x)*\d+|scalar)\.npy")
+_MOST_LIBRARIES = 512  # of a site; those that are used no more go first
+_PREFIX = "kernelscape-site-"
+_IN_MEMORY = Path("/dev/shm")
+
+
+def name_of(content: bytes, suffix: str) -> str:
+    """Returns the name of a content; `suffix` is that of its file."""
+    return hashlib.blake2b(content, digest_size=16).hexdigest() + suffix
+
+
+class Contents:
+    """The files of a site: arrays in memory, libraries in a temporary folder, since memory may hold no programs.
+
+    Sites of one process share them. Whatever is missing is asked for again, so any of them may be removed at any time.
+    """
+
+    def __init__(self) -> None:
+        with ExitStack() as opened:
+            in_memory = _IN_MEMORY if os.access(_IN_MEMORY, os.W_OK) else None
+            self._arrays = opened.enter_context(Scratch(_PREFIX, in_memory))
+            self._libraries = opened.enter_context(Scratch(_PREFIX))
+            self._opened = opened.pop_all()
+
+    def close(self) -> None:
+        self._opened.close()
+
+    def clear(self) -> None:
+        """Removes all files: no session needs them."""
+        for folder in (self._arrays, self._libraries):
+            _remove(folder, 0)
+
+    @property
+    def folders(self) -> tuple[Path, Path]:
+        """The folders of arrays and of libraries."""
+        return self._arrays, self._libraries
+
+
+class Store:
+    """The files of a site, in its two folders."""
+
+    def __init__(self, arrays: Path, libraries: Path) -> None:
+        self._arrays, self._libraries = arrays, libraries
+        self._part = f"{os.getpid()}-{id(self)}.part"  # of a name that is not complete yet
+
+    def path(self, name: str) -> Path:
+        """Returns the path of a file. Raises ValueError for a text that is no name."""
+        if _NAME.fullmatch(name) is None and _ZEROS.fullmatch(name) is None:
+            raise ValueError(f"{name!r:.80} names no content")
+        return (self._arrays if name.endswith(".npy") else self._libraries) / name
+
+    def has(self, name: str) -> bool:
+        """True if the file is there. Arrays of zeros are made."""
+        path, zeros = self.path(name), _ZEROS.fullmatch(name)
+        if zeros is not None and not path.exists():
+            _write_zeros(path, zeros[1], zeros[2])
+        with suppress(OSError):
+            os.utime(path)
+            return True
+        return False
+
+    def put(self, name: str, at: int, n_bytes: int, chunk: bytes) -> None:
+        """Adds a chunk of a content, the first of them at 0. Raises ValueError where the whole does not fit its name."""
+        path = self.path(name)
+        part = path.with_name(f"{name}.{self._part}")
+        with open(part, "wb" if at == 0 else "r+b") as file:
+            file.seek(at)
+            file.write(chunk)
+        if at + len(chunk) < n_bytes:
+            return
+        content = read_own(part, n_bytes)
+        part.unlink()
+        if name_of(content, path.suffix) != name:
+            raise ValueError(f"the content of {name} is not what its name says")
+        write_own(path, content)
+        if path.parent == self._libraries:
+            path.chmod(0o755)
+            _remove(self._libraries, _MOST_LIBRARIES)
+
+
+def _remove(folder: Path, n_left: int) -> None:
+    """Removes the files that were used least recently, but for `n_left`."""
+    files = [(p.stat().st_mtime_ns, p) for p in folder.glob("*.*") if p.is_file()]
+    for _, path in sorted(files)[: max(0, len(files) - n_left)]:
+        path.unlink(missing_ok=True)
+
+
+def _write_zeros(path: Path, dtype: str, shape: str) -> None:
+    extents = () if shape == "scalar" else tuple(map(int, shape.split("x")))
+    new = path.with_name(f"{path.name}.{os.getpid()}.part")
+    kind = np.dtype(dtype)
+    with open(new, "wb") as f:
+        form = {"descr": kind.str, "fortran_order": False, "shape": extents}
+        np.lib.format.write_array_header_1_0(f, form)
+        f.truncate(f.tell() + int(np.prod(extents, dtype=np.int64)) * kind.itemsize)
+    os.replace(new, path)
+
+
+class SentFiles(AbstractFiles):
+    """The arrays of a driver, which sites ask for by name. Workers of one search share them."""
+
+    def __init__(self, libraries: Path) -> None:
+        """`libraries` is the folder of those that were built."""
+        self._arrays: dict[str, bytes] = {}
+        self._folder = libraries
+
+    def write(self, name: str, array: Array) -> str:
+        file = io.BytesIO()
+        np.save(file, array, allow_pickle=False)
+        content = file.getvalue()
+        known_as = name_of(content, ".npy")
+        self._arrays[known_as] = content
+        return known_as
+
+    def reserve(self, name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> str:
+        return f"zeros-{dtype.str[1:]}-{'x'.join(map(str, shape)) or 'scalar'}.npy"
+
+    def close(self) -> None:
+        """Keeps them: other workers may be prepared with them."""
+
+    def keep_library(self, name: str, content: bytes) -> Path:
+        """Writes a library that was built. Returns its path. Raises ValueError where it does not fit its name."""
+        path = self._folder / name
+        if _NAME.fullmatch(name) is None or name_of(content, path.suffix) != name:
+            raise ValueError(f"the content of {name!r:.80} is not what its name says")
+        if not path.exists():
+            write_own(path, content)
+            path.chmod(0o755)
+        return path
+
+    def read(self, name: str) -> bytes:
+        """Returns a content that a site asks for. Raises OSError where somebody has removed it."""
+        found = self._arrays.get(name)
+        return read_own(self._folder / name, LIBRARY_BYTES) if found is None else found
+
+
+# --- names in requests ---------------------------------------------------------------------------
+
+Rename = Callable[[str], str]
+
+
+def renamed(request: Request, rename: Rename) -> Request:
+    """Returns the request with other names of files; of the library that measures a machine it is `PROBE`."""
+    match request:
+        case Prepare():
+            sets = [_renamed_set(s, rename) for s in request.sets]
+            return msgspec.structs.replace(request, sets=sets)
+        case Evaluate():
+            control = None if request.control is None else of_artifact(request.control, rename)
+            artifact = of_artifact(request.artifact, rename)
+            return msgspec.structs.replace(request, artifact=artifact, control=control)
+        case Interleave():
+            artifacts = [of_artifact(a, rename) for a in request.artifacts]
+            beside = request.beside
+            if beside is not None:
+                size = beside.read_bytes, beside.written_bytes
+                beside = MemoryProbe(rename(PROBE), *size)
+            return msgspec.structs.replace(request, artifacts=artifacts, beside=beside)
+        case Probe():
+            return Probe(rename(PROBE), request.whole)
+        case Calibrate():
+            return Calibrate(None if request.library is None else rename(PROBE))
+        case TimeFunction():
+            return request
+
+
+def of_artifact(artifact: Artifact, rename: Rename) -> Artifact:
+    """Returns an artifact with other names of its files; a build that has none stays as it is."""
+    units = tuple(replace(unit, path=rename(unit.path)) for unit in artifact.units)
+    path = rename(artifact.path) if artifact.path else ""
+    return replace(artifact, path=path, units=units)
+
+
+def _renamed_set(s: SetFiles, rename: Rename) -> SetFiles:
+    arrays = {name: rename(path) for name, path in s.arrays.items()}
+    expected = {name: _renamed_expected(e, rename) for name, e in s.expected.items()}
+    return SetFiles(arrays, s.scalars, expected)
+
+
+def _renamed_expected(e: ExpectedFiles, rename: Rename) -> ExpectedFiles:
+    branches = e.branches
+    if branches is not None:
+        files = (rename(x) for x in (branches.at, branches.values, branches.reach))
+        branches = BranchFiles(*files, branches.n_allowed)
+    magnitude = rename(e.magnitude) if isinstance(e.magnitude, str) else e.magnitude
+    return ExpectedFiles(rename(e.want), e.factor, magnitude, branches)

@@ -1,0 +1,240 @@
+"""A fleet behind a Dask scheduler, as a driver uses it. Whatever crosses is bytes; tasks are functions of `dask_worker`."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+import time
+import uuid
+from asyncio import CancelledError
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import dask
+import msgspec
+from distributed import Client, Future
+
+from ..api.errors import DeviceError
+from ..forked import Stopped
+from . import dask_worker
+from .dask_worker import CONFIG, security_of
+from .fleet import AbstractFleet, AbstractSlot, SlotLostError
+from .fleet_file import FleetFile, check_address, load_fleet
+from .messages import SlotFacts, decode_facts, own_version
+
+_LOOK_S = 0.1  # polling interval of what waits
+_WORKERS_S = 1.0  # between two looks at which workers there are
+_DESCRIBE_S = 10.0
+_START_S = 30.0
+_END_S = 2.0  # for what is ended before its time
+
+
+def join_fleet(file: Path) -> DaskFleet:
+    """Returns the fleet of a file. Raises DeviceError, one sentence."""
+    fleet = load_fleet(file)
+    dask.config.set(CONFIG)
+    try:
+        client = Client(fleet.address, security=security_of(fleet), timeout=5, set_as_default=False)
+    except (OSError, TimeoutError) as e:
+        raise DeviceError(
+            f"the scheduler of {file} does not answer at {fleet.address}: start it again with explore fleet start {file}"
+        ) from e
+    return DaskFleet(client)
+
+
+class DaskFleet(AbstractFleet):
+    """Workers of a scheduler. Each task names its resource, and is never given to another worker by Dask itself."""
+
+    def __init__(self, client: Client) -> None:
+        super().__init__()
+        self._client = client
+        self.session = client.id
+        self._slots: dict[str, list[AbstractSlot]] = {}  # by address of the worker
+        self._workers: dict[str, dict[str, Any]] = {}
+        self._looked_s = -1e9
+        self._lock = threading.Lock()
+
+    def slots(self) -> list[AbstractSlot]:
+        workers = self.workers(is_now=True)
+        for address in workers:
+            if address not in self._slots:
+                self._slots[address] = self._described(address)
+        return [
+            slot for address in self._slots if address in workers for slot in self._slots[address]
+        ]
+
+    def n_builders(self, arch: str) -> int:
+        return sum(int(w["resources"].get(f"build:{arch}", 0)) for w in self.workers().values())
+
+    def build(self, arch: str, message: bytes, is_over: Callable[[], bool]) -> bytes:
+        if not self.n_builders(arch):
+            raise SlotLostError(f"no worker builds for {arch}")
+        resource = f"build:{arch}"
+        return self.run(dask_worker.build, (arch, message), is_over, resource=resource)
+
+    def end_builds(self) -> None:
+        """Does nothing: they are left alone, and end by their time limit."""
+
+    @property
+    def address(self) -> str:
+        """The address of the scheduler."""
+        return str(self._client.scheduler.address)
+
+    def close(self) -> None:
+        with suppress(OSError, TimeoutError):
+            self._client.close(timeout=_END_S)
+
+    def shut_down(self) -> None:
+        """Ends the scheduler and all workers."""
+        self._client.shutdown()
+
+    def workers(self, *, is_now: bool = False) -> dict[str, dict[str, Any]]:
+        """Returns the workers by address, as of a moment ago. Raises SlotLostError where the scheduler has gone."""
+        with self._lock:
+            if is_now or time.monotonic() - self._looked_s > _WORKERS_S:
+                if self._client.status != "running":
+                    raise SlotLostError("the scheduler of the fleet has gone")
+                try:
+                    self._workers = dict(self._client.scheduler_info(n_workers=-1)["workers"])
+                except (OSError, TimeoutError, RuntimeError) as e:
+                    raise SlotLostError("the scheduler of the fleet has gone") from e
+                self._looked_s = time.monotonic()
+            return self._workers
+
+    def run(
+        self,
+        task: Callable[..., bytes],
+        given: tuple[Any, ...],
+        is_over: Callable[[], bool],
+        *,
+        address: str = "",
+        resource: str = "",
+        limit_s: float = float("inf"),
+    ) -> bytes:
+        """Returns the result of a task, at the address of a worker where one is given.
+
+        Raises SlotLostError where the worker or the scheduler is gone or the limit has passed, and Stopped once `is_over`.
+        """
+        if address and address not in self.workers():
+            raise SlotLostError(f"the worker at {address} has gone")
+        try:
+            future = self._client.submit(
+                task,
+                *given,
+                key=f"kernelscape-{uuid.uuid4().hex}",
+                workers=[address] if address else None,
+                resources={resource: 1} if resource else None,
+                retries=0,
+                pure=False,
+            )
+        except Exception as e:  # Dask raises many kinds where the scheduler has gone
+            raise SlotLostError(f"the scheduler of the fleet has gone: {e}") from e
+        end_s = time.monotonic() + limit_s
+        try:
+            while True:
+                found = self._looked_at(future)
+                if found is not None:
+                    return found
+                if is_over():
+                    raise Stopped
+                if time.monotonic() > end_s:
+                    raise SlotLostError(f"no answer of {address} within {limit_s:g} s")
+                workers = self.workers()
+                if address and address not in workers:
+                    raise SlotLostError(f"the worker at {address} has gone")
+                if not address and not any(resource in w["resources"] for w in workers.values()):
+                    raise SlotLostError(f"no worker has {resource} any more")
+        finally:
+            with suppress(Exception):
+                future.cancel(reason="its result is known, or nobody waits for it")
+
+    @staticmethod
+    def _looked_at(future: Future) -> bytes | None:
+        """Returns the result where it is there; None else."""
+        try:
+            found: bytes = future.result(timeout=_LOOK_S)
+        except TimeoutError:
+            return None
+        except (Exception, CancelledError) as e:  # a lost worker, a scheduler that has gone
+            raise SlotLostError(f"{type(e).__name__}: {e}") from e
+        return found
+
+    def _described(self, address: str) -> list[AbstractSlot]:
+        """Returns the slots of a worker; those of other versions are only listed."""
+        try:
+            said = self.run(
+                dask_worker.describe, (), lambda: False, address=address, limit_s=_DESCRIBE_S
+            )
+            version, facts = msgspec.msgpack.decode(said, type=tuple[str, bytes])
+            if version != own_version():
+                self.others[str(self._workers[address]["name"])] = version
+                return []
+            return [_DaskSlot(self, address, f) for f in decode_facts(facts)]
+        except (SlotLostError, msgspec.DecodeError):
+            return []
+
+
+class _DaskSlot(AbstractSlot):
+    def __init__(self, fleet: DaskFleet, address: str, facts: SlotFacts) -> None:
+        self._fleet, self._address, self.facts = fleet, address, facts
+
+    def call(self, message: bytes, is_over: Callable[[], bool]) -> bytes:
+        resource = f"measure:{self.facts.key}"
+        given = (self.facts.name, message)
+        return self._fleet.run(
+            dask_worker.answer, given, is_over, address=self._address, resource=resource
+        )
+
+    def end(self) -> None:
+        given = (self.facts.name, self._fleet.session)
+        with suppress(SlotLostError):
+            self._fleet.run(
+                dask_worker.end, given, lambda: False, address=self._address, limit_s=_END_S
+            )
+
+
+# --- starting and stopping -----------------------------------------------------------------------
+
+
+def start_scheduler(file: Path, host: str, port: int, tls: Any = None) -> FleetFile:
+    """Starts a scheduler that outlives this process, and returns its fleet. Raises DeviceError."""
+    if file.exists():
+        raise DeviceError(f"{file} is there already: explore fleet stop {file} ends that fleet")
+    check_address(f"{'tcp' if tls is None else 'tls'}://{host}:{port}", has_tls=tls is not None)
+    from .dask_scheduler import SchedulerOptions
+
+    options = msgspec.json.encode(SchedulerOptions(host, port, tls)).decode()
+    module = f"{__package__}.dask_scheduler"
+    log = file.with_name(f"{file.name}.log")
+    with open(log, "wb") as said:
+        running = subprocess.Popen(
+            [sys.executable, "-P", "-m", module, str(file.absolute()), options],
+            stdin=subprocess.DEVNULL,
+            stdout=said,
+            stderr=said,
+            start_new_session=True,
+        )
+    end_s = time.monotonic() + _START_S
+    while not file.exists():
+        if running.poll() is not None or time.monotonic() > end_s:
+            running.kill()
+            running.wait()
+            last = log.read_text(errors="replace").strip().splitlines()[-1:]
+            raise DeviceError(f"the scheduler did not start: {' '.join(last) or 'it says nothing'}")
+        time.sleep(_LOOK_S)
+    log.unlink(missing_ok=True)
+    running.returncode = 0  # it is nobody's child any more
+    return load_fleet(file)
+
+
+def stop_fleet(file: Path) -> int:
+    """Ends the scheduler of a fleet with its workers. Returns the number of workers. Raises DeviceError."""
+    fleet = join_fleet(file)
+    n = len(fleet.workers(is_now=True))
+    with suppress(Exception):  # it may be gone before it answers
+        fleet.shut_down()
+    fleet.close()
+    return n

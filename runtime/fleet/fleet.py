@@ -1,0 +1,142 @@
+"""Fleet: the slots that a driver can use, and the compilers that build for them, wherever they are."""
+
+from __future__ import annotations
+
+import uuid
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+
+from ..api.errors import DeviceError
+from .host import Host
+from .messages import SlotFacts, own_version
+
+
+class SlotLostError(Exception):
+    """The slot or the builder is gone, with what it was doing; one sentence."""
+
+
+class AbstractSlot(ABC):
+    """A slot of a fleet as a driver sees it."""
+
+    facts: SlotFacts
+
+    @abstractmethod
+    def call(self, message: bytes, is_over: Callable[[], bool]) -> bytes:
+        """Returns the answer of its site. Raises SlotLostError, and Stopped once `is_over`."""
+
+    @abstractmethod
+    def end(self) -> None:
+        """Ends what runs there for this driver, also in the middle of a call."""
+
+
+class AbstractFleet(ABC):
+    """Slots and builders. `session` is the name of this driver's session on all of them."""
+
+    session: str
+
+    def __init__(self) -> None:
+        self.others: dict[str, str] = {}
+        """Workers of other versions by name, with these versions: nothing is run on them."""
+
+    @abstractmethod
+    def slots(self) -> list[AbstractSlot]:
+        """Returns the slots of now, in the order in which they joined; an object for each that stays the same."""
+
+    @abstractmethod
+    def n_builders(self, arch: str) -> int:
+        """Returns the number of compilers that build for this key at once."""
+
+    @abstractmethod
+    def build(self, arch: str, message: bytes, is_over: Callable[[], bool]) -> bytes:
+        """Returns the answer of a builder. Raises SlotLostError, and Stopped once `is_over`."""
+
+    @abstractmethod
+    def end_builds(self) -> None:
+        """Ends what is built for this driver, where that is in its power."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Ends what runs for this driver."""
+
+
+class LocalFleet(AbstractFleet):
+    """The devices of this machine alone, without a scheduler. It ends with this process."""
+
+    def __init__(self, host: Host) -> None:
+        super().__init__()
+        self.session = uuid.uuid4().hex
+        self._host = host
+        self._slots: list[AbstractSlot] = [_LocalSlot(host, f, self.session) for f in host.facts]
+
+    def slots(self) -> list[AbstractSlot]:
+        return list(self._slots)
+
+    def n_builders(self, arch: str) -> int:
+        return self._host.n_builders if arch in self._host.archs else 0
+
+    def build(self, arch: str, message: bytes, is_over: Callable[[], bool]) -> bytes:
+        return self._host.build(arch, message, is_over)
+
+    def end_builds(self) -> None:
+        self._host.end_builds()
+
+    def close(self) -> None:
+        self._host.close()
+
+
+class _LocalSlot(AbstractSlot):
+    def __init__(self, host: Host, facts: SlotFacts, session: str) -> None:
+        self._host, self.facts, self._session = host, facts, session
+
+    def call(self, message: bytes, is_over: Callable[[], bool]) -> bytes:
+        return self._host.call(self.facts.name, message, is_over)
+
+    def end(self) -> None:
+        self._host.end_slot(self.facts.name, self._session)
+
+
+def keys_of(fleet: AbstractFleet, backend: str) -> list[str]:
+    """Returns the device keys of a backend's slots, in the order in which they joined."""
+    return list(dict.fromkeys(s.facts.key for s in usable(fleet) if s.facts.backend == backend))
+
+
+def usable(fleet: AbstractFleet) -> list[AbstractSlot]:
+    """Returns the slots of this version."""
+    return [s for s in fleet.slots() if s.facts.version == own_version()]
+
+
+def chosen(
+    fleet: AbstractFleet, backend: str, on: str | None = None, machine: str | None = None
+) -> list[AbstractSlot]:
+    """Returns the slots of one device key: `on`, else the first of the backend, of this machine where one is named.
+
+    Raises DeviceError, one sentence, where there are none.
+    """
+    every, slots = fleet.slots(), usable(fleet)
+    found = [s for s in slots if s.facts.backend == backend]
+    others = {s.facts.name: s.facts.version for s in every if s not in slots} | fleet.others
+    if not found and others:
+        name, version = next(iter(others.items()))
+        raise DeviceError(
+            f"{name} has version {version} of kernelscape, and this is {own_version()}: install one"
+        )
+    if not found:
+        here = ", ".join(sorted({s.facts.backend for s in slots})) or "none at all"
+        raise DeviceError(
+            f"the fleet has no device of --target {backend} (it has {here}): start a worker there with explore worker"
+        )
+    if on is None:
+        of_machine = [s for s in found if machine in (None, s.facts.conditions.machine)]
+        if not of_machine:
+            raise DeviceError(f"no device of the fleet is of {machine}, which the run is of")
+        on = of_machine[0].facts.key
+    of_key = [s for s in found if s.facts.key == on]
+    if not of_key:
+        raise DeviceError(
+            f"the fleet has no device of the key {on!r}: there are {_listed(keys_of(fleet, backend))}"
+        )
+    return of_key
+
+
+def _listed(keys: Sequence[str]) -> str:
+    return ", ".join(keys)

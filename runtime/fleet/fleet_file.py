@@ -1,0 +1,72 @@
+"""File of a fleet: the address of its scheduler, and the certificates with which drivers and workers talk to it.
+
+Dask runs whatever it is sent. So a plain address is one of this machine (or of a tunnel that ends here), any other uses TLS.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from pathlib import Path
+
+import msgspec
+
+from ..api.errors import DeviceError
+from ..files import NOTE_BYTES, is_there, read_regular, write_atomically
+
+
+class TlsFiles(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Paths of the authority, of the certificate and of its key, which all ends have."""
+
+    ca: str
+    cert: str
+    key: str
+
+
+class FleetFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A fleet. `pid` is the process of its scheduler, on the machine where it was started."""
+
+    address: str
+    version: str
+    pid: int
+    tls: TlsFiles | None = None
+
+
+def load_fleet(path: Path) -> FleetFile:
+    """Returns the fleet of a file. Raises DeviceError, one sentence, also for an address that is refused."""
+    if not is_there(path):
+        raise DeviceError(f"{path} is not there: explore fleet start {path} makes it")
+    try:
+        found = msgspec.json.decode(read_regular(path, NOTE_BYTES, follow=True), type=FleetFile)
+    except OSError as e:
+        raise DeviceError(f"{path} cannot be read: {e.strerror}") from e
+    except (msgspec.DecodeError, UnicodeDecodeError) as e:
+        raise DeviceError(f"{path} is the file of no fleet: {e}") from e
+    check_address(found.address, has_tls=found.tls is not None)
+    return found
+
+
+def save_fleet(path: Path, fleet: FleetFile) -> None:
+    write_atomically(path, msgspec.json.format(msgspec.json.encode(fleet), indent=2) + b"\n")
+
+
+def check_address(address: str, *, has_tls: bool) -> None:
+    """Raises DeviceError, one sentence, for an address of another machine without TLS."""
+    protocol, _, place = address.partition("://")
+    if protocol == "tls" and has_tls:
+        return
+    if protocol == "tcp" and is_loopback(place.rpartition(":")[0].strip("[]")):
+        return
+    raise DeviceError(
+        f"{address} is no address of this machine, and without TLS whoever reaches it could run anything: start the fleet with"
+        " --tls-ca, --tls-cert and --tls-key, or reach it by a tunnel (ssh -L)"
+    )
+
+
+def is_loopback(host: str) -> bool:
+    """True if a host by its number or name is this machine, whatever else is configured."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

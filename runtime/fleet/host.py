@@ -1,0 +1,417 @@
+"""Host: the devices of one machine, each a site in a process of its own, and the compilers that build for them."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import sys
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+
+import msgspec
+
+from ..api.backend import AbstractDevice
+from ..api.errors import DeviceError
+from ..device import DeviceOptions, open_device
+from ..forked import Stopped
+from ..worker.messages import write_message
+from .contents import Contents, Store
+from .devices import NamedDevice, spare_cores
+from .messages import (
+    Build,
+    End,
+    Gone,
+    Refused,
+    SlotFacts,
+    decode_answer,
+    decode_call,
+    encode_answer,
+    encode_call,
+)
+from .site import Site, SiteOptions, build_for
+
+_LOOK_S = 0.1  # polling interval while a site computes
+_START_S = 120.0
+_END_S = 5.0  # for the process of a session
+_FEW_BUILDERS = 2  # for devices that need none of the cores
+
+
+class AbstractSite(ABC):
+    """A site as its host sees it."""
+
+    facts: SlotFacts
+
+    @abstractmethod
+    def call(self, message: bytes, is_over: Callable[[], bool]) -> bytes:
+        """Returns the answer. Raises Stopped once `is_over`: then nothing runs any more."""
+
+    @abstractmethod
+    def end(self, session: str) -> None:
+        """Ends the session, also in the middle of a call."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Ends all of it."""
+
+
+class SiteInThisProcess(AbstractSite):
+    """A site of a device that runs nothing in this process but what returns by itself."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self._lock = threading.Lock()
+        self.facts = site.facts()
+
+    def call(self, message: bytes, is_over: Callable[[], bool]) -> bytes:
+        with self._lock:
+            return self._site.answer(message)
+
+    def end(self, session: str) -> None:
+        with self._lock:
+            self._site.end(session)
+
+    def close(self) -> None:
+        with self._lock:
+            self._site.close()
+
+
+class SiteProcess(AbstractSite):
+    """A site that is a process, started again at the next call after its end. Thread-safe: one call at a time."""
+
+    def __init__(self, options: SiteOptions) -> None:
+        """Raises DeviceError where its device cannot be opened."""
+        self._options = options
+        self._lock = threading.Lock()
+        self._sessions: set[str] = set()
+        self._running = ""  # the session whose call it answers
+        self._process: subprocess.Popen[bytes] | None = None
+        self._in_fd = self._out_fd = -1
+        with self._lock:
+            self._start()
+
+    def call(self, message: bytes, is_over: Callable[[], bool]) -> bytes:
+        call = decode_call(message)
+        session = getattr(call, "session", "")
+        with self._lock:
+            try:
+                if self._process is None:
+                    self._start()
+                if session:
+                    self._sessions.add(session)
+                self._running = session
+                write_message(self._in_fd, message)
+                answer = self._read(is_over)
+            except (BrokenPipeError, DeviceError):
+                answer = None
+            except BaseException:
+                self._kill()
+                raise
+            finally:
+                self._running = ""
+            if answer is None:
+                self._kill()
+                return encode_answer(Gone(f"the process of {self._options.name} has ended"))
+            return answer
+
+    def end(self, session: str) -> None:
+        """In the middle of a call it ends the whole process: other sessions begin anew (`Ran.death`)."""
+        if self._running == session:
+            self._interrupt()
+        with self._lock:
+            if session not in self._sessions or self._process is None:
+                return
+            self._sessions.discard(session)
+            try:
+                write_message(self._in_fd, encode_call(End(session)))
+                if self._read(lambda: False, _END_S) is None:
+                    self._kill()
+            except BrokenPipeError:
+                self._kill()
+
+    def close(self) -> None:
+        if self._running:
+            self._interrupt()
+        with self._lock:
+            self._kill()
+
+    def _interrupt(self) -> None:
+        """Ends the process in the middle of a call, which returns then."""
+        process = self._process
+        if process is not None:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+
+    def _start(self) -> None:
+        site_in, self._in_fd = os.pipe()
+        self._out_fd, site_out = os.pipe()
+        options = msgspec.json.encode(self._options).decode()
+        module = f"{__package__}.site"
+        try:
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", "-m", module, str(site_in), str(site_out), options],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                pass_fds=(site_in, site_out),
+                start_new_session=True,
+            )
+        finally:
+            os.close(site_in)
+            os.close(site_out)
+        said = self._read(lambda: False, _START_S)
+        name = self._options.name
+        if said is None:
+            self._kill()
+            raise DeviceError(f"the process of the device {name} has ended while it was started")
+        try:
+            self.facts = msgspec.msgpack.decode(said, type=SlotFacts)
+        except msgspec.DecodeError:
+            refused = decode_answer(said)
+            self._kill()
+            assert isinstance(refused, Refused)
+            raise DeviceError(f"{name}: {refused.why}") from None
+
+    def _read(self, is_over: Callable[[], bool], limit_s: float = float("inf")) -> bytes | None:
+        """Returns the next answer; None where the process has ended. Raises Stopped."""
+        head = self._read_bytes(4, is_over, limit_s)
+        if head is None:
+            return None
+        return self._read_bytes(int.from_bytes(head, "little"), is_over, limit_s)
+
+    def _read_bytes(
+        self, n_bytes: int, is_over: Callable[[], bool], limit_s: float
+    ) -> bytes | None:
+        parts: list[bytes] = []
+        poll = select.poll()
+        poll.register(self._out_fd, select.POLLIN)
+        n_looks = 0
+        while n_bytes:
+            if not poll.poll(_LOOK_S * 1000):
+                n_looks += 1
+                if is_over():
+                    raise Stopped
+                if n_looks * _LOOK_S > limit_s:
+                    return None
+                continue
+            part = os.read(self._out_fd, min(n_bytes, 1 << 20))
+            if not part:
+                return None
+            parts.append(part)
+            n_bytes -= len(part)
+        return b"".join(parts)
+
+    def _kill(self) -> None:
+        process, self._process = self._process, None
+        self._sessions.clear()
+        if process is None:
+            return
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        os.close(self._in_fd)
+        os.close(self._out_fd)
+        process.wait()
+
+
+class _Turns:
+    """Turns of compilers and of programs that are timed on the same cores: a program that waits comes first."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._n_building = self._n_timing = self._n_waiting = 0
+
+    @contextmanager
+    def building(self, is_over: Callable[[], bool]) -> Iterator[None]:
+        with self._changed:
+            while self._n_timing or self._n_waiting:
+                self._changed.wait(_LOOK_S)
+                if is_over():
+                    raise Stopped
+            self._n_building += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._n_building -= 1
+                self._changed.notify_all()
+
+    @contextmanager
+    def timing(self, is_over: Callable[[], bool]) -> Iterator[None]:
+        with self._changed:
+            self._n_waiting += 1
+            try:
+                while self._n_building:
+                    self._changed.wait(_LOOK_S)
+                    if is_over():
+                        raise Stopped
+            finally:
+                self._n_waiting -= 1
+            self._n_timing += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._n_timing -= 1
+                self._changed.notify_all()
+
+
+class Host:
+    """The sites of one machine by name, and its compilers.
+
+    Compilers have the cores that are no device's own. Where there are none they take turns with the programs that are timed.
+    """
+
+    def __init__(
+        self,
+        sites: Mapping[str, AbstractSite],
+        device: Callable[[str, float], AbstractDevice],
+        contents: Contents,
+        *,
+        cores: Sequence[int] = (),
+        n_builders: int,
+    ) -> None:
+        """`device` returns what builds for a backend, with a time limit for one source, on `cores`; () where they take turns."""
+        self._sites = dict(sites)
+        self._device = device
+        self._devices: dict[tuple[str, float], AbstractDevice] = {}
+        self._contents = contents
+        self._cores = tuple(cores)
+        self.n_builders = n_builders
+        self._turns = None if cores else _Turns()
+        self._archs = {site.facts.arch: site.facts.backend for site in sites.values()}
+        self._lock = threading.Lock()
+
+    @property
+    def facts(self) -> list[SlotFacts]:
+        """The descriptions of its slots."""
+        return [site.facts for site in self._sites.values()]
+
+    @property
+    def archs(self) -> tuple[str, ...]:
+        """The keys of its compilers."""
+        return tuple(self._archs)
+
+    def call(self, slot: str, message: bytes, is_over: Callable[[], bool] = lambda: False) -> bytes:
+        """Returns the answer of a site. Raises Stopped once `is_over`."""
+        site = self._sites.get(slot)
+        if site is None:
+            return encode_answer(Refused(f"there is no slot {slot!r} here"))
+        if self._turns is None:
+            return site.call(message, is_over)
+        with self._turns.timing(is_over):
+            return site.call(message, is_over)
+
+    def build(
+        self, arch: str, message: bytes, is_over: Callable[[], bool] = lambda: False
+    ) -> bytes:
+        """Returns what a compiler has made. Raises Stopped once `is_over`, before it has begun."""
+        call = decode_call(message)
+        if not isinstance(call, Build):
+            return encode_answer(call if isinstance(call, Refused) else Refused("it builds only"))
+        if arch not in self._archs:
+            return encode_answer(Refused(f"there is no compiler {arch!r} here"))
+        try:
+            device = self._builder(self._archs[arch], call.timeout_s)
+            if self._turns is None:
+                with _on_cores(self._cores):
+                    return encode_answer(build_for(device, call))
+            with self._turns.building(is_over):
+                return encode_answer(build_for(device, call))
+        except DeviceError as e:
+            return encode_answer(Refused(str(e)))
+
+    def _builder(self, backend: str, timeout_s: float) -> AbstractDevice:
+        with self._lock:
+            if (backend, timeout_s) not in self._devices:
+                self._devices[backend, timeout_s] = self._device(backend, timeout_s)
+            return self._devices[backend, timeout_s]
+
+    def end_builds(self) -> None:
+        """Ends the compilers that run."""
+        for device in list(self._devices.values()):
+            device.builder.end_builds()
+
+    def end_slot(self, slot: str, session: str) -> None:
+        """Ends what runs for a session on one slot."""
+        site = self._sites.get(slot)
+        if site is not None:
+            site.end(session)
+
+    def interrupt(self) -> None:
+        """Ends all calls: they return."""
+        for site in self._sites.values():
+            site.close()
+
+    def end(self, session: str) -> None:
+        """Ends what runs for a session."""
+        for site in self._sites.values():
+            site.end(session)
+
+    def close(self) -> None:
+        """Ends all of it, and removes its files."""
+        self.end_builds()
+        for site in self._sites.values():
+            site.close()
+        self._contents.close()
+
+
+@contextmanager
+def _on_cores(cores: Sequence[int]) -> Iterator[None]:
+    """Context in which this thread, and what it starts, runs on these cores."""
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, cores)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+def open_host(
+    devices: Sequence[NamedDevice], n_builders: int | None = None, prefix: str = ""
+) -> Host:
+    """Opens the devices of this machine, with so many compilers at once; by default as many as there are cores for them.
+
+    `prefix` is put before the names of slots. Raises DeviceError.
+    """
+    contents = Contents()
+    sites: dict[str, AbstractSite] = {}
+    try:
+        arrays, libraries = contents.folders
+        for device in devices:
+            name = f"{prefix}{device.name}"
+            options = SiteOptions(
+                name, device.backend, str(arrays), str(libraries), device.cpus, device.environment
+            )
+            sites[name] = SiteProcess(options)
+    except BaseException:
+        for site in sites.values():
+            site.close()
+        contents.close()
+        raise
+    cores = spare_cores(devices)
+    if n_builders is None:
+        n_cores = len(cores) or max(1, len(os.sched_getaffinity(0)) - 1)
+        n_builders = n_cores if any(d.backend == "cpu" for d in devices) else _FEW_BUILDERS
+
+    def opened(backend: str, timeout_s: float) -> AbstractDevice:
+        return open_device(backend, DeviceOptions(compile_timeout_s=timeout_s))
+
+    return Host(sites, opened, contents, cores=cores, n_builders=n_builders)
+
+
+def host_in_this_process(devices: Mapping[str, AbstractDevice], n_builders: int = 2) -> Host:
+    """Returns a host of devices that run nothing but what returns by itself: each is a slot of this name."""
+    contents = Contents()
+    sites = {
+        name: SiteInThisProcess(Site(name, device, Store(*contents.folders)))
+        for name, device in devices.items()
+    }
+    building = {device.name: device for device in devices.values()}
+    cores = tuple(os.sched_getaffinity(0))
+
+    def same(backend: str, timeout_s: float) -> AbstractDevice:
+        return building[backend]
+
+    return Host(sites, same, contents, cores=cores, n_builders=n_builders)

@@ -1,0 +1,176 @@
+"""Messages between a driver and the sites that run programs for it: bytes in, bytes out, nothing is pickled.
+
+A call has the version of the driver before it, and a site of another version refuses it, whatever the call is.
+"""
+
+from __future__ import annotations
+
+from importlib.metadata import PackageNotFoundError, version
+
+import msgspec
+
+from ...codegen.text.source import Source
+from ...space.targets.target import Target
+from ..api.artifact import Artifact
+from ..api.outcome import Failure
+from ..measure.conditions import Conditions
+from ..worker.channel import Death
+from ..worker.messages import Outcomes, Rates, Ready
+
+_PROTOCOL = 1  # raised with each change of these messages, or of those that they hold
+
+
+def own_version() -> str:
+    """The version of this installation, which drivers and sites must share."""
+    try:
+        return f"{version('kernelscape')}/{_PROTOCOL}"
+    except PackageNotFoundError:  # a checkout that is not installed
+        return f"0/{_PROTOCOL}"
+
+
+class Put(msgspec.Struct, tag=True, frozen=True):
+    """A chunk of a file by content: `n_bytes` in all, of which these begin at `at`."""
+
+    name: str
+    at: int
+    n_bytes: int
+    chunk: bytes
+
+
+class Run(msgspec.Struct, tag=True, frozen=True):
+    """A request for the process of this session: a message of runtime/worker/messages.py whose files are names of contents."""
+
+    session: str
+    request: bytes
+    deadline_s: float
+
+
+class End(msgspec.Struct, tag=True, frozen=True):
+    """The process of this session is needed no more."""
+
+    session: str
+
+
+class Build(msgspec.Struct, tag=True, frozen=True):
+    """Sources to build, with one compiler where that is faster, unless each is wanted alone. `timeout_s` is of one of them."""
+
+    sources: list[Source]
+    together: bool
+    timeout_s: float
+
+
+Call = Put | Run | End | Build
+
+
+class Envelope(msgspec.Struct, frozen=True):
+    version: str
+    call: msgspec.Raw
+
+
+class Stored(msgspec.Struct, tag=True, frozen=True):
+    """Answer: it is done."""
+
+
+class Missing(msgspec.Struct, tag=True, frozen=True):
+    """Answer: nothing was run, these contents are needed first."""
+
+    names: list[str]
+
+
+class Ran(msgspec.Struct, tag=True, frozen=True):
+    """Answer of the process of a session: a reply, its death, or a bug of its own.
+
+    `is_alive`: it holds what it was prepared with.
+    """
+
+    is_alive: bool
+    reply: Ready | Outcomes | Rates | None = None
+    death: Death | None = None
+    bug: str = ""
+
+
+class Built(msgspec.Struct, tag=True, frozen=True):
+    """Answer: builds in the order of the sources, whose paths are names, and the contents of these."""
+
+    artifacts: list[Artifact | None]
+    failures: list[Failure | None]
+    contents: dict[str, bytes]
+
+
+class Refused(msgspec.Struct, tag=True, frozen=True):
+    """Answer: the call cannot be served, for a reason that is one sentence."""
+
+    why: str
+
+
+class Gone(msgspec.Struct, tag=True, frozen=True):
+    """Answer: the process of the site ended, or was ended, before it answered. Another one answers the next call."""
+
+    why: str
+
+
+Answer = Stored | Missing | Ran | Built | Refused | Gone
+
+
+class SlotFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """Description of a slot: its device, which times one program at a time, and what a driver must know of it.
+
+    Times of slots with one `key` may be compared. `arch` is the key of its compiler: libraries that were built under it run there.
+    """
+
+    name: str
+    version: str
+    backend: str
+    key: str
+    arch: str
+    conditions: Conditions
+    target: Target
+    flags: list[str]
+    factors: list[float]  # of the prediction
+    cpu: str  # its instructions
+    has_probe: bool
+    times_count: bool
+    makes_libraries: bool
+    most_together: int
+    builds_units: bool
+
+
+_calls: msgspec.msgpack.Decoder[Call] = msgspec.msgpack.Decoder(Call)
+_answers: msgspec.msgpack.Decoder[Answer] = msgspec.msgpack.Decoder(Answer)
+_envelopes: msgspec.msgpack.Decoder[Envelope] = msgspec.msgpack.Decoder(Envelope)
+
+
+def encode_call(call: Call) -> bytes:
+    return msgspec.msgpack.encode(
+        Envelope(own_version(), msgspec.Raw(msgspec.msgpack.encode(call)))
+    )
+
+
+def decode_call(message: bytes) -> Call | Refused:
+    """Returns the call; the refusal of one that a driver of another version has made."""
+    own = own_version()
+    try:
+        envelope = _envelopes.decode(message)
+        if envelope.version != own:
+            return Refused(f"its version is {own}, and that of the driver {envelope.version}")
+        return _calls.decode(envelope.call)
+    except msgspec.DecodeError as e:
+        return Refused(f"it cannot read the call: {e}")
+
+
+def encode_answer(answer: Answer) -> bytes:
+    return msgspec.msgpack.encode(answer)
+
+
+def decode_answer(message: bytes) -> Answer:
+    """Returns the answer. Raises msgspec.DecodeError where the site is of a version that says other things."""
+    return _answers.decode(message)
+
+
+def encode_facts(facts: list[SlotFacts]) -> bytes:
+    return msgspec.msgpack.encode(facts)
+
+
+def decode_facts(message: bytes) -> list[SlotFacts]:
+    """Returns the slots of a worker. Raises msgspec.DecodeError for those of a version that says other things."""
+    return msgspec.msgpack.decode(message, type=list[SlotFacts])

@@ -1,0 +1,33 @@
+"""Request for a fleet: devices of this machine, or the workers of a scheduler."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..api.errors import DeviceError
+from .devices import parse_devices
+from .fleet import AbstractFleet, LocalFleet
+from .host import open_host
+
+
+@dataclass(frozen=True, kw_only=True)
+class FleetRequest:
+    """Names of `devices` here, or the `file` of a scheduler. `on` is the key of the devices to use; None: the first."""
+
+    devices: tuple[str, ...] = ()
+    file: Path | None = None
+    on: str | None = None
+
+    def join(self) -> AbstractFleet:
+        """Returns the fleet, which is closed by who opens it. Raises DeviceError, one sentence."""
+        if self.file is not None and self.devices:
+            raise DeviceError("devices of this machine join a fleet by explore worker: name either")
+        if self.file is not None:
+            from .dask_fleet import join_fleet
+
+            return join_fleet(self.file)
+        try:
+            return LocalFleet(open_host(parse_devices(self.devices)))
+        except ValueError as e:
+            raise DeviceError(str(e)) from e

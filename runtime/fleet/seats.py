@@ -1,0 +1,182 @@
+"""Seats: the slots of one search, each with a worker. One of them stands for all where one machine is asked."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import TypeVar
+
+from ..api.artifact import Artifact
+from ..api.outcome import Protocol
+from ..worker.control import SharedControl
+from ..worker.input_sets import InputSets
+from ..worker.machine import Machine
+from ..worker.worker import AbstractWorker, Outcome, Worker, WorkerError
+from .fleet import AbstractFleet, AbstractSlot, SlotLostError, usable
+from .remote import RemoteChannel, RemoteDevice
+
+T = TypeVar("T")
+
+
+class Seat:
+    """A slot with its worker and the machine that it is to a search."""
+
+    def __init__(
+        self, slot: AbstractSlot, device: RemoteDevice, session: str, shared: SharedControl
+    ) -> None:
+        self.name = slot.facts.name
+        self.slot = slot
+        channel = RemoteChannel(slot, session, device.files)
+        self.worker = Worker(device, channel=channel, files=lambda: device.files)
+        self.machine = Machine(self.worker, device.builder, shared, self.name)
+        self.is_lost = False
+        self.is_prepared = False
+
+
+class Seats:
+    """The seats of one search. Slots of the same key that join later get one, too."""
+
+    def __init__(
+        self, fleet: AbstractFleet, slots: Sequence[AbstractSlot], device: RemoteDevice
+    ) -> None:
+        self._fleet = fleet
+        self._device = device
+        self.key = slots[0].facts.key
+        self.shared = SharedControl()
+        self._seats: list[Seat] = []
+        self._lock = threading.Lock()
+        self.is_over: Callable[[], bool] = lambda: False
+        self.is_stopping = False
+        """True while nothing that runs is waited for."""
+        self.why_lost = ""
+        for slot in slots:
+            self._add(slot)
+
+    @property
+    def live(self) -> list[Seat]:
+        """The seats whose slots are there, in the order in which they joined."""
+        with self._lock:
+            return [seat for seat in self._seats if not seat.is_lost]
+
+    @property
+    def first(self) -> Seat:
+        """The seat that stands for all. Raises WorkerError where none is left."""
+        live = self.live
+        if not live:
+            raise WorkerError(f"the fleet has no device left for this search: {self.why_lost}")
+        return live[0]
+
+    def find_new(self) -> list[Seat]:
+        """Returns seats of slots that have joined since."""
+        with self._lock:
+            known = {id(seat.slot) for seat in self._seats}
+        slots = [s for s in usable(self._fleet) if s.facts.key == self.key and id(s) not in known]
+        return [self._add(slot) for slot in slots]
+
+    def lose(self, seat: Seat, why: str) -> None:
+        """Records that a slot is gone."""
+        with self._lock:
+            seat.is_lost, self.why_lost = True, why
+
+    def prepare(self, seat: Seat) -> None:
+        """Prepares a seat as another one that is. Raises WorkerError, SlotLostError and Stopped."""
+        with self._lock:
+            prepared = next(s for s in self._seats if s.is_prepared)
+        if not seat.is_prepared:
+            seat.worker.prepare_as(prepared.worker)
+            seat.is_prepared = True
+
+    def close(self) -> None:
+        """Ends what runs for this search."""
+        with self._lock:
+            seats = list(self._seats)
+        for seat in seats:
+            with suppress(SlotLostError):
+                seat.worker.close()
+        self._fleet.close()
+
+    def _add(self, slot: AbstractSlot) -> Seat:
+        seat = Seat(slot, self._device, self._fleet.session, self.shared)
+        seat.worker.end_when(lambda: self.is_stopping or self.is_over())
+        with self._lock:
+            self._seats.append(seat)
+        return seat
+
+
+class FleetWorker(AbstractWorker):
+    """The worker of the first seat, or of the next one where its slot is lost."""
+
+    def __init__(self, seats: Seats) -> None:
+        super().__init__()
+        self.seats = seats
+        for seat in seats.live:
+            self._watch(seat)
+
+    def start(self) -> None:
+        """Does nothing: slots run."""
+
+    def prepare(self, input_sets: InputSets) -> None:
+        def prepared(seat: Seat) -> None:
+            self._watch(seat)
+            seat.worker.prepare(input_sets)
+            seat.is_prepared = True
+
+        self._by_first(prepared, needs_inputs=False)
+
+    def prepare_as(self, other: AbstractWorker) -> None:
+        raise WorkerError("a fleet has one worker a slot")
+
+    def evaluate(self, artifact: Artifact, protocol: Protocol, *, verify: bool = True) -> Outcome:
+        return self._by_first(lambda s: s.worker.evaluate(artifact, protocol, verify=verify))
+
+    def evaluate_beside(self, artifact: Artifact, control: Artifact, protocol: Protocol) -> Outcome:
+        return self._by_first(lambda s: s.worker.evaluate_beside(artifact, control, protocol))
+
+    def interleave(self, artifacts: Sequence[Artifact], protocol: Protocol) -> list[Outcome]:
+        return self._by_first(lambda s: s.worker.interleave(artifacts, protocol))
+
+    def interleave_beside(
+        self,
+        artifacts: Sequence[Artifact],
+        protocol: Protocol,
+        read_bytes: float,
+        written_bytes: float,
+    ) -> tuple[list[Outcome], dict[str, list[float]]]:
+        moved = read_bytes, written_bytes
+        return self._by_first(lambda s: s.worker.interleave_beside(artifacts, protocol, *moved))
+
+    def second(self) -> tuple[str, AbstractWorker] | None:
+        """Returns another slot by its name, and its worker; None where there is none."""
+        for seat in self.seats.live[1:]:
+            with suppress(WorkerError, SlotLostError):
+                self.seats.prepare(seat)
+                return seat.name, seat.worker
+        return None
+
+    def probe(self) -> float:
+        return self._by_first(lambda s: s.worker.probe(), needs_inputs=False)
+
+    def probe_state(self) -> dict[str, list[float]]:
+        return self._by_first(lambda s: s.worker.probe_state(), needs_inputs=False)
+
+    def end_when(self, is_over: Callable[[], bool]) -> None:
+        self.seats.is_over = is_over
+
+    def close(self) -> None:
+        self.seats.close()
+
+    def _by_first(self, act: Callable[[Seat], T], needs_inputs: bool = True) -> T:
+        while True:
+            seat = self.seats.first
+            try:
+                if needs_inputs:
+                    self.seats.prepare(seat)
+                return act(seat)
+            except SlotLostError as e:
+                self.seats.lose(seat, str(e))
+
+    def _watch(self, seat: Seat) -> None:
+        """Branches that one worker finds are those of all, since inputs are the same."""
+        seat.worker.branches = self.branches
+        seat.worker.on_measured = lambda number: self.on_measured(number)

@@ -1,0 +1,332 @@
+"""Site: one device of a machine, which answers the calls of drivers. Each session has a process of its own for its programs.
+
+A site is a process itself (`python -P -m kernelscape.runtime.fleet.site IN_FD OUT_FD OPTIONS`). Its cores are those of its device,
+and it ends with whoever holds its pipes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+
+import msgspec
+
+from ..api.backend import AbstractDevice
+from ..api.errors import DeviceError
+from ..api.outcome import Failure
+from ..device import DeviceOptions, open_device
+from ..files import read_own
+from ..host import cpu_key, read_machine
+from ..measure.conditions import take_conditions
+from ..scratch import Scratch
+from ..worker.channel import AbstractChannel, Channel, Death
+from ..worker.channel import Answer as Reply
+from ..worker.child import SCRATCH_PREFIX, die_with_parent
+from ..worker.messages import (
+    Calibrate,
+    Evaluate,
+    Interleave,
+    Outcomes,
+    Prepare,
+    Probe,
+    Rates,
+    Ready,
+    Request,
+    decode_request,
+    read_message,
+    write_message,
+)
+from ..worker.worker import AbstractWorker, Outcome
+from .contents import PROBE, Store, name_of, of_artifact, renamed
+from .messages import (
+    Answer,
+    Build,
+    Built,
+    End,
+    Missing,
+    Put,
+    Ran,
+    Refused,
+    Run,
+    SlotFacts,
+    Stored,
+    decode_call,
+    encode_answer,
+    own_version,
+)
+
+_BEGUN_ANEW = Death("the site has begun anew", "", is_foreign=True)
+
+
+class SiteOptions(msgspec.Struct, frozen=True):
+    """Options of a site's process. `cpus` are those of its device, () for all; `environment` is set before the device is opened."""
+
+    name: str
+    backend: str
+    arrays: str
+    libraries: str
+    cpus: tuple[int, ...] = ()
+    environment: dict[str, str] = {}
+
+
+class Site:
+    """Answers calls for one device, one at a time."""
+
+    def __init__(self, name: str, device: AbstractDevice, store: Store) -> None:
+        self.name = name
+        self._device = device
+        self._store = store
+        self._sessions: dict[str, _Session] = {}
+
+    def facts(self) -> SlotFacts:
+        """Returns the description of the slot. Raises DeviceError where nothing can be run on it."""
+        self._device.runner.check()
+        return facts_of(self.name, self._device)
+
+    def answer(self, message: bytes) -> bytes:
+        """Returns the answer to a call."""
+        return encode_answer(self._answer(message))
+
+    def end(self, session: str) -> None:
+        """Ends the process of a session."""
+        found = self._sessions.pop(session, None)
+        if found is not None:
+            found.close()
+
+    def close(self) -> None:
+        """Ends all sessions."""
+        for session in list(self._sessions):
+            self.end(session)
+
+    def _answer(self, message: bytes) -> Answer:
+        try:
+            match decode_call(message):
+                case Put() as put:
+                    self._store.put(put.name, put.at, put.n_bytes, put.chunk)
+                    return Stored()
+                case Run() as run:
+                    return self._run(run)
+                case End(session=session):
+                    self.end(session)
+                    return Stored()
+                case Build() as build:
+                    return build_for(self._device, build)
+                case refused:
+                    return refused
+        except (ValueError, OSError, DeviceError, msgspec.DecodeError) as e:
+            return Refused(str(e))
+
+    def _run(self, run: Run) -> Missing | Ran:
+        missing: list[str] = []
+
+        def found(name: str) -> str:
+            if name == PROBE:
+                return str(self._device.machine.probe_library())
+            if not self._store.has(name):
+                missing.append(name)
+            return str(self._store.path(name))
+
+        request = renamed(decode_request(run.request), found)
+        if missing:
+            return Missing(list(dict.fromkeys(missing)))
+        session = self._sessions.get(run.session)
+        if session is None:
+            session = self._sessions[run.session] = _Session(self._device)
+        return session.run(request, run.deadline_s)
+
+
+class _Session:
+    """The process of one session."""
+
+    def __init__(self, device: AbstractDevice) -> None:
+        self._device = device
+        self._scratch: Scratch | None = None
+        self._is_prepared = False
+        own = device.worker()
+        if own is None:
+            library = device.runner.child_library()
+            self._scratch = Scratch(SCRATCH_PREFIX)
+            self._channel: AbstractChannel = Channel(device.name, library, self._scratch.path)
+        else:
+            assert isinstance(own, AbstractWorker)
+            self._channel = _InThisProcess(own)
+
+    def run(self, request: Request, deadline_s: float) -> Ran:
+        needs_inputs = isinstance(request, Evaluate | Interleave)
+        if needs_inputs and not (self._is_prepared and self._channel.is_alive):
+            return Ran(False, death=_BEGUN_ANEW)
+        if not self._channel.is_alive:
+            self._is_prepared = False
+            self._channel.library = self._device.runner.child_library()
+        try:
+            reply = self._channel.ask(request, deadline_s)
+        except RuntimeError as e:
+            return Ran(self._channel.is_alive, bug=str(e))
+        if isinstance(request, Prepare):
+            self._is_prepared = isinstance(reply, Ready)
+        is_alive = self._channel.is_alive and (self._is_prepared or not needs_inputs)
+        if isinstance(reply, Death):
+            return Ran(is_alive, death=reply)
+        return Ran(is_alive, reply)
+
+    def close(self) -> None:
+        self._channel.kill()
+        if self._scratch is not None:
+            self._scratch.close()
+
+
+class _InThisProcess(AbstractChannel):
+    """The requests of a device whose worker needs no process."""
+
+    def __init__(self, worker: AbstractWorker) -> None:
+        super().__init__()
+        self._worker = worker
+        self._is_alive = False
+
+    @property
+    def is_alive(self) -> bool:
+        return self._is_alive
+
+    def start(self) -> None:
+        self._is_alive = True
+
+    def kill(self) -> None:
+        self._is_alive = False
+
+    def ask(self, request: Request, deadline_s: float) -> Reply:
+        self.start()
+        match request:
+            case Evaluate(artifact=artifact, protocol=protocol, control=None):
+                found = self._worker.evaluate(artifact, protocol, verify=request.verify)
+                return _outcomes([found])
+            case Evaluate(artifact=artifact, protocol=protocol, control=control):
+                assert control is not None
+                return _outcomes([self._worker.evaluate_beside(artifact, control, protocol)])
+            case Interleave(artifacts=artifacts, protocol=protocol):
+                return _outcomes(self._worker.interleave(artifacts, protocol))
+            case Probe() | Calibrate():
+                return Rates(self._worker.probe_state())
+            case _:
+                return Ready([], 0)
+
+
+def _outcomes(found: list[Outcome]) -> Outcomes:
+    failed = [o if isinstance(o, Failure) else None for o in found]
+    return Outcomes([None if isinstance(o, Failure) else o for o in found], failed)
+
+
+def build_for(device: AbstractDevice, build: Build) -> Built:
+    """Builds for a driver. Libraries go with the answer."""
+    builder = device.builder
+    made = (
+        builder.build_together(build.sources)
+        if build.together
+        else [builder.build(source) for source in build.sources]
+    )
+    contents: dict[str, bytes] = {}
+
+    def content_name(path: str) -> str:
+        content = read_own(Path(path))
+        name = name_of(content, Path(path).suffix)
+        contents[name] = content
+        return name
+
+    renamed_each = [
+        None if isinstance(one, Failure) else of_artifact(one, content_name) for one in made
+    ]
+    return Built(renamed_each, [x if isinstance(x, Failure) else None for x in made], contents)
+
+
+def facts_of(name: str, device: AbstractDevice) -> SlotFacts:
+    """Returns the description of a device as a slot.
+
+    Its key tells variants apart: model, cores, caches and memory, accelerator, compiler with flags, and whether the facts of its
+    target are measured. Their values are no part of it, since two calibrations of equal machines differ: control times tell
+    machines apart that are not equal (runtime/worker/machine_state.py).
+    """
+    machine, reporter, builder = device.machine, device.reporter, device.builder
+    target = machine.facts()
+    conditions = take_conditions(
+        compiler=reporter.version(), flags=reporter.flags(), accelerator=machine.accelerator()
+    )
+    stored = machine.stored_facts()
+    compiler = (reporter.version(), *reporter.flags())
+    memory = read_machine().memory_bytes >> 30
+    variant = _digest(conditions.machine, str(memory), str(target.calibrated), *compiler)
+    return SlotFacts(
+        name=name,
+        version=own_version(),
+        backend=device.name,
+        key=f"{_plain(conditions.machine)}-{variant}",
+        arch=f"{device.name}-{_digest(cpu_key(), target.architecture, *compiler)}",
+        conditions=conditions,
+        target=target,
+        flags=list(reporter.flags()),
+        factors=[] if stored is None else list(stored.factors()),
+        cpu=cpu_key(),
+        has_probe=machine.probe_library() is not None,
+        times_count=machine.times_count,
+        makes_libraries=builder.makes_libraries,
+        most_together=builder.most_together,
+        builds_units=builder.builds_units,
+    )
+
+
+def _digest(*parts: str) -> str:
+    return hashlib.blake2b("\0".join(parts).encode(), digest_size=4).hexdigest()
+
+
+def _plain(key: str) -> str:
+    """A key without characters that command lines and resources of a scheduler read otherwise."""
+    return "".join(x if x.isalnum() else "-" for x in key)
+
+
+# --- its process ---------------------------------------------------------------------------------
+
+
+def serve(request_fd: int, reply_fd: int, site: Site, say_facts: Callable[[], bytes]) -> None:
+    """Answers calls until nobody holds the other end of the pipe. The first answer is the description of the slot."""
+    write_message(reply_fd, say_facts())
+    while (message := read_message(request_fd)) is not None:
+        write_message(reply_fd, site.answer(message))
+
+
+def main(arguments: list[str]) -> int:
+    """Opens the device, and serves."""
+    request_fd, reply_fd = int(arguments[0]), int(arguments[1])
+    options = msgspec.json.decode(arguments[2], type=SiteOptions)
+    watcher = threading.Thread(target=partial(die_with_parent, request_fd), daemon=True)
+    watcher.start()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if options.cpus:
+        os.sched_setaffinity(0, options.cpus)
+    os.environ.update(options.environment)
+    store = Store(Path(options.arrays), Path(options.libraries))
+
+    def say_facts() -> bytes:
+        try:
+            return msgspec.msgpack.encode(site.facts())
+        except DeviceError as e:
+            return encode_answer(Refused(str(e)))
+
+    try:
+        device = open_device(options.backend, DeviceOptions())
+    except DeviceError as e:
+        write_message(reply_fd, encode_answer(Refused(str(e))))
+        return 0
+    site = Site(options.name, device, store)
+    with suppress(BrokenPipeError):
+        serve(request_fd, reply_fd, site, say_facts)
+    watcher.join()  # ends this process with all that it has started
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
