@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -14,6 +15,8 @@ from ..runtime.cpu.calling import PACKAGE, header_folders
 from ..runtime.cpu.compiler import NAMES, find_compiler, find_path
 from ..runtime.cpu.probe import load_own_calibration
 from ..runtime.device import backends, cache_folder, requirements
+from ..runtime.fleet.fleet_file import load_fleet
+from ..runtime.fleet.messages import own_version
 from ..runtime.host import HostCpu, read_machine
 from ..runtime.records.record import RecordError
 from ..runtime.records.store import ADDRESS, TunedStore, default_store, store_address
@@ -31,8 +34,10 @@ class Finding:
     advice: str = ""
 
 
-def examine(environ: Mapping[str, str], compiler: str | None = None) -> list[Finding]:
-    """Examines everything that a run depends on; nothing is changed."""
+def examine(
+    environ: Mapping[str, str], compiler: str | None = None, fleet: Path | None = None
+) -> list[Finding]:
+    """Examines everything that a run depends on, also the fleet of a file; nothing is changed."""
     machine = read_machine()
     return [
         *_compilers(compiler),
@@ -43,6 +48,7 @@ def examine(environ: Mapping[str, str], compiler: str | None = None) -> list[Fin
         _presets(environ),
         *_gpu(),
         *_plugins(),
+        *_fleet(fleet),
         Finding("cache", "ok", str(cache_folder())),
         _store(),
     ]
@@ -163,6 +169,47 @@ def _plugins() -> list[Finding]:
             else:
                 found.append(Finding("plugin", "ok", text))
     return found
+
+
+def _fleet(file: Path | None) -> list[Finding]:
+    """The extra for fleets and, of a file, its scheduler, with versions, port and certificates, and its workers."""
+    try:
+        text = f"dask {version('dask')}, distributed {version('distributed')}"
+    except PackageNotFoundError:
+        advice = "pip install 'kernelscape[fleet]': one search on several machines"
+        return [Finding("fleet", "note", "Dask is not installed", advice)]
+    found = [Finding("fleet", "ok", text)]
+    if file is None:
+        return found
+    try:
+        at = load_fleet(file)
+        by = "no TLS, this machine only" if at.tls is None else f"TLS by {at.tls.cert}"
+        found.append(Finding("scheduler", "ok", f"{at.address}, {by}, version {at.version}"))
+        if at.tls is not None:
+            files = (Path(x) for x in (at.tls.ca, at.tls.cert, at.tls.key))
+            gone = [str(x) for x in files if not x.is_file()]
+            if gone:
+                advice = "all machines have the certificates at the paths of the file"
+                return [*found, Finding("certificate", "note", f"{gone[0]} is not here", advice)]
+        return [*found, *_workers(file)]
+    except DeviceError as e:
+        return [*found, Finding("scheduler", "note", "it cannot be used", str(e))]
+
+
+def _workers(file: Path) -> list[Finding]:
+    """The workers of a fleet, which have the version of this end or are of no use. Raises DeviceError."""
+    from ..runtime.fleet.dask_fleet import join_fleet
+
+    fleet = join_fleet(file)
+    try:
+        slots = [s.facts for s in fleet.slots()]
+    finally:
+        fleet.close()
+    found = [Finding("slot", "ok", f"{f.name}: {f.key}, version {f.version}") for f in slots]
+    for name, other in fleet.others.items():
+        advice = f"this end has {own_version()}: install one version everywhere"
+        found.append(Finding("slot", "note", f"{name} has version {other}", advice))
+    return found or [Finding("slot", "note", "none", f"explore worker --fleet {file} adds some")]
 
 
 def _size(n_bytes: int) -> str:

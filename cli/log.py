@@ -97,6 +97,8 @@ class TextLog:
             )
         elif isinstance(event, st.Remeasured):
             self._again(event)
+        elif isinstance(event, st.Confirmed):
+            self._write(_confirmed_text(event, self._unit))
         elif isinstance(event, st.OtherCompiler):
             self._write(
                 f" F    {event.compiler}: {self._unit.text(event.time_ns)},"
@@ -181,6 +183,13 @@ class TextLog:
         if e.is_disturbed:
             verdict = "other work disturbed it, the times of the search stand"
         self._write(f" F    top {len(e.top)} re-measured interleaved: {verdict}")
+
+
+def _confirmed_text(e: st.Confirmed, unit: Unit) -> str:
+    there = f"on {e.slot} the best takes {unit.text(e.time_ns)}, {e.ratio:.2f} times as long"
+    if e.agrees:
+        return f" F    {there}, and stays the best"
+    return f"!     {there}, and the runner-up is {1 / (e.lead or 1.0) - 1:.1%} faster there"
 
 
 def _components_text(e: ev.Components) -> str:

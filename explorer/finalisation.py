@@ -6,9 +6,11 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
+from ..runtime.fleet.fleet import SlotLostError
+from ..runtime.fleet.seats import FleetWorker
 from ..runtime.forked import Stopped
 from ..runtime.worker.contenders import NEAR
-from ..runtime.worker.worker import AbstractWorker
+from ..runtime.worker.worker import AbstractWorker, WorkerError
 from ..search import events as ev
 from ..search.budget import Interrupt
 from ..space.candidate import Candidate
@@ -20,7 +22,7 @@ from .doubts import doubts_of
 from .evaluation import Entry, SearchEvaluator
 from .event_handler import Tell
 from .numpy_timing import take_numpy
-from .remeasure import TimedAgain, comparison, time_again, with_default
+from .remeasure import TimedAgain, comparison, confirmed, time_again, with_default
 from .session_state import Standing
 from .workload import Options, Workload
 
@@ -200,10 +202,24 @@ class LastRounds:
             self._claims.why_not_now = "other work disturbed the final comparison"
             return []
         self._claims.see_memory(rates)
+        self._confirm(timed)
         for t in timed:
             if default is not None and t.outcome.key == default[0].key:
                 self._standing.default_ns = t.outcome.time_ns
         return [(t.outcome, t.candidate) for t in timed]
+
+    def _confirm(self, timed: list[TimedAgain]) -> None:
+        """Times the best again on another slot, where there is one, and says whether it is the best there."""
+        second = self._worker.second() if isinstance(self._worker, FleetWorker) else None
+        if second is None or self._deadlines.is_late:
+            return
+        found = None
+        with suppress(WorkerError, SlotLostError):
+            found = confirmed(timed, *second, self._deadlines.again_s / 2)
+        if found is not None:
+            said = "agrees" if found.agrees else "disagrees"
+            self._standing.writer.note("confirmed", f"{found.slot} {said}: {found.ratio:.4f}")
+            self._tell(found)
 
     def _from_a_right_one(self, timed: list[TimedAgain]) -> list[TimedAgain]:
         """Drops the candidates before the first that is right on all input sets: the best must be."""

@@ -88,6 +88,25 @@ def time_again(
     return threads_first(in_all_states(timed, ratios)), now
 
 
+def confirmed(
+    timed: Sequence[TimedAgain], slot: str, worker: AbstractWorker, limit_s: float
+) -> st.Confirmed | None:
+    """Times the first two again, in turn, on another slot. None where the first does not run there."""
+    artifacts = [t.artifact for t in timed[:2] if t.artifact is not None]
+    budget_ns = 0.25e9 * limit_s / max(1, len(artifacts))
+    sample_ns = min(FINAL.sample_ns, budget_ns / (2 * FINAL.min_samples))
+    protocol = replace(FINAL, budget_ns=budget_ns, sample_ns=sample_ns)
+    found = worker.interleave(artifacts, protocol)
+    if not found or not isinstance(found[0], Measurement):
+        return None
+    best, lead, slack = found[0], None, 0.0
+    for other in found[1:]:
+        if isinstance(other, Measurement):
+            lead, slack = other.fair_ns / best.fair_ns, best.fair_spread + other.fair_spread
+    ratio = best.time_ns / (timed[0].outcome.time_ns or best.time_ns)
+    return st.Confirmed(slot, best.time_ns, ratio, lead, lead is None or lead >= 1 - slack)
+
+
 def _note_ratios(
     timed: Sequence[TimedAgain],
     evaluator: SearchEvaluator,

@@ -134,6 +134,20 @@ class Remeasured(AbstractLine, frozen=True, tag="final"):
     is_disturbed: Inside[bool]
 
 
+class Confirmed(AbstractLine, frozen=True, tag="confirmed"):
+    """The best and the runner-up, timed again in turn on the slot of another machine.
+
+    `ratio` is the best's time there over its time in the final re-measurement. `lead` is the runner-up's time there over the best's;
+    null without a runner-up. `agrees`: the best is no slower there, beyond the spreads of both.
+    """
+
+    slot: str
+    time_ns: float
+    ratio: float
+    lead: float | None
+    agrees: bool
+
+
 class OtherCompiler(AbstractLine, frozen=True, tag="other_compiler"):
     """The fastest of the best as another compiler builds it, in `ratio` times the time of the best of the search."""
 
@@ -209,6 +223,7 @@ Stage = (
     | NumpyTimed
     | MachineChanged
     | Remeasured
+    | Confirmed
     | OtherCompiler
     | Ended
 )

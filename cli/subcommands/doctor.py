@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from pathlib import Path
 
 import click
 
@@ -13,13 +14,14 @@ from ..speaking import say
 
 
 @click.command("doctor")
+@click.option("--fleet", type=click.Path(path_type=Path), help="Also the fleet of this file.")
 @talks
-def command(talk: Talk) -> None:
+def command(talk: Talk, fleet: Path | None) -> None:
     """Show what this machine has, what is missing, and how to get it."""
     from ..doctor import examine
 
     settings = settings_of(talk)
-    findings = examine(os.environ, settings.compiler)
+    findings = examine(os.environ, settings.compiler, fleet)
     for f in findings:
         if talk.is_json:
             fields = {"topic": f.topic, "verdict": f.verdict, "text": f.text, "advice": f.advice}

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -16,7 +18,7 @@ def command() -> None:
     """One search on several devices or machines: start, look at or stop a fleet."""
 
 
-def _file(function):  # type: ignore[no-untyped-def]
+def _file(function: Callable[..., Any]) -> Callable[..., Any]:
     return click.argument("file", type=click.Path(path_type=Path))(function)
 
 

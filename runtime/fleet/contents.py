@@ -220,7 +220,7 @@ def _renamed_set(s: SetFiles, rename: Rename) -> SetFiles:
 def _renamed_expected(e: ExpectedFiles, rename: Rename) -> ExpectedFiles:
     branches = e.branches
     if branches is not None:
-        files = (rename(x) for x in (branches.at, branches.values, branches.reach))
-        branches = BranchFiles(*files, branches.n_allowed)
+        b = branches
+        branches = BranchFiles(rename(b.at), rename(b.values), rename(b.reach), b.n_allowed)
     magnitude = rename(e.magnitude) if isinstance(e.magnitude, str) else e.magnitude
     return ExpectedFiles(rename(e.want), e.factor, magnitude, branches)

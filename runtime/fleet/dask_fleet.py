@@ -81,7 +81,8 @@ class DaskFleet(AbstractFleet):
     @property
     def address(self) -> str:
         """The address of the scheduler."""
-        return str(self._client.scheduler.address)
+        scheduler = self._client.scheduler
+        return "" if scheduler is None else str(scheduler.address)
 
     def close(self) -> None:
         with suppress(OSError, TimeoutError):
@@ -152,15 +153,14 @@ class DaskFleet(AbstractFleet):
                 future.cancel(reason="its result is known, or nobody waits for it")
 
     @staticmethod
-    def _looked_at(future: Future) -> bytes | None:
+    def _looked_at(future: Future[bytes]) -> bytes | None:
         """Returns the result where it is there; None else."""
         try:
-            found: bytes = future.result(timeout=_LOOK_S)
+            return future.result(timeout=_LOOK_S)
         except TimeoutError:
             return None
         except (Exception, CancelledError) as e:  # a lost worker, a scheduler that has gone
             raise SlotLostError(f"{type(e).__name__}: {e}") from e
-        return found
 
     def _described(self, address: str) -> list[AbstractSlot]:
         """Returns the slots of a worker; those of other versions are only listed."""

@@ -203,11 +203,8 @@ class RemoteBuilder(AbstractBuilder):
             for name, content in built.contents.items()
         }
         both = zip(built.artifacts, built.failures, strict=True)
-        return [
-            of_artifact(made, paths.__getitem__) if made is not None else failed
-            for made, failed in both
-            if made is not None or failed is not None
-        ]
+        made = [of_artifact(x, paths.__getitem__) if x is not None else y for x, y in both]
+        return [one for one in made if one is not None]
 
 
 class GivenFacts(AbstractStoredFacts):

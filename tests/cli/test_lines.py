@@ -52,6 +52,7 @@ def told() -> Iterator[Any]:
         st.RemeasuredCandidate("cdef", 201.0, 0.03, 190.0),
     )
     yield st.Remeasured(again, 2, False)
+    yield st.Confirmed("two/cpu", 204.0, 1.02, 0.97, False)
     yield st.OtherCompiler("clang 14", 190.0, 0.95)
     yield ev.Row(
         elapsed_s=1.235,

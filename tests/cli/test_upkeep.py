@@ -110,7 +110,16 @@ def test_the_schema_is_that_of_what_commands_print(explore, tmp_path: Path) -> N
         validator.validate(line)
         seen.add(line["event"])
     of_other_machines = {"built", "calibration", "export"}
-    of_luck = {"numpy", "alarm", "widened", "machine_changed", "other_compiler", "final", "cleared"}
+    of_luck = {
+        "numpy",
+        "alarm",
+        "widened",
+        "machine_changed",
+        "other_compiler",
+        "final",
+        "confirmed",
+        "cleared",
+    }
     of_failures = {"out_of_time", "reference_too_slow", "first_wrong", "fruitless"}
     of_failures |= {"rounding", "disagreement"}  # in tests/explorer/test_verifying.py
     of_other_machines.add("components")  # of several, in tests/explorer/test_division.py

@@ -76,6 +76,9 @@ def test_a_worker_that_is_killed_costs_what_was_in_flight(fleet, tmp_path, explo
     code, out, err = explore("fleet", "status", file)
     assert code == 0, err
     assert {"one/fake", "two/fake"} <= set(out.split())
+    _, out, _ = explore("doctor", "--fleet", file)
+    assert "scheduler    tcp://127.0.0.1:" in out
+    assert out.count("version 0") == 3  # of the scheduler and both workers
     (line,) = objects(explore("fleet", "status", file, "--json")[1])
     assert [slot["name"] for slot in line["slots"]] == ["one/fake", "two/fake"]
     workload = library_workload(load("axpydot"), {"n": 64}, "f32", 1)

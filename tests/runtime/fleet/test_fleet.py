@@ -12,6 +12,8 @@ from types import SimpleNamespace
 
 import msgspec
 import pytest
+from kernelscape.cli.log import TextLog
+from kernelscape.explorer import stages as st
 from kernelscape.explorer.entry import explore_workload, library_workload, resume
 from kernelscape.explorer.workload import Options
 from kernelscape.kernels.library import load
@@ -41,10 +43,10 @@ def fleet_of(**devices: FakeDevice) -> LocalFleet:
     return LocalFleet(host_in_this_process(devices))
 
 
-def run_on(fleet: LocalFleet, folder, options: Options = OPTIONS):
+def run_on(fleet: LocalFleet, folder, options: Options = OPTIONS, on_event=None):
     workload = library_workload(load("axpydot"), {"n": 64}, "f32", 1)
     asked = SimpleNamespace(join=lambda: fleet, on=None)
-    return explore_workload(workload, options, directory=folder, fleet=asked)
+    return explore_workload(workload, options, directory=folder, fleet=asked, on_event=on_event)
 
 
 def evaluations(folder) -> list[EvaluationRecord]:
@@ -132,6 +134,30 @@ def test_another_machine_is_a_state_of_its_own(tmp_path) -> None:
     run_on(fleet_of(a=fast, b=slow), tmp_path)
     slowness = {(r.place.slot, round(r.slowness, 6)) for r in evaluations(tmp_path)}
     assert slowness == {("a", 1.0), ("b", 1.05)}
+
+
+@pytest.mark.parametrize("agrees", [True, False])
+def test_the_best_is_timed_again_on_a_second_slot(tmp_path, agrees) -> None:
+    """The kind: a machine that is not as equal as it seems, on which another program is faster."""
+    slow: set[str] = set()
+    devices = {
+        "a": FakeDevice(time_ns=_hashed_ns, run_s=0.01),
+        "b": FakeDevice(lambda key: _hashed_ns(key) * (9.0 if key in slow else 1.0), run_s=0.01),
+    }
+    told = []
+
+    def hear(event: object) -> None:
+        told.append(event)
+        if isinstance(event, st.Remeasured) and not agrees:
+            slow.add(event.top[0].key)
+
+    run_on(fleet_of(**devices), tmp_path, on_event=hear)
+    (found,) = (e for e in told if isinstance(e, st.Confirmed))
+    assert (found.slot, found.agrees) == ("b", agrees)
+    assert found.ratio == pytest.approx(1.0 if agrees else 9.0)
+    lines: list[str] = []
+    TextLog(lines.append, version="1")(found)
+    assert ("stays the best" if agrees else "faster there") in lines[0]
 
 
 def test_what_fails_on_a_slot_is_the_failure_of_its_candidate(tmp_path) -> None:
