@@ -144,13 +144,11 @@ def seen(program: Program, limit: int) -> tuple[list[list[Any]], int]:
 @contextmanager
 def interpreting() -> Iterator[None]:
     """Makes an engine that interprets kernels run all calls within the block."""
-    before = engine_room._engine
-    engine_room._engine = InterpretingEngine()  # type: ignore[assignment]
-    try:
-        yield
-    finally:
-        ks.reset()
-        engine_room._engine = before
+    with engine_room.using(InterpretingEngine()):
+        try:
+            yield
+        finally:
+            ks.reset()
 
 
 def fault(program: Program, limits: Sequence[int] = _PLAIN) -> tuple[str, int]:

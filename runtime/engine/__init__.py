@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from .engine import Engine, EngineOptions
     from .window_stats import Stats
 
@@ -47,3 +50,14 @@ def use(options: EngineOptions) -> Engine:
 
     _engine = Engine(options)
     return _engine
+
+
+@contextmanager
+def using(engine: Any) -> Iterator[None]:
+    """Makes another engine run kernels within the block, or what has its methods."""
+    global _engine
+    before, _engine = _engine, engine
+    try:
+        yield
+    finally:
+        _engine = before

@@ -133,13 +133,18 @@ class BoundPlan:
         if self._reshapes:
             self._marks.drop()
         done: list[bool] = []
+        is_over = False
         try:
             done.extend(takewhile(bool, starmap(call, runs)))
-        except KeyboardInterrupt:
-            for run in runs[len(done) + 1 :]:  # one has begun
-                call(*run)
-            self._marks.drop()
+            is_over = True
+        except Exception:  # of a call, which ends its window
+            is_over = True
             raise
+        finally:
+            if not is_over:  # interrupted in a kernel that has begun
+                self._marks.drop()
+                for run in runs[len(done) + 1 :]:
+                    call(*run)
         if len(done) < len(runs):
             self._raise(len(done), runs[len(done)])
         if self._reshapes:
