@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import prod
+from typing import Any
 
 from ..ir.domain import Loop
 from ..ir.kernel import (
@@ -37,6 +38,7 @@ from ..ir.walk import (
     locals_read,
     nested_statements,
     neutral_of,
+    rewrite,
     with_blocks,
 )
 from .guards import conjunction, conjuncts
@@ -88,12 +90,27 @@ def extreme_of(s: Stmt) -> Extreme | None:
 
 def _kept(then: tuple[Stmt, ...], beats: CompareOp, value: Expr, best: Local) -> Extreme | None:
     sets = {x.name: x.value for x in then if isinstance(x, SetLocal)}
-    if len(sets) != len(then) or sets.get(best.name) != value:
+    kept = sets.get(best.name)
+    if len(sets) != len(then) or kept is None or _unclamped(kept) != _unclamped(value):
         return None
     if any(name in sets for e in sets.values() for name in locals_read(e)):
         return None
     others = tuple((name, e) for name, e in sets.items() if name != best.name)
-    return Extreme(best.name, value, beats, others)
+    return Extreme(best.name, kept, beats, others)
+
+
+def _unclamped(e: Expr) -> Expr:
+    """Returns an expression without the clamps that loads have behind `and`, where they may be made for nothing."""
+
+    def change(x: Any) -> Any:
+        match x:
+            case Binary("min", Binary("max", a, Const(value=0)), Const()) if x.dtype.is_index:
+                return a
+        return x
+
+    return rewrite(
+        e, lambda x: replace(x, indices=tuple(map(change, x.indices))) if isinstance(x, Load) else x
+    )
 
 
 def tested_apart(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:

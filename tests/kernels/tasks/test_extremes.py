@@ -107,7 +107,7 @@ def in_triangle(x: nd, y: nd, z: nd):
         best = 2.0
         at = -1
         for j in range(i, x.shape[0]):
-            if x[i, j] <= best:
+            if x[j, i] > -3.0 and x[i, j] <= best:
                 best = x[i, j]
                 at = j
         y[i] = best
