@@ -137,8 +137,8 @@ class Remeasured(AbstractLine, frozen=True, tag="final"):
 class Confirmed(AbstractLine, frozen=True, tag="confirmed"):
     """The best and the runner-up, timed again in turn on the slot of another machine.
 
-    `ratio` is the best's time there over its time in the final re-measurement. `lead` is the runner-up's time there over the
-    best's; null without a runner-up. `agrees`: the best is no slower there, beyond the spreads of both.
+    `ratio` is the best's time there over that of the final re-measurement. `lead` is the runner-up's time there over the best's;
+    null without a runner-up. `agrees`: the best is no slower there, beyond the spreads of both.
     """
 
     slot: str

@@ -15,7 +15,7 @@ from typing import Any
 
 import dask
 import msgspec
-from distributed import Client, Future
+from distributed import Client
 
 from ..api.errors import DeviceError
 from ..forked import Stopped
@@ -133,34 +133,34 @@ class DaskFleet(AbstractFleet):
             )
         except Exception as e:  # Dask raises many kinds where the scheduler has gone
             raise SlotLostError(f"the scheduler of the fleet has gone: {e}") from e
-        end_s = time.monotonic() + limit_s
-        try:
-            while True:
-                found = self._looked_at(future)
-                if found is not None:
-                    return found
+        end_s, is_done = time.monotonic() + limit_s, threading.Event()
+        future.add_done_callback(lambda done: is_done.set())
+        while not is_done.wait(_LOOK_S):
+            try:
+                self._check(address, resource)
                 if is_over():
                     raise Stopped
                 if time.monotonic() > end_s:
                     raise SlotLostError(f"no answer of {address} within {limit_s:g} s")
-                workers = self.workers()
-                if address and address not in workers:
-                    raise SlotLostError(f"the worker at {address} has gone")
-                if not address and not any(resource in w["resources"] for w in workers.values()):
-                    raise SlotLostError(f"no worker has {resource} any more")
-        finally:
-            with suppress(Exception):
-                future.cancel(reason="its result is known, or nobody waits for it")
-
-    @staticmethod
-    def _looked_at(future: Future[bytes]) -> bytes | None:
-        """Returns the result where it is there; None else."""
+            except BaseException:
+                with suppress(Exception):  # the scheduler may have gone
+                    future.cancel(reason="nobody waits for it any more")
+                raise
         try:
-            return future.result(timeout=_LOOK_S)
-        except TimeoutError:
-            return None
+            found: bytes = future.result()
         except (Exception, CancelledError) as e:  # a lost worker, a scheduler that has gone
             raise SlotLostError(f"{type(e).__name__}: {e}") from e
+        finally:
+            future.release()
+        return found
+
+    def _check(self, address: str, resource: str) -> None:
+        """Raises SlotLostError where a task waits for a worker, or a resource, that is not there any more: it would for ever."""
+        workers = self.workers()
+        if address and address not in workers:
+            raise SlotLostError(f"the worker at {address} has gone")
+        if not address and not any(resource in w["resources"] for w in workers.values()):
+            raise SlotLostError(f"no worker has {resource} any more")
 
     def _described(self, address: str) -> list[AbstractSlot]:
         """Returns the slots of a worker; those of other versions are only listed."""
