@@ -16,6 +16,7 @@ from pathlib import Path
 from .writing import RESULTS, Report, parser_of, write_page
 
 _OWN = (
+    *("fleet_faults", "fleet_speed"),
     *("admissible", "autodiff", "bodies", "body_bounds", "calls", "correctness", "earlier"),
     *("fused_bodies", "gpu_correctness", "gradients", "kernel_calls", "kill_resume", "lanes"),
     *("limits", "peers", "polybench", "pruning", "random_bodies", "rank", "run_table", "scatters"),
