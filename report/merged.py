@@ -5,13 +5,12 @@ from __future__ import annotations
 import html
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib.resources import files
 from pathlib import Path
 
 from ..runtime.files import write_named
 from ..runtime.records.record import RecordError
 from ..search.events import gap_text
-from .page import page_html
+from .page import page_html, page_style
 from .rebuilt import rebuilt
 from .run_data import RunData, load_run
 
@@ -48,7 +47,7 @@ def merged_html(runs: Sequence[RunData]) -> str:
                 f"{run.folder} and {runs[0].folder} are runs of different problems: one page is of one"
             )
     title = html.escape(f"{first.sequence}: {len(runs)} runs")
-    style = (files(__package__) / "page.css").read_text()
+    style = page_style()
     rows = "\n".join(_row([html.escape(x) for x in _cells(run)], "td") for run in runs)
     frames = "\n".join(
         f"<section><h2>{html.escape(run.folder.name)}</h2>"

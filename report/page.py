@@ -34,7 +34,7 @@ def fill(contents: Contents, title: str) -> str:
     values, arrays = _packed(contents)
     parts = {
         "TITLE": html.escape(title),
-        "STYLE": (folder / "page.css").read_text(),
+        "STYLE": page_style(),
         "VALUES": values,
         "ARRAYS": arrays,
         "SCRIPT": "".join(
@@ -43,6 +43,12 @@ def fill(contents: Contents, title: str) -> str:
     }
     template = (folder / "page.html").read_text()
     return re.sub(r"@@([A-Z]+)@@", lambda found: parts[found[1]], template)
+
+
+def page_style() -> str:
+    """Returns the style of pages."""
+    folder = files(__package__)
+    return (folder / "page.css").read_text()
 
 
 def _packed(contents: Contents) -> tuple[str, str]:
