@@ -29,7 +29,13 @@ NOT_RUN = {
     "_EXPLORE_COMPLETE=fish_source": "for shells",
 }
 # Commands that would take long or need what is not here, with the reason.
-TOO_MUCH = {"calibrate": "measures for ten seconds"}
+TOO_MUCH = {
+    "calibrate": "measures for ten seconds",
+    "fleet": "processes that stay: tests/runtime/fleet",
+    "worker": "a process that stays: tests/runtime/fleet",
+    "--fleet": "needs workers: tests/runtime/fleet",
+    "--device": "names more cores than may be here: tests/runtime/fleet",
+}
 
 # Files that a page names and does not show.
 _PROGRAM = """import taichi as ti
@@ -67,8 +73,16 @@ def commands(language: str, text: str) -> list[str]:
     return [line for line in lines if line.split(" ")[0] in known]
 
 
+def is_run(line: str) -> bool:
+    first, *words = shlex.split(line)
+    return first not in NOT_RUN and not (first == "explore" and TOO_MUCH.keys() & set(words))
+
+
 def has_code(page: Path) -> bool:
-    return any(language == "python" or commands(language, text) for language, text in blocks(page))
+    return any(
+        language == "python" or any(map(is_run, commands(language, text)))
+        for language, text in blocks(page)
+    )
 
 
 class Page:
@@ -105,7 +119,7 @@ class Page:
 
     def command(self, line: str) -> None:
         first, *words = shlex.split(line)
-        if first in NOT_RUN or (first == "explore" and words[0] in TOO_MUCH):
+        if not is_run(line):
             return
         self.n_run += 1
         if first == "cp":

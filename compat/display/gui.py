@@ -126,7 +126,7 @@ class GUI:
         self._picture.image(heat(as_array(scalar_field), normalize))
 
     def circle(self, pos: Any, color: int = 0xFFFFFF, radius: float = 1) -> None:
-        self._picture.discs(pos, radius, of_hex(color))
+        self._picture.discs(_point(pos), radius, of_hex(color))
 
     def circles(
         self,
@@ -147,13 +147,13 @@ class GUI:
         self._picture.discs(pos, as_array(radius), of_hex(color))
 
     def line(self, begin: Any, end: Any, radius: float = 1, color: int = 0xFFFFFF) -> None:
-        self.lines(begin, end, radius, color)
+        self.lines(_point(begin), _point(end), radius, color)
 
     def lines(self, begin: Any, end: Any, radius: Any = 1, color: Any = 0xFFFFFF) -> None:
         self._picture.lines(begin, end, as_array(radius), of_hex(color))
 
     def triangle(self, a: Any, b: Any, c: Any, color: int = 0xFFFFFF) -> None:
-        self.triangles(a, b, c, color)
+        self.triangles(_point(a), _point(b), _point(c), color)
 
     def triangles(self, a: Any, b: Any, c: Any, color: Any = 0xFFFFFF) -> None:
         corners = [points(x) for x in (a, b, c)]
@@ -186,7 +186,7 @@ class GUI:
         """Lines with tips: of `tip_scale` (0.2) of their length, `angle` (45) degrees wide."""
         begin, along = points(orig), points(direction)
         end = begin + along
-        self.lines(begin, end, radius, color)
+        self.lines(_point(begin), _point(end), radius, color)
         for sign in (1, -1):
             half = sign * np.radians(tip.get("angle", 45) / 2)
             turn = np.array([[np.cos(half), -np.sin(half)], [np.sin(half), np.cos(half)]])
@@ -225,6 +225,11 @@ class GUI:
 
     def save_image(self, file: str) -> None:
         write_image(self._picture.pixels(), file)
+
+
+def _point(x: Any) -> Any:
+    """Returns one position, which may also be a column of two numbers."""
+    return points(np.ravel(floats(x)))
 
 
 def lattice(wide: int, high: int, bound: float) -> Any:

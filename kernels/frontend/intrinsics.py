@@ -46,13 +46,14 @@ class NdarrayAnnotation:
 
     Derivatives by an argument with `needs_grad=False` are zero.
 
-    `clamps`: indices outside of the array mean its nearest element.
+    `clamps`: indices outside of the array mean its nearest element. `element_dim`: so many last axes are of a vector or matrix.
     """
 
     dtype: DType | type[float] | type[int] | compound.MatrixType | ComplexType | None = None
     ndim: int | None = None
     needs_grad: bool | None = None
     clamps: bool = False
+    element_dim: int = 0
 
 
 @dataclass(frozen=True)
@@ -108,18 +109,31 @@ class types:  # noqa: N801 - `ks.types.ndarray()` is Taichi's spelling
         needs_grad: bool | None = None,
         *,
         boundary: str = "unsafe",
+        element_dim: int | None = None,
+        element_shape: tuple[int, ...] | None = None,
     ) -> Any:
         """An argument that is a NumPy array or a view of one, read and written in place.
 
         With `needs_grad=False` it has no derivative, even if the array has a gradient.
-        With `boundary="clamp"` an index outside of the array means its nearest element.
+        With `boundary="clamp"` an index outside of the array means its nearest element. With `element_dim` (0, 1 or 2), or the
+        length of `element_shape`, elements are numbers, vectors or matrices, of the size that the last axes have.
         """
+        axes = len(element_shape) if element_dim is None and element_shape else element_dim or 0
+        if axes not in range(3) or (element_shape and len(element_shape) != axes):
+            fail(
+                f"element_dim={element_dim}, element_shape={element_shape}: elements are numbers (0), vectors (1) or matrices (2)",
+                ProgramValueError,
+            )
+        if axes and isinstance(dtype, compound.MatrixType):
+            fail(
+                f"elements are {dtype} by their type already: leave element_dim and element_shape out"
+            )
         if boundary not in _BOUNDARIES:
             fail(
                 f"boundary={boundary!r}: an array has the boundary 'unsafe' or 'clamp'",
                 ProgramValueError,
             )
-        return NdarrayAnnotation(_element_type(dtype), ndim, needs_grad, boundary == "clamp")
+        return NdarrayAnnotation(_element_type(dtype), ndim, needs_grad, boundary == "clamp", axes)
 
     @staticmethod
     def template() -> Any:

@@ -199,6 +199,14 @@ def _checked_array(
         )
     if isinstance(dtype, ComplexType):
         dtype = None if dtype == COMPLEX else dtype.part
+    if annotation.element_dim and not found.element:
+        if n <= annotation.element_dim:
+            raise ProgramValueError(
+                f"{label} is annotated with element_dim={annotation.element_dim}, this array has {n} dimensions",
+                where,
+            )
+        found = replace(found, element=found.shape[-annotation.element_dim :])
+        n -= annotation.element_dim
     if isinstance(dtype, MatrixType):
         element = dtype.shape
         if not found.element:

@@ -321,3 +321,31 @@ def one_array_is_given_twice():
     b[1] = 5
     swap(a, a)
     return [a.to_numpy(), count(b, b), b.to_numpy()]
+
+
+def elements_are_the_last_axes():
+    @ti.kernel
+    def f(x: ti.types.ndarray(element_dim=1), m: ti.types.ndarray(element_dim=2)):
+        for i in range(3):
+            v = x[i]
+            x[i] = m[i] @ v
+
+    x = np.arange(6, dtype=np.float32).reshape(3, 2)
+    m = np.arange(12, dtype=np.float32).reshape(3, 2, 2)
+    f(x, m)
+    return x
+
+
+def elements_of_a_shape_are_the_last_axes():
+    @ti.kernel
+    def f(x: ti.types.ndarray(element_shape=(3,)), y: ti.types.ndarray(element_dim=0)):
+        for i in range(2):
+            y[i] = x[i].norm_sqr()
+
+    y = np.zeros(2, np.float32)
+    f(np.arange(6, dtype=np.float32).reshape(2, 3), y)
+    return y
+
+
+def more_axes_than_elements_have():
+    return refused(lambda: ti.types.ndarray(element_dim=3))

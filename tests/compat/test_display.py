@@ -46,7 +46,7 @@ def test_images_have_x_first() -> None:
 def test_a_gui_draws_all_its_shapes() -> None:
     gui = GUI("shapes", (60, 40), background_color=0x112233)
     gui.triangle((0, 0), (0.4, 0), (0, 0.6), color=0xFF0000)
-    gui.line((0.5, 0.5), (0.9, 0.5), radius=3, color=0x00FF00)
+    gui.line(np.array([[0.5], [0.5]]), (0.9, 0.5), radius=3, color=0x00FF00)
     gui.rect((0.1, 0.95), (0.3, 0.75), color=0x0000FF)
     gui.text("x", (0.5, 1.0), color=0xFFFFFF)
     gui.arrows(np.array([(0.6, 0.1)]), np.array([(0.2, 0.2)]), color=0xFFFF00)
