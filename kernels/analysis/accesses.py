@@ -80,7 +80,7 @@ def with_invariant_indices(
 
 
 def longest(
-    s: For, shapes: Mapping[str, tuple[int, ...]], reason: Reason, steps: tuple[Loop, ...] = ()
+    s: For, shapes: Mapping[str, tuple[int, ...]], steps: tuple[Loop, ...] = ()
 ) -> int | None:
     """Returns an upper bound of a loop's extent inside of these steps of repeats; None where there is no bound.
 
@@ -88,7 +88,7 @@ def longest(
     it.
     """
     found = []
-    for site in analyse(s.body, (*steps, Loop(s.loop, UNBOUNDED, False)), reason).sites:
+    for site in sites_of(s.body, (*steps, Loop(s.loop, UNBOUNDED, False))):
         if site.guard != ALWAYS or site.loops:
             continue
         for axis, n in zip(site.index, shapes.get(site.state.name, ()), strict=False):

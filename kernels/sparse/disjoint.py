@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ..analysis.accesses import analyse
+from ..analysis.accesses import sites_of
 from ..analysis.conflicts import conflicting
-from ..ir.body import Closure, Reason
 from ..ir.domain import UNBOUNDED, Loop
 from ..ir.kernel import (
     Activate,
@@ -54,6 +53,6 @@ def fields_apart(s: For | ForActive, trees: Mapping[str, StructureTree]) -> froz
     else:
         n = int(s.extent.value) if isinstance(s.extent, Const) else UNBOUNDED
         loops = (Loop(s.loop, n, False),)
-    sites = analyse(s.body, loops, Reason(Closure.INDEX, "", s.where)).sites
+    sites = sites_of(s.body, loops)
     met = conflicting(sites, loops)
     return frozenset(s.state.name for s in sites).difference(met)

@@ -6,7 +6,9 @@ loops that update it). Other statements raise `NotStructuredError`, and the nest
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import count
 from typing import NoReturn
 
 from ..ir.affine import expression, to_affine
@@ -139,7 +141,7 @@ def constant_extent(e: Expr) -> int | None:
 def unique_loops(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
     """Returns `body` with uniquely named loops (`name@number`), without loops that never run."""
     names = {s.loop for s in nested_statements(body) if isinstance(s, For)}
-    return _unique(body, names, [0])
+    return _unique(body, names, count(1), {})
 
 
 def _user_name(loop: str, names: set[str]) -> str:
@@ -148,30 +150,29 @@ def _user_name(loop: str, names: set[str]) -> str:
     return base if number.isdigit() and base in names else loop
 
 
-def _unique(body: tuple[Stmt, ...], names: set[str], counter: list[int]) -> tuple[Stmt, ...]:
-    result: list[Stmt] = []
+def _unique(
+    body: tuple[Stmt, ...], names: set[str], numbers: Iterator[int], around: Mapping[str, Expr]
+) -> tuple[Stmt, ...]:
+    """`around`: the new indices of the loops around, by their former names."""
+    renaming, result = Renaming(loops=around), list[Stmt]()
     for s in body:
         match s:
             case For():
                 if constant_extent(s.extent) == 0:
                     continue
-                counter[0] += 1
-                name = f"{_user_name(s.loop, names)}@{counter[0]}"
-                renaming = _loop_renaming(s.loop, name)
-                inner = tuple(renaming.apply_stmt(x) for x in s.body)
-                result.append(replace(s, loop=name, body=_unique(inner, names, counter)))
+                name, extent = f"{_user_name(s.loop, names)}@{next(numbers)}", s.extent
+                inner = _unique(s.body, names, numbers, {**around, s.loop: LoopIndex(name)})
+                result.append(replace(s, loop=name, extent=renaming.apply(extent), body=inner))
             case If():
-                then, orelse = (_unique(x, names, counter) for x in (s.then, s.orelse))
-                result.append(replace(s, then=then, orelse=orelse))
+                then, orelse = (_unique(x, names, numbers, around) for x in (s.then, s.orelse))
+                condition = renaming.apply(s.condition)
+                result.append(replace(s, condition=condition, then=then, orelse=orelse))
             case While():
-                result.append(replace(s, body=_unique(s.body, names, counter)))
+                inner = _unique(s.body, names, numbers, around)
+                result.append(replace(s, condition=renaming.apply(s.condition), body=inner))
             case _:
-                result.append(s)
+                result.append(renaming.apply_stmt(s) if around else s)
     return tuple(result)
-
-
-def _loop_renaming(old: str, new: str) -> Renaming:
-    return Renaming(loops={old: LoopIndex(new)})
 
 
 def flatten(body: tuple[Stmt, ...], fast_math: bool, steps: Path = ()) -> tuple[Flat, ...]:

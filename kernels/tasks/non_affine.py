@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import PurePath
 
-from ..analysis.accesses import analyse, longest
+from ..analysis.accesses import analyse, longest, sites_of
 from ..analysis.conflicts import conflicting
 from ..ir.affine import index_range, to_affine, unclamped
 from ..ir.body import Closure, Reason, access_at, count_of
@@ -66,9 +66,9 @@ def closed_task(
     lists = frozenset(name for name, a in arrays.items() if a.is_list)
     loops: tuple[Loop, ...] = ()
     if not serial and len(body) == 1 and isinstance(body[0], For):
-        known = _known_loop(body[0], arrays, reason, steps)
+        known = _known_loop(body[0], arrays, steps)
         if known is not None:
-            loops, body = _nest((known[0],), known[1], reason, steps)
+            loops, body = _nest((known[0],), known[1], steps)
     inside = analyse(summed(body, arrays, fast_math), (*steps, *loops), reason, lists)
     first = next((site for site in inside.sites if site.writes), None)
     if first is None:
@@ -109,7 +109,7 @@ def with_trees(task: Task, loop: TreeLoop, steps: tuple[Loop, ...], *, is_alone:
 
 
 def _nest(
-    loops: tuple[Loop, ...], body: tuple[Stmt, ...], reason: Reason, steps: tuple[Loop, ...]
+    loops: tuple[Loop, ...], body: tuple[Stmt, ...], steps: tuple[Loop, ...]
 ) -> tuple[tuple[Loop, ...], tuple[Stmt, ...]]:
     """The outer loops of a perfect nest without conflicts between their iterations, and the remaining body."""
     while len(body) == 1 and isinstance(body[0], For) and all(x.is_known for x in loops):
@@ -118,14 +118,14 @@ def _nest(
             break
         more = (*loops, Loop(body[0].loop, extent, False))
         around = (*steps, *more)
-        if conflicting(analyse(body[0].body, around, reason).sites, around):
+        if conflicting(sites_of(body[0].body, around), around):
             break
         loops, body = more, body[0].body
     return loops, body
 
 
 def _known_loop(
-    s: For, arrays: Mapping[str, ArrayParam], reason: Reason, steps: tuple[Loop, ...]
+    s: For, arrays: Mapping[str, ArrayParam], steps: tuple[Loop, ...]
 ) -> tuple[Loop, tuple[Stmt, ...]] | None:
     """A loop with its statements as a loop of constant extent; None if its length has no known bound.
 
@@ -140,7 +140,7 @@ def _known_loop(
     shapes = {name: a.shape for name, a in arrays.items()}
     most = _most_of_steps(s, steps)
     if most is None:
-        most = longest(s, shapes, reason, steps)
+        most = longest(s, shapes, steps)
     if most is None:
         return None
     index = LoopIndex(s.loop)

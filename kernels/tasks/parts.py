@@ -120,10 +120,11 @@ def _loops(
         if not isinstance(s, For | ForActive):
             continue
         apart = {array_of[a] for a in fields_apart(s, trees) if array_of.get(a)}
+        changed = activated(s)
         states = {
             call.sections[tree, key]
             for tree, key in used
-            if tree in activated(s) and not key.startswith("field")
+            if tree in changed and not key.startswith("field")
         }
         way = ways.get(top, EACH if _activates(s, trees) else "")
         facts = OnTrees((), way, frozenset(apart), frozenset(states), tiles.get(top, ()))

@@ -8,7 +8,7 @@ front of the first one. Each iteration runs its statements in their order, so re
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import product
 
 from ..analysis.accesses import sites_of, with_invariant_indices
@@ -78,42 +78,63 @@ def _may_join(first: Stmt, second: Stmt, between: Sequence[Stmt]) -> bool:
     """True if two statements may be one, behind the values that are set `between` them."""
     match first, second:
         case For(), For():
-            shares = _loaded((first,)) & _loaded((second,))
-            may_join = bool(shares) and _is_same(first.extent, second.extent, first)
+            a, b = _Names.of(first), _Names.of(second)
+            may_join = bool(a.loaded & b.loaded) and _is_same(first.extent, second.extent, a)
         case If(orelse=()), If(orelse=()):
-            may_join = _is_same(first.condition, second.condition, first)
+            a, b = _Names.of(first), _Names.of(second)
+            may_join = _is_same(first.condition, second.condition, a)
         case _:
             return False
     return (
         may_join
         and all(isinstance(x, _KINDS) for x in nested_statements((first, second)))
-        and all(_may_swap(first, x) for x in between)
-        and not _share_locals(first, second)
+        and not any(_conflict(a, _Names.of(x)) for x in between)
+        and not a.share_locals(b)
         and not (isinstance(first, For) and isinstance(second, For) and _depend(first, second))
     )
 
 
-def _is_same(a: Expr, b: Expr, first: Stmt) -> bool:
+@dataclass(frozen=True)
+class _Names:
+    """Locals that a statement changes and reads, and arrays that it writes and loads from."""
+
+    changed: set[str]
+    read: set[str]
+    written: frozenset[str]
+    loaded: set[str]
+
+    @staticmethod
+    def of(s: Stmt) -> _Names:
+        inside = list(nested_statements((s,)))
+        expressions = [e for x in inside for e in children(x)]
+        return _Names(
+            {local_changed(x) for x in inside} - {""},
+            {name for e in expressions for name in locals_read(e)},
+            written_in((s,)),
+            {name for e in expressions for name in _arrays_in(e)},
+        )
+
+    def share_locals(self, other: _Names) -> bool:
+        """True if one of two statements changes a local that the other one reads or changes."""
+        either = other.changed | other.read
+        return bool(self.changed & either or other.changed & self.read)
+
+
+def _is_same(a: Expr, b: Expr, first: _Names) -> bool:
     """True if the second of two expressions has the value of the first one behind a statement that changes no local in them."""
-    return a == b and not _arrays_in(a) & written_in((first,))
+    return a == b and not _arrays_in(a) & first.written
 
 
-def _may_swap(first: Stmt, value: Stmt) -> bool:
-    """True if a value may be set before a statement that is in front of it."""
-    return not _share_locals(first, value) and not written_in((first,)) & _loaded((value,))
-
-
-def _share_locals(a: Stmt, b: Stmt) -> bool:
-    """True if one statement changes a local that the other one reads or changes."""
-    changed_a, changed_b = _changed((a,)), _changed((b,))
-    return bool(changed_a & (changed_b | _read((b,))) or changed_b & _read((a,)))
+def _conflict(first: _Names, value: _Names) -> bool:
+    """True if a value that is set behind a statement may be another one before it."""
+    return first.share_locals(value) or bool(first.written & value.loaded)
 
 
 def _depend(first: For, second: For) -> bool:
     """True if fusion would reverse a dependence: an iteration of the second loop may conflict with another one of the first."""
     renamed = _body_in(second, first)
-    body = (*first.body, *renamed)
-    loops, statements = with_invariant_indices(replace(first, body=body), _changed(body))
+    whole = replace(first, body=(*first.body, *renamed))
+    loops, statements = with_invariant_indices(whole, _Names.of(whole).changed)
     n = len(first.body)
     return any(
         a.state == b.state
@@ -121,18 +142,6 @@ def _depend(first: For, second: For) -> bool:
         and meet_in(elements(a, loops), elements(b, loops), loops)
         for a, b in product(sites_of(statements[:n], loops), sites_of(statements[n:], loops))
     )
-
-
-def _changed(body: Statements) -> set[str]:
-    return {local_changed(s) for s in nested_statements(body)} - {""}
-
-
-def _read(body: Statements) -> set[str]:
-    return {name for s in nested_statements(body) for e in children(s) for name in locals_read(e)}
-
-
-def _loaded(body: Statements) -> set[str]:
-    return {name for s in nested_statements(body) for e in children(s) for name in _arrays_in(e)}
 
 
 def _arrays_in(e: Expr) -> set[str]:
