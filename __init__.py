@@ -393,13 +393,13 @@ def _make_eager() -> Executor:
 
 
 def _make_window(limit: int) -> AbstractDeferringExecutor:
-    from .runtime.engine.window import Window
+    from .runtime.engine.window import DeferralWindow
 
     if not limit:
-        return Window()
+        return DeferralWindow()
     from .runtime.engine.planned_window import PlannedWindow
 
-    return PlannedWindow(Window(), limit)
+    return PlannedWindow(DeferralWindow(), limit)
 
 
 def _make_follower(decisions: object, behind: Executor) -> AbstractDeferringExecutor | None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ..explorer.check import Checked
-from ..explorer.result_text import Unit
+from ..explorer.result_text import TimeUnit
 from ..runtime.api.outcome import Failure
 from ..search.events import gap_text
 from .exits import Exit
@@ -36,7 +36,7 @@ def check_lines(found: Checked) -> Iterator[str]:
     if not found.has_times:
         yield "times mean nothing on this target: none is compared"
         return
-    unit, theirs = Unit(found.theirs.time_ns), found.theirs
+    unit, theirs = TimeUnit(found.theirs.time_ns), found.theirs
     yield f"theirs  {unit.text(theirs.time_ns)} +/- {theirs.spread:.1%}"
     if found.ours is not None:
         yield f"ours    {unit.text(found.ours.time_ns)} +/- {found.ours.spread:.1%}   {found.ours_is}"

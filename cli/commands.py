@@ -46,7 +46,7 @@ _COMMANDS = (  # each a module of subcommands/
 )
 
 
-class _Group(click.Group):
+class _LazyGroup(click.Group):
     """Loads commands on demand, suggests one for a misspelt name, and ends quietly when the reader of the output has gone."""
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
@@ -85,7 +85,7 @@ def _show_version(context: click.Context, parameter: click.Parameter, is_asked: 
         context.exit()
 
 
-@click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.option(
     "--version",
     is_flag=True,

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ..explorer.comparison import Comparison
-from ..explorer.result_text import Unit
+from ..explorer.result_text import TimeUnit
 from ..runtime.records.record import BestFile
 from ..search.events import gap_text
 
@@ -15,7 +15,7 @@ _SHOWN = 12  # decisions without -v
 
 def compare_lines(names: tuple[str, str], c: Comparison, verbosity: int) -> Iterator[str]:
     """Both results side by side, then the decisions that differ."""
-    unit = Unit(max(c.a.time_ns, c.b.time_ns))
+    unit = TimeUnit(max(c.a.time_ns, c.b.time_ns))
     rows = [("", *(f"{head}: {name}" for head, name in zip("AB", names, strict=True)))]
     rows += [(title, text(c.a, unit), text(c.b, unit)) for title, text in _ROWS]
     width = max(len(row[1]) for row in rows) + 2
@@ -59,12 +59,12 @@ def _side(name: str, best: BestFile) -> dict[str, Any]:
     }
 
 
-def _shape(best: BestFile, unit: Unit) -> str:
+def _shape(best: BestFile, unit: TimeUnit) -> str:
     sizes = ", ".join(f"{name}={extent}" for name, extent in best.sizes.items())
     return f"{best.sequence} {sizes} {best.dtype}"
 
 
-def _gap(best: BestFile, unit: Unit) -> str:
+def _gap(best: BestFile, unit: TimeUnit) -> str:
     return f"{unit.text(best.bound_ns)}, gap {gap_text(best.gap)}" if best.bound_ns else "withdrawn"
 
 

@@ -9,7 +9,7 @@ from msgspec import UNSET
 
 from ..explorer.component_accounts import ComponentAccount
 from ..explorer.explanation import Account, Explanation, Fruitless, PruningSummary, Untried
-from ..explorer.result_text import Unit
+from ..explorer.result_text import TimeUnit
 from ..runtime.records.record import LaunchRecord
 from ..search.bound.explain import ResourceUse, size_text
 from ..search.line import line_fields
@@ -29,7 +29,7 @@ _RESOURCES = {
 
 def explain_lines(e: Explanation, verbosity: int) -> Iterator[str]:
     """The explanation in sections."""
-    unit = Unit(e.file.time_ns)
+    unit = TimeUnit(e.file.time_ns)
     sizes = ", ".join(f"{name}={extent}" for name, extent in e.file.sizes.items())
     yield f"{e.file.sequence}: {e.formula}".rstrip(": ") + f"   ({sizes}, {e.file.dtype})"
     for note in e.notes:
@@ -75,7 +75,7 @@ def explain_fields(e: Explanation) -> dict[str, Any]:
 # --- where the time goes -------------------------------------------------------------------------
 
 
-def _account_lines(e: Explanation, unit: Unit) -> Iterator[str]:
+def _account_lines(e: Explanation, unit: TimeUnit) -> Iterator[str]:
     accounts = [e.best] if e.default is None else [e.best, e.default]
     heads = ("best", "default")[: len(accounts)]
     yield f"{'':<20}" + "".join(f"{head + ', ' + unit.name:>14}{'':<23}" for head in heads)
@@ -115,14 +115,14 @@ def _launch_text(x: LaunchRecord) -> str:
     )
 
 
-def _use_cell(a: Account, name: str, unit: Unit) -> str:
+def _use_cell(a: Account, name: str, unit: TimeUnit) -> str:
     use = next((u for u in a.terms if u.resource == name), None)
     if use is None:
         return _cell(None, a, unit, "")
     return _cell(use.ns, a, unit, _amount(use), "*" if name == a.binding else " ")
 
 
-def _cell(ns: float | None, a: Account, unit: Unit, amount: str, mark: str = " ") -> str:
+def _cell(ns: float | None, a: Account, unit: TimeUnit, amount: str, mark: str = " ") -> str:
     share = "" if ns is None or a.time_ns is None else f"{ns / a.time_ns:.0%}"
     return f"{mark}{unit.number(ns):>13} {share:>6} {amount:<15} "
 
@@ -137,7 +137,7 @@ def _amount(use: ResourceUse) -> str:
 
 
 def _component_lines(
-    components: tuple[ComponentAccount, ...], unit: Unit, verbosity: int
+    components: tuple[ComponentAccount, ...], unit: TimeUnit, verbosity: int
 ) -> Iterator[str]:
     yield f"{unit.name + ', all places':>14}  share  least seen  tried  places"
     shown = components if verbosity > 1 else components[:_COMPONENTS]
@@ -155,7 +155,7 @@ def _component_lines(
 # --- why it differs ------------------------------------------------------------------------------
 
 
-def _difference_lines(e: Explanation, unit: Unit, verbosity: int) -> Iterator[str]:
+def _difference_lines(e: Explanation, unit: TimeUnit, verbosity: int) -> Iterator[str]:
     if e.default is None:
         yield "there is no unfused default to compare with"
         return

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable
 
 from ..explorer import stages as st
-from ..explorer.result_text import Unit, default_word, result_lines
+from ..explorer.result_text import TimeUnit, default_word, result_lines
 from ..kernels.ir.task import Problem
 from ..kernels.tasks.non_affine import NonAffineTasks, counted_text, non_affine_tasks
 from ..search import events as ev
@@ -37,7 +37,7 @@ class TextLog:
         self._version = version
         self._every_s = every_s
         self._verbosity = verbosity
-        self._unit = Unit(1e6)
+        self._unit = TimeUnit(1e6)
         self._is_fixed = False
         self._legend = _LEGEND
         self._n_rows = 0
@@ -185,7 +185,7 @@ class TextLog:
         self._write(f" F    top {len(e.top)} re-measured interleaved: {verdict}")
 
 
-def _confirmed_text(e: st.Confirmed, unit: Unit) -> str:
+def _confirmed_text(e: st.Confirmed, unit: TimeUnit) -> str:
     there = f"on {e.slot} the best takes {unit.text(e.time_ns)}, {e.ratio:.2f} times as long"
     if e.agrees:
         return f" F    {there}, and stays the best"
@@ -199,12 +199,12 @@ def _components_text(e: ev.Components) -> str:
     return f" C    {n_tried} implementations of {n} components at {n_places} places; {n_explored} have nothing left to try"
 
 
-def _unit_of(event: Event, now: Unit) -> Unit:
+def _unit_of(event: Event, now: TimeUnit) -> TimeUnit:
     """Returns the unit that suits the times in an event; the default implementation decides in the end."""
     if isinstance(event, st.Rooted):
-        return Unit(event.bound_ns)
+        return TimeUnit(event.bound_ns)
     if isinstance(event, st.Compared) and event.baseline_ns is not None:
-        return Unit(event.baseline_ns)
+        return TimeUnit(event.baseline_ns)
     return now
 
 
@@ -217,7 +217,7 @@ def _header(unit: str) -> tuple[str, str]:
     )
 
 
-def _row_text(e: ev.Row, unit: Unit) -> str:
+def _row_text(e: ev.Row, unit: TimeUnit) -> str:
     star = "*" if e.new_best else " "
     gap = ev.gap_text(e.gap)
     noise = "" if e.best_ns is None else f"{e.spread:.1%}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..explorer.result_text import Unit
+from ..explorer.result_text import TimeUnit
 from ..explorer.tuning import TunedShape
 
 
@@ -19,7 +19,7 @@ def shape_line(done: TunedShape) -> str:
         "" if e.baseline_ns is None else f"   {e.baseline_ns / e.time_ns:.2f}x unfused default"
     )
     how = "had already" if done.run is None else e.status
-    return f"{sizes:<24} {Unit(e.time_ns).text(e.time_ns)} +/- {e.spread:.1%}{speed_up}   {how}"
+    return f"{sizes:<24} {TimeUnit(e.time_ns).text(e.time_ns)} +/- {e.spread:.1%}{speed_up}   {how}"
 
 
 def shape_fields(done: TunedShape) -> dict[str, Any]:

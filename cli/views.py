@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ..explorer.result_text import Unit
+from ..explorer.result_text import TimeUnit
 from ..explorer.results import ReplayResult
 from ..explorer.stages import non_affine_rows
 from ..explorer.workload import Workload, threads_of_program
@@ -349,7 +349,7 @@ def replay_lines(again: ReplayResult, tolerance: float) -> Iterator[str]:
     if isinstance(again.outcome, Failure):
         yield f"source {key} ok | {again.outcome.kind}: {again.outcome.advice}"
         return
-    unit = Unit(again.file.time_ns)
+    unit = TimeUnit(again.file.time_ns)
     slower = again.slower_by or 0.0
     verdict = "slower than the tolerance" if slower > tolerance else "within the tolerance"
     machine = ""

@@ -8,7 +8,7 @@ from .stages import Disagreed
 _ENOUGH = 8  # first candidates that are wrong alike end a search
 
 
-class Alike:
+class EqualFailures:
     """Checks whether all candidates that ran so far were wrong at the same element, with the same value."""
 
     def __init__(self) -> None:

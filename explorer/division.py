@@ -13,8 +13,8 @@ from ..runtime.api.backend import AbstractDevice
 from ..runtime.records.record import Decisions, EvaluationRecord
 from ..runtime.records.replay import restore_complete
 from ..search.bound.bounder import Bounder
+from ..search.components.component_inputs import UNIT_NS, ComponentInputs, Coupling, Division
 from ..search.components.fewest import fewest_launches
-from ..search.components.inputs import UNIT_NS, ComponentInputs, Coupling, Division
 from ..search.events import Outcome
 from ..search.incumbent import BoundScale
 from ..search.inputs import Guidance, History, Oracle
@@ -56,7 +56,7 @@ class Earlier:
 
 
 @dataclass(frozen=True)
-class Parts:
+class PartCandidates:
     """Candidates of components and of the sequence, made of each other. Choices that no component has are those of `default`."""
 
     default: Candidate
@@ -119,7 +119,7 @@ def divided(
     sessions.
     """
     tied = np.array(sorted(coupling_of(root.space)), np.int64)
-    parts = Parts(firsts[0], component_spaces(root, firsts[0]), tied)
+    parts = PartCandidates(firsts[0], component_spaces(root, firsts[0]), tied)
     components = [
         _inputs(same, parts.distinct(firsts, k), evaluator, device, scale, names, evaluations)
         for k, same in enumerate(parts.alike)

@@ -41,7 +41,7 @@ from ..runtime.records.replay import StaleError, Tuned, rebuild_problem
 from ..space.decisions import DecisionError
 from . import stages as st
 from .progress import shown
-from .result_text import Unit, next_step, result_lines
+from .result_text import TimeUnit, next_step, result_lines
 from .results import Best, load
 from .session import Tell
 from .sitting import RECORDED, Sitting, sit
@@ -132,7 +132,7 @@ class Run:
     def __str__(self) -> str:
         """The result in words, as the command prints it: status, best, bound and gaps, speed-up, failures, doubts, folder."""
         e = self.ended
-        unit = Unit(e.baseline_ns or e.best_ns or e.bound_ns or 1e6)
+        unit = TimeUnit(e.baseline_ns or e.best_ns or e.bound_ns or 1e6)
         return "\n".join(result_lines(e, unit)).strip()
 
     def __repr__(self) -> str:

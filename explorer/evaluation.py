@@ -36,7 +36,7 @@ from ..search.budget import Interrupt
 from ..search.events import Outcome
 from ..space.candidate import Candidate, DeadEnd
 from ..space.decisions import to_names
-from .alike import Alike
+from .alike import EqualFailures
 from .component_rows import ComponentRows
 
 _KEPT_SOURCES = 512
@@ -113,7 +113,7 @@ class SearchEvaluator:
         self._unwritten: deque[tuple[Trial, Failure]] = deque()  # trials that have no text
         self._entries: dict[str, Entry] = {}  # by source key
         self.is_over: Callable[[], bool] = lambda: False
-        self.alike = Alike()
+        self.alike = EqualFailures()
         self.n_disturbed = 0  # measurements that other work disturbed, more or less
         self.contenders = pool.machine.contenders
         pool.is_over = self._is_to_end

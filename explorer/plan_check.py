@@ -12,7 +12,7 @@ import numpy as np
 from ..kernels.fields.canonical_state import Array, canonical, unsound
 from ..kernels.frontend.dispatch import Executor
 from ..kernels.sparse.recorded import UsedTree
-from ..runtime.engine.window import Window
+from ..runtime.engine.window import DeferralWindow
 from ..runtime.worker.verify import Expected, find_mismatch
 from .plan_replay import Follower, SequenceRun, StoredPlan, run_each
 
@@ -72,7 +72,7 @@ class PlanChecks:
 
 def checked_follower(plans: Sequence[StoredPlan]) -> tuple[Follower, PlanChecks]:
     """Returns an executor that runs plans and checks the first runs of each, and its checks."""
-    behind = Window()
+    behind = DeferralWindow()
     checks = PlanChecks(plans, behind)
     return Follower(plans, behind, checks.execute), checks
 

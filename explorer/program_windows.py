@@ -14,7 +14,7 @@ from typing import Any
 from ..kernels.frontend import dispatch
 from ..kernels.frontend.instance import KernelCall
 from ..runtime.engine.planned_window import Held, PlannedWindow, RanWindow
-from ..runtime.engine.window import Window
+from ..runtime.engine.window import DeferralWindow
 from .workload import Workload, make_workload
 
 _MOST_CALLS = 4096  # of a window
@@ -130,4 +130,4 @@ class WindowLog:
 
 def watched_window(log: WindowLog) -> PlannedWindow:
     """Returns an executor that logs what a program runs. A window has one period of a program that repeats itself, and no plan."""
-    return PlannedWindow(Window(), _MOST_CALLS, least_calls=1, plans=False, note=log.add)
+    return PlannedWindow(DeferralWindow(), _MOST_CALLS, least_calls=1, plans=False, note=log.add)

@@ -10,7 +10,7 @@ from typing import Any
 
 from ..search import events as ev
 from . import stages as st
-from .result_text import Unit
+from .result_text import TimeUnit
 from .session import Tell
 
 _EVERY_S = 0.2
@@ -26,7 +26,7 @@ class Progress:
         self._every_s = every_s
         self._told_s = 0.0
         self._name = ""
-        self._unit = Unit(1e6)
+        self._unit = TimeUnit(1e6)
 
     def __call__(self, event: st.Stage | ev.Event) -> None:
         if isinstance(event, st.Compiling):
@@ -34,7 +34,7 @@ class Progress:
         elif isinstance(event, st.Opened):
             self._name = event.problem
         elif isinstance(event, st.Rooted):
-            self._unit = Unit(event.bound_ns)
+            self._unit = TimeUnit(event.bound_ns)
         elif isinstance(event, ev.Row):
             self._row(event)
         elif isinstance(event, st.Ended):

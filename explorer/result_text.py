@@ -19,7 +19,7 @@ _STATUS = {
 }
 
 
-class Unit:
+class TimeUnit:
     """The unit of all times in one log, chosen once so that columns can be compared."""
 
     def __init__(self, typical_ns: float) -> None:
@@ -35,7 +35,7 @@ class Unit:
         return "-" if time_ns is None else f"{self.number(time_ns)} {self.name}"
 
 
-def result_lines(e: Ended, unit: Unit) -> list[str]:
+def result_lines(e: Ended, unit: TimeUnit) -> list[str]:
     """The result block."""
     non_affine = f"; {e.non_affine_tasks}" if e.non_affine else ""
     fixed = f"; with {fixed_count(e.fixed)} fixed" if e.fixed else ""

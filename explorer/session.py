@@ -33,7 +33,7 @@ from ..search.asking import Ask, answered
 from ..search.asking import Tell as Told
 from ..search.bound.bounder import Bounder
 from ..search.budget import AbstractRule, Budget, Evaluations, Gap, Interrupt, Seconds
-from ..search.components.run import search_components
+from ..search.components.component_search import search_components
 from ..search.inputs import Guidance, History, Oracle
 from ..search.learn.surrogate import KernelRidge
 from ..search.options import Batches, SearchOptions

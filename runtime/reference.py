@@ -63,7 +63,7 @@ class RunApart:
 
 
 @dataclass(frozen=True)
-class _Seen:
+class _SeenRecording:
     """A recording, the kernels that are run for it, and their execution modes by identity."""
 
     given: Recording
@@ -83,7 +83,7 @@ class Reference:
 
     def __init__(self, begins: Callable[[], None] = lambda: None) -> None:
         self._begins = begins
-        self._seen: dict[tuple[int, bool, bool], _Seen] = {}
+        self._seen: dict[tuple[int, bool, bool], _SeenRecording] = {}
         self._kernels: dict[tuple[int, tuple[DType, ...], bool], CompiledKernel] = {}
 
     def run(
@@ -138,7 +138,7 @@ class Reference:
 
     def _calls(
         self,
-        known: _Seen,
+        known: _SeenRecording,
         found: dict[str, Array],
         scalars: Mapping[str, Any],
         seed: int | None,
@@ -158,13 +158,13 @@ class Reference:
 
         run_calls(known.made, found, scalars, run)
 
-    def _known(self, recording: Recording, wide: bool, is_moved: bool) -> _Seen:
+    def _known(self, recording: Recording, wide: bool, is_moved: bool) -> _SeenRecording:
         key = id(recording), wide, is_moved
         known = self._seen.get(key)
         if known is None:
             made = widened(recording) if wide else recording
             choose = choose_moved if is_moved else choose_ways
-            known = self._seen[key] = _Seen(recording, made, choose(made), is_moved)
+            known = self._seen[key] = _SeenRecording(recording, made, choose(made), is_moved)
         return known
 
     def compiles(self, recording: Recording) -> bool:
@@ -187,7 +187,7 @@ class Reference:
         return self._kernels[key]
 
 
-def _initial(known: _Seen, arrays: Mapping[str, Array], wide: bool) -> dict[str, Array]:
+def _initial(known: _SeenRecording, arrays: Mapping[str, Array], wide: bool) -> dict[str, Array]:
     """Returns the arrays at the beginning of a sequence's calls."""
     found = initial_arrays(known.made, arrays)
     if wide:  # no machine computes with float16

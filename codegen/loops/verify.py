@@ -44,7 +44,7 @@ class IllFormedError(AssertionError):
 
 
 @dataclass(frozen=True)
-class _Place:
+class _PhasePlace:
     """A phase with the nodes around it, outermost first."""
 
     phase: Phase
@@ -78,7 +78,7 @@ def _expect(holds: bool, what: str) -> None:
 
 def _places(
     nodes: Sequence[Node], around: tuple[Loop | Late | Alone | InBlocks, ...]
-) -> Iterator[_Place]:
+) -> Iterator[_PhasePlace]:
     for n in nodes:
         match n:
             case Loop() | Late() | Alone() | InBlocks():
@@ -87,9 +87,9 @@ def _places(
                 pass
             case JoinedBodies(tasks):
                 for t in tasks:
-                    yield _Place(TileBody(t), around)
+                    yield _PhasePlace(TileBody(t), around)
             case _:
-                yield _Place(n, around)
+                yield _PhasePlace(n, around)
 
 
 def _lists(nodes: Sequence[Node], around: tuple[Node, ...]) -> None:
@@ -167,7 +167,7 @@ def _loop(loop: Loop, around: tuple[Node, ...]) -> None:
         _expect(not is_few, f"{names} is shared out to few threads")
 
 
-def _bodies(launch: Launch, plan: Plan, places: Sequence[_Place]) -> None:
+def _bodies(launch: Launch, plan: Plan, places: Sequence[_PhasePlace]) -> None:
     """Verifies that each task has one body, and another one if it is retimed, each inside all of its loops once."""
     found = [p for p in places if isinstance(p.phase, TileBody)]
     once = sorted(p.phase.task for p in found if not p.is_late)
@@ -214,7 +214,7 @@ _STEPS = {
 }
 
 
-def _sums(launch: Launch, places: Sequence[_Place], is_whole: bool) -> None:
+def _sums(launch: Launch, places: Sequence[_PhasePlace], is_whole: bool) -> None:
     """Verifies that the phases of a reduction come in order, each once. With `is_whole`, the phases that its accumulators need must
     exist.
     """
@@ -233,7 +233,7 @@ def _sums(launch: Launch, places: Sequence[_Place], is_whole: bool) -> None:
         _expect(bool(ends), f"sums of task {t} go nowhere: {words}")
 
 
-def _rescaled(launch: Launch, plan: Plan, places: Sequence[_Place]) -> None:
+def _rescaled(launch: Launch, plan: Plan, places: Sequence[_PhasePlace]) -> None:
     """Verifies that rescaled sums are corrected once between tiles of the results in their terms, which are finished so far, and
     their own, in loops that all share, the innermost of them a reduction loop.
     """
@@ -261,7 +261,7 @@ def _rescaled(launch: Launch, plan: Plan, places: Sequence[_Place]) -> None:
             _expect(not launch.accumulators[base].in_memory, f"task {t} reads sums in memory")
 
 
-def _blocks(launch: Launch, places: Sequence[_Place]) -> None:
+def _blocks(launch: Launch, places: Sequence[_PhasePlace]) -> None:
     """Verifies that blocks of operands are packed before the body that uses them. Asynchronous copies start before their loop, and
     advance at its head.
     """

@@ -19,7 +19,7 @@ _Terms = tuple[tuple[c.CExpr, int], ...]
 
 
 @dataclass(frozen=True, eq=False)
-class _Place:
+class _Address:
     """The array and the terms of an index (factors, with their coefficients), without its constant.
 
     Elements at one place with other constants are at constant distances, as long as variables are unchanged. Equal places are one
@@ -46,7 +46,7 @@ class _Pointer:
     constant: int  # of the index of the element that it points to
 
 
-_Pointers = dict[_Place, _Pointer]
+_Pointers = dict[_Address, _Pointer]
 
 
 def share_addresses(
@@ -66,8 +66,8 @@ class _Sharing:
         self.types = {p.name: p.type for p in parameters if p.type.endswith("*")}  # of arrays
         self.used = {p.name for p in parameters}
         self.assigned: set[str] = set()  # variables that change
-        self.places: dict[tuple[str, _Terms], _Place] = {}
-        self.placed: dict[int, tuple[c.Index, _Place, int]] = {}  # by the identity of elements
+        self.places: dict[tuple[str, _Terms], _Address] = {}
+        self.placed: dict[int, tuple[c.Index, _Address, int]] = {}  # by the identity of elements
         self.look_through(body)
 
     def look_through(self, body: tuple[c.CStmt, ...]) -> None:
@@ -89,8 +89,8 @@ class _Sharing:
         """Returns the statements of a scope that is inside one with these pointers."""
         pointers = dict(outer)
         reached = [[self.place(x) for x in _reached(s)] for s in body]
-        constants: dict[_Place, set[int]] = {}
-        first: dict[_Place, int] = {}  # statement
+        constants: dict[_Address, set[int]] = {}
+        first: dict[_Address, int] = {}  # statement
         for k, places in enumerate(reached):
             for place, constant in places:
                 constants.setdefault(place, set()).add(constant)
@@ -142,7 +142,7 @@ class _Sharing:
                 changed[part] = after
         return replace(x, **changed) if changed else x
 
-    def is_lasting(self, place: _Place, rest: tuple[c.CStmt, ...]) -> bool:
+    def is_lasting(self, place: _Address, rest: tuple[c.CStmt, ...]) -> bool:
         """True if there is an address to share, and it is constant for the rest of a scope.
 
         Then no name in it is declared anew, none is assigned to, and its index does not come from memory.
@@ -152,7 +152,7 @@ class _Sharing:
         declared = {s.name for s in rest if isinstance(s, c.Declare)}
         return place.names.isdisjoint(self.assigned) and place.names.isdisjoint(declared)
 
-    def pointer(self, place: _Place, constant: int) -> _Pointer:
+    def pointer(self, place: _Address, constant: int) -> _Pointer:
         stem = name = identifier(f"{place.array}_at")
         k = 0
         while name in self.used:
@@ -161,17 +161,17 @@ class _Sharing:
         self.used.add(name)
         return _Pointer(name, constant)
 
-    def declared(self, place: _Place, p: _Pointer) -> c.CStmt:
+    def declared(self, place: _Address, p: _Pointer) -> c.CStmt:
         first = c.Index(c.Id(place.array), c.linear(place.terms, p.constant))
         return c.Declare(self.types[place.array], p.name, c.Un("&", first))
 
-    def place(self, x: c.Index) -> tuple[_Place, int]:
+    def place(self, x: c.Index) -> tuple[_Address, int]:
         """Returns the place of an element of an array, and the constant of its index."""
         if id(x) not in self.placed:
             assert isinstance(x.base, c.Id)
             terms, constant = c.flatten(x.index)
             key = x.base.name, tuple(terms)
-            self.placed[id(x)] = x, self.places.setdefault(key, _Place(*key)), constant
+            self.placed[id(x)] = x, self.places.setdefault(key, _Address(*key)), constant
         _, place, constant = self.placed[id(x)]
         return place, constant
 

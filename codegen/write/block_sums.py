@@ -29,7 +29,7 @@ from .context import Context
 from .grid_emission import KernelScene
 from .partial_tiles import Over
 from .register_sums import finish, reset
-from .tiles import EmittedTile
+from .tile_loops import EmittedTile
 
 FINISHING_THREADS = 256  # of a block that combines partial results
 SHORT_SUM = 32  # so many partial results one thread combines alone

@@ -29,7 +29,7 @@ from ..plan.plan import LoopPlan, Plan, PlannedLoop, PlannedNode, TaskPlan
 from ..text import csyntax as c
 from ..text.types import type_name
 from .context import Carried, Context, PartialLoop
-from .tiles import EmittedTile
+from .tile_loops import EmittedTile
 
 
 class Emission:

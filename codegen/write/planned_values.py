@@ -23,7 +23,7 @@ from ..text import csyntax as c
 from ..text.types import type_name
 from .context import Context
 from .emission import Emission
-from .tiles import EmittedTile
+from .tile_loops import EmittedTile
 
 
 class Operands(ABC):

@@ -12,7 +12,7 @@ from ..text.constants import neutral
 from .accumulators import Accumulators
 from .context import Context
 from .partial_tiles import Flat, Over
-from .tiles import EmittedTile
+from .tile_loops import EmittedTile
 
 
 def reset(sums: Accumulators, task: TaskPlan, ctx: Context) -> None:

@@ -25,7 +25,7 @@ from .accumulators import Accumulators
 from .context import Context
 from .emission import Emission
 from .partial_tiles import Flat, Over
-from .tiles import EmittedTile
+from .tile_loops import EmittedTile
 
 _SCALE = "scale"
 Leaf = Callable[[ir.Expr], Value]

@@ -33,7 +33,7 @@ from .context import Context
 from .partial_tiles import Flat, Over
 from .register_sums import add_to_memory, finish, reset
 from .strips import strips
-from .tiles import EmittedTile
+from .tile_loops import EmittedTile
 
 UNROLLED_THREADS = 8  # up to so many partial results are added in one expression
 

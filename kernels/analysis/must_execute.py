@@ -74,7 +74,7 @@ def blocks_of(body: tuple[Stmt, ...]) -> tuple[BasicBlock, ...]:
 @lru_cache(maxsize=64)
 def needed(body: tuple[Stmt, ...]) -> tuple[Needed, ...]:
     """Returns the must-execute statements of a body, in the order of the text. Each is needed wherever control reaches it."""
-    return _Reader(body).found()
+    return _NeedReader(body).found()
 
 
 def surely(e: Expr) -> Iterator[Expr]:
@@ -129,7 +129,7 @@ def _blocks(body: tuple[Stmt, ...]) -> list[_Inside]:
     return found
 
 
-class _Reader:
+class _NeedReader:
     """Backward fixpoint iteration that marks needed statements, each with the distance (`late`) of the nearest use of its value."""
 
     def __init__(self, body: tuple[Stmt, ...]) -> None:

@@ -59,7 +59,7 @@ class Near:
 
 
 @dataclass(frozen=True)
-class _Seen:
+class _SeenLoad:
     """A load at a statement. `distance` is that of its element from the one at its indices without their constants."""
 
     at: int
@@ -132,9 +132,9 @@ def _groups(
     shape_of: Callable[[str], Sequence[int]],
     may: Callable[[Load], bool],
     given: Container[str],
-) -> dict[_Key, list[_Seen]]:
+) -> dict[_Key, list[_SeenLoad]]:
     """The loads of a block in groups at constant distances, in their order."""
-    groups: dict[_Key, list[_Seen]] = {}
+    groups: dict[_Key, list[_SeenLoad]] = {}
     versions, answers = _Versions(), dict[_Key, bool]()
     for at, s in enumerate(body):
         is_given = isinstance(s, SetLocal) and s.name in given
@@ -148,7 +148,7 @@ def _groups(
                 distance = 0
                 for (_, n), extent in zip(parts, shape_of(load.array), strict=True):
                     distance = distance * extent + n
-                groups.setdefault(key, []).append(_Seen(at, load, distance))
+                groups.setdefault(key, []).append(_SeenLoad(at, load, distance))
         versions.change(s)
     return groups
 

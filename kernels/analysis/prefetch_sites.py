@@ -111,7 +111,7 @@ def blocks_of(
         last = _end_of_list(s.value, loop, written, array)
         if last is None:
             continue
-        reader = _Reader(s.name, {x.name: x.value for x in once}, array)
+        reader = _RowReader(s.name, {x.name: x.value for x in once}, array)
         found = tuple(reader.rows(body, (), {x.row for x in few_rows(body)}))
         if found:
             return PrefetchCandidates(loop, s.name, s.value, last, found)
@@ -139,7 +139,7 @@ def _end_of_list(
     return array(x.array).shape[-1] - 1
 
 
-class _Reader:
+class _RowReader:
     """Collects the rows of a block. `known`: the locals that are set once, with their values."""
 
     def __init__(

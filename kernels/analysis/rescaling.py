@@ -91,7 +91,7 @@ def rescaling(bases: Sequence[Base], task: Task) -> Rescaling | None:
         return None
     first = bases[0].task
     if len(bases) == 1 and _is_greatest(first):
-        return _Terms(first, bases[0].value, task).rescaling()
+        return _RescaledTerms(first, bases[0].value, task).rescaling()
     if all(b.task.op == "add" and b.task.dtype is task.dtype for b in bases):
         return _of_squares(bases, task)
     return None
@@ -233,7 +233,7 @@ def _equal_factors(e: Expr, wanted: Sequence[Expr]) -> bool:
 # --- maxima ---------------------------------------------------------------------------------------
 
 
-class _Terms:
+class _RescaledTerms:
     """Terms of a sum that read a maximum, or a minimum, of values `x`."""
 
     def __init__(self, base: Task, x: Expr, task: Task) -> None:

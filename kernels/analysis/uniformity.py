@@ -65,7 +65,7 @@ class Uniformity:
         before = -1
         while len(self.varying) != before:
             before = len(self.varying)
-            reader = _Reader(self)
+            reader = _LocalReader(self)
             reader.block(body, (), ())
             self._whole.clear()
             for change in reader.changes:
@@ -106,7 +106,7 @@ def _is_whole(touches: list[_Touch], masked: _Path) -> bool:
     return is_clean and all(block in owner for block in masked)
 
 
-class _Reader:
+class _LocalReader:
     """Collects the accesses to locals, in the order of the text."""
 
     def __init__(self, of: Uniformity) -> None:

@@ -363,14 +363,14 @@ def python_do(op: str, *operands: Any) -> Any:
 
 def _components(x: Any) -> Any:
     if isinstance(x, Matrix):
-        return methods.Components(x.get_shape(), tuple(x.entries.ravel()))
+        return methods.ComponentMethods(x.get_shape(), tuple(x.entries.ravel()))
     if isinstance(x, np.ndarray) and x.ndim in (1, 2):
-        return methods.Components(x.shape, tuple(x.ravel()))
+        return methods.ComponentMethods(x.shape, tuple(x.ravel()))
     return x
 
 
 def _value(x: Any) -> Any:
-    if isinstance(x, methods.Components):
+    if isinstance(x, methods.ComponentMethods):
         return Matrix(np.array(x.items).reshape(x.shape))
     return x
 

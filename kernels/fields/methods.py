@@ -1,9 +1,9 @@
 """Methods of vectors and matrices, each defined once: for values of Python, and for expressions of kernels.
 
-A definition is a function of `Components` whose items have Python's operators. `call(do, "norm", a)` implements these operators on
-each item by `do(op, *operands)`, and unwraps the result. So a caller with its own kind of numbers needs nothing but `do`. `op` is a
-row of kernels/ir/ops.py, or "cast" with a type as second operand. An operand is such a number or a Python number, which is a
-literal.
+A definition is a function of `ComponentMethods` whose items have Python's operators. `call(do, "norm", a)` implements these
+operators on each item by `do(op, *operands)`, and unwraps the result. So a caller with its own kind of numbers needs nothing but
+`do`. `op` is a row of kernels/ir/ops.py, or "cast" with a type as second operand. An operand is such a number or a Python number,
+which is a literal.
 
 A definition that does not fit its arguments raises LanguageError without a place.
 """
@@ -22,7 +22,7 @@ Do = Callable[..., Any]
 
 
 @dataclass(frozen=True)
-class Components:
+class ComponentMethods:
     """Vector, shape (n,), or matrix, shape (n, m): its items row by row."""
 
     shape: tuple[int, ...]
@@ -80,27 +80,27 @@ class _Operand:
 def _bare(x: Any) -> Any:
     if isinstance(x, _Operand):
         return x.value
-    if isinstance(x, Components):
-        return Components(x.shape, tuple(_bare(i) for i in x.items))
+    if isinstance(x, ComponentMethods):
+        return ComponentMethods(x.shape, tuple(_bare(i) for i in x.items))
     return x
 
 
 def _dressed(do: Do, x: Any) -> Any:
-    if isinstance(x, Components):
-        return Components(x.shape, tuple(_Operand(do, i) for i in x.items))
+    if isinstance(x, ComponentMethods):
+        return ComponentMethods(x.shape, tuple(_Operand(do, i) for i in x.items))
     return x
 
 
 # --- methods of a value -----------------------------------------------------------------------------------------------
 
 
-def dot(a: Components, b: Components) -> Any:
+def dot(a: ComponentMethods, b: ComponentMethods) -> Any:
     """The sum of products, component by component."""
     _need_vectors("dot", a, b)
     return _sum(x * y for x, y in zip(a.items, b.items, strict=True))
 
 
-def cross(a: Components, b: Components) -> Any:
+def cross(a: ComponentMethods, b: ComponentMethods) -> Any:
     """The cross product: of three components the vector orthogonal to both, of two components its third component."""
     _need_vectors("cross", a, b)
     x, y = a.items, b.items
@@ -108,160 +108,162 @@ def cross(a: Components, b: Components) -> Any:
         return x[0] * y[1] - x[1] * y[0]
     if len(x) != 3:
         raise LanguageError(f"cross takes vectors of 2 or 3 components, not of {len(x)}")
-    return Components(
+    return ComponentMethods(
         (3,), (x[1] * y[2] - x[2] * y[1], x[2] * y[0] - x[0] * y[2], x[0] * y[1] - x[1] * y[0])
     )
 
 
-def outer_product(a: Components, b: Components) -> Components:
+def outer_product(a: ComponentMethods, b: ComponentMethods) -> ComponentMethods:
     """The matrix of all products a[i] * b[j]."""
-    if len(a.shape) != 1 or not isinstance(b, Components) or len(b.shape) != 1:
+    if len(a.shape) != 1 or not isinstance(b, ComponentMethods) or len(b.shape) != 1:
         raise LanguageError("outer_product takes two vectors")
-    return Components((*a.shape, *b.shape), tuple(x * y for x in a.items for y in b.items))
+    return ComponentMethods((*a.shape, *b.shape), tuple(x * y for x in a.items for y in b.items))
 
 
-def norm_sqr(a: Components) -> Any:
+def norm_sqr(a: ComponentMethods) -> Any:
     """The sum of squares of all components."""
     return _sum(x * x for x in a.items)
 
 
-def norm(a: Components, eps: Any = None) -> Any:
+def norm(a: ComponentMethods, eps: Any = None) -> Any:
     """The square root of the sum of squares and of `eps` (0)."""
     total = norm_sqr(a)
     return (total if eps is None else total + eps).sqrt()
 
 
-def norm_inv(a: Components, eps: Any = None) -> Any:
+def norm_inv(a: ComponentMethods, eps: Any = None) -> Any:
     """1 / norm(eps)."""
     return 1.0 / norm(a, eps)
 
 
-def normalized(a: Components, eps: Any = None) -> Components:
+def normalized(a: ComponentMethods, eps: Any = None) -> ComponentMethods:
     """The vector divided by the sum of its norm and `eps` (0)."""
     if len(a.shape) != 1:
         raise LanguageError("normalized is a method of vectors")
     length = norm(a)
     factor = 1.0 / (length if eps is None else length + eps)
-    return Components(a.shape, tuple(factor * x for x in a.items))
+    return ComponentMethods(a.shape, tuple(factor * x for x in a.items))
 
 
-def sum_(a: Components) -> Any:
+def sum_(a: ComponentMethods) -> Any:
     """The sum of all components."""
     return _sum(a.items)
 
 
-def max_(a: Components) -> Any:
+def max_(a: ComponentMethods) -> Any:
     """The greatest component."""
     return reduce(lambda x, y: x.with_("max", y), a.items)
 
 
-def min_(a: Components) -> Any:
+def min_(a: ComponentMethods) -> Any:
     """The least component."""
     return reduce(lambda x, y: x.with_("min", y), a.items)
 
 
-def any_(a: Components) -> Any:
+def any_(a: ComponentMethods) -> Any:
     """True if some component is not zero."""
     return reduce(lambda x, y: x.with_("or", y), (x.is_not_zero() for x in a.items))
 
 
-def all_(a: Components) -> Any:
+def all_(a: ComponentMethods) -> Any:
     """True if no component is zero."""
     return reduce(lambda x, y: x.with_("and", y), (x.is_not_zero() for x in a.items))
 
 
-def trace(a: Components) -> Any:
+def trace(a: ComponentMethods) -> Any:
     """The sum of the diagonal of a square matrix."""
     rows = _square("trace", a)
     return _sum(rows[k][k] for k in range(len(rows)))
 
 
-def determinant(a: Components) -> Any:
+def determinant(a: ComponentMethods) -> Any:
     """The determinant of a square matrix of at most four rows, by minors of the first column."""
     return _determinant(_small_square("determinant", a))
 
 
-def inverse(a: Components) -> Components:
+def inverse(a: ComponentMethods) -> ComponentMethods:
     """The inverse of a square matrix of at most four rows: its cofactors over its determinant."""
     rows = _small_square("inverse", a)
     n = len(rows)
     if n == 1:
-        return Components((1, 1), (1.0 / rows[0][0],))
+        return ComponentMethods((1, 1), (1.0 / rows[0][0],))
     factor = 1.0 / _determinant(rows)
     items = []
     for i in range(n):
         for j in range(n):
             minor = _determinant(_minor(rows, j, i))
             items.append(factor * (minor if (i + j) % 2 == 0 else -minor))
-    return Components((n, n), tuple(items))
+    return ComponentMethods((n, n), tuple(items))
 
 
-def transpose(a: Components) -> Components:
+def transpose(a: ComponentMethods) -> ComponentMethods:
     """Rows as columns."""
     if len(a.shape) == 1:
         raise LanguageError(
             "a vector has no transpose: for a @ b.transpose() write a.outer_product(b)"
         )
     columns = zip(*a.rows(), strict=True)
-    return Components((a.shape[1], a.shape[0]), tuple(x for column in columns for x in column))
+    return ComponentMethods(
+        (a.shape[1], a.shape[0]), tuple(x for column in columns for x in column)
+    )
 
 
-def cast(a: Components, dtype: Any) -> Components:
+def cast(a: ComponentMethods, dtype: Any) -> ComponentMethods:
     """Each component converted to `dtype`; floats are truncated towards zero."""
-    return Components(a.shape, tuple(x.cast(dtype) for x in a.items))
+    return ComponentMethods(a.shape, tuple(x.cast(dtype) for x in a.items))
 
 
 # --- makers: the first argument is `do` -------------------------------------------------------------------------------
 
 
-def zero(do: Do, dt: Any, n: int, m: int | None = None) -> Components:
+def zero(do: Do, dt: Any, n: int, m: int | None = None) -> ComponentMethods:
     """Zeros of type `dt`: a vector of n components, with `m` a matrix of n rows."""
     return _filled(do, 0, dt, n, m)
 
 
-def one(do: Do, dt: Any, n: int, m: int | None = None) -> Components:
+def one(do: Do, dt: Any, n: int, m: int | None = None) -> ComponentMethods:
     """Ones of type `dt`, shaped like those of `zero`."""
     return _filled(do, 1, dt, n, m)
 
 
-def unit(do: Do, n: int, i: int, dt: Any = int) -> Components:
+def unit(do: Do, n: int, i: int, dt: Any = int) -> ComponentMethods:
     """The vector of n components whose component `i` is 1."""
     if not 0 <= i < n:
         raise LanguageError(f"unit: there is no component {i} of {n}")
-    return Components((n,), tuple(do("cast", int(k == i), dt) for k in range(n)))
+    return ComponentMethods((n,), tuple(do("cast", int(k == i), dt) for k in range(n)))
 
 
-def identity(do: Do, dt: Any, n: int) -> Components:
+def identity(do: Do, dt: Any, n: int) -> ComponentMethods:
     """The matrix of n rows with ones on its diagonal."""
-    return Components(
+    return ComponentMethods(
         (n, n), tuple(do("cast", int(i == j), dt) for i in range(n) for j in range(n))
     )
 
 
-def diag(do: Do, dim: int, val: Any) -> Components:
+def diag(do: Do, dim: int, val: Any) -> ComponentMethods:
     """The matrix of `dim` rows with `val` on its diagonal."""
-    return Components(
+    return ComponentMethods(
         (dim, dim), tuple(val if i == j else 0 for i in range(dim) for j in range(dim))
     )
 
 
-def rows(do: Do, rows: Sequence[Any]) -> Components:
+def rows(do: Do, rows: Sequence[Any]) -> ComponentMethods:
     """The matrix of these rows, vectors or lists."""
-    lists = [r.items if isinstance(r, Components) else tuple(r) for r in rows]
+    lists = [r.items if isinstance(r, ComponentMethods) else tuple(r) for r in rows]
     if not lists or len({len(r) for r in lists}) > 1:
         raise LanguageError("rows and cols take vectors of one length")
-    return Components((len(lists), len(lists[0])), tuple(x for r in lists for x in r))
+    return ComponentMethods((len(lists), len(lists[0])), tuple(x for r in lists for x in r))
 
 
-def cols(do: Do, cols: Sequence[Any]) -> Components:
+def cols(do: Do, cols: Sequence[Any]) -> ComponentMethods:
     """The matrix of these columns."""
     return transpose(rows(do, cols))
 
 
-def rotation2d(do: Do, alpha: Any) -> Components:
+def rotation2d(do: Do, alpha: Any) -> ComponentMethods:
     """The matrix that rotates a vector of two components by `alpha` radians, counterclockwise."""
     cosine, sine = do("cos", alpha), do("sin", alpha)
-    return Components((2, 2), (cosine, do("neg", sine), sine, cosine))
+    return ComponentMethods((2, 2), (cosine, do("neg", sine), sine, cosine))
 
 
 def _table(*functions: Callable[..., Any]) -> dict[str, Callable[..., Any]]:
@@ -290,7 +292,7 @@ METHODS = _table(
 MAKERS = _table(zero, one, unit, identity, diag, rows, cols, rotation2d)
 
 
-def call(do: Do, name: str, a: Components, *args: Any, **kwargs: Any) -> Any:
+def call(do: Do, name: str, a: ComponentMethods, *args: Any, **kwargs: Any) -> Any:
     """The result of the method `name` of `a`: Components, or one number. KeyError if there is no such method."""
     function = METHODS[name]
     dressed = [_dressed(do, x) for x in (a, *args)]
@@ -299,11 +301,11 @@ def call(do: Do, name: str, a: Components, *args: Any, **kwargs: Any) -> Any:
     return _bare(function(*dressed, **named))
 
 
-def make(do: Do, name: str, *args: Any, **kwargs: Any) -> Components:
+def make(do: Do, name: str, *args: Any, **kwargs: Any) -> ComponentMethods:
     """The result of `Matrix.name(...)`. KeyError if there is no such maker."""
     function = MAKERS[name]
     _check_arguments(function, name, [do, *args], kwargs)
-    made: Components = function(do, *args, **kwargs)
+    made: ComponentMethods = function(do, *args, **kwargs)
     return made
 
 
@@ -337,18 +339,18 @@ def _sum(items: Any) -> Any:
     return reduce(lambda x, y: x + y, items)
 
 
-def _need_vectors(name: str, a: Components, b: Components) -> None:
-    if len(a.shape) != 1 or not isinstance(b, Components) or a.shape != b.shape:
+def _need_vectors(name: str, a: ComponentMethods, b: ComponentMethods) -> None:
+    if len(a.shape) != 1 or not isinstance(b, ComponentMethods) or a.shape != b.shape:
         raise ProgramTypeError(f"{name} takes two vectors of one length")
 
 
-def _square(name: str, a: Components) -> tuple[tuple[Any, ...], ...]:
+def _square(name: str, a: ComponentMethods) -> tuple[tuple[Any, ...], ...]:
     if len(a.shape) != 2 or a.shape[0] != a.shape[1]:
         raise LanguageError(f"{name} takes a square matrix, not one of {_shown(a.shape)}")
     return a.rows()
 
 
-def _small_square(name: str, a: Components) -> tuple[tuple[Any, ...], ...]:
+def _small_square(name: str, a: ComponentMethods) -> tuple[tuple[Any, ...], ...]:
     if a.shape[0] > 4:
         raise LanguageError(
             f"{name} takes matrices of at most four rows, not one of {_shown(a.shape)}"
@@ -377,6 +379,6 @@ def _determinant(rows: Sequence[Sequence[Any]]) -> Any:
     return total
 
 
-def _filled(do: Do, value: int, dt: Any, n: int, m: int | None) -> Components:
+def _filled(do: Do, value: int, dt: Any, n: int, m: int | None) -> ComponentMethods:
     shape = (n,) if m is None else (n, m)
-    return Components(shape, (do("cast", value, dt),) * (n * (m or 1)))
+    return ComponentMethods(shape, (do("cast", value, dt),) * (n * (m or 1)))

@@ -42,7 +42,7 @@ def clamped_indices(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
     reaching = _reaching(body, changes)
     if not reaching and not any(map(_indices, nested_statements(body))):
         return body
-    return _Clamps(_Ranges(changes), reaching).block(body)
+    return _Clamps(_FloatRanges(changes), reaching).block(body)
 
 
 def _indices(s: Stmt) -> tuple[Expr, ...]:
@@ -64,7 +64,7 @@ def _reaching(body: tuple[Stmt, ...], changes: Mapping[str, Sequence[Stmt]]) -> 
 
 
 class _Clamps:
-    def __init__(self, ranges: _Ranges, reaching: set[str]) -> None:
+    def __init__(self, ranges: _FloatRanges, reaching: set[str]) -> None:
         self.ranges, self.reaching = ranges, reaching
 
     def block(self, body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
@@ -101,7 +101,7 @@ def _rebuilt(e: Expr, change: Callable[[Expr], Expr]) -> Expr:
     return e if all(x is y for x, y in zip(old, new, strict=True)) else rebuild(e, new)
 
 
-class _Ranges:
+class _FloatRanges:
     """Value ranges of floats other than NaN. Every rounding is monotonic, so the ends of a range are enough."""
 
     def __init__(self, changes: Mapping[str, Sequence[Stmt]]) -> None:

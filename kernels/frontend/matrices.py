@@ -297,7 +297,7 @@ class Matrices:
     def _argument(self, x: Value) -> Any:
         x = loaded(x)
         if isinstance(x, MatrixValue):
-            return methods.Components(x.shape, x.items)
+            return methods.ComponentMethods(x.shape, x.items)
         return x.python if isinstance(x, Static) else x
 
     def _plain_argument(self, x: Value) -> Any:
@@ -310,7 +310,7 @@ class Matrices:
         return self._argument(x)
 
     def _value(self, x: Any, node: ast.AST) -> Value:
-        if isinstance(x, methods.Components):
+        if isinstance(x, methods.ComponentMethods):
             items: list[Typed | Place] = []
             for i in x.items:
                 literal = (

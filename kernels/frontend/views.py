@@ -44,7 +44,7 @@ _KNOWN = {d.numpy: d for d in ARRAY_TYPES}
 
 
 @dataclass(frozen=True)
-class _Span:
+class _ByteRange:
     """Byte range from `low` to `high` that contains the elements of an array."""
 
     name: str
@@ -53,7 +53,7 @@ class _Span:
     high: int
 
     @classmethod
-    def of(cls, name: str, array: NDArray[Any]) -> _Span:
+    def of(cls, name: str, array: NDArray[Any]) -> _ByteRange:
         low = high = _address(array)
         for n, stride in zip(array.shape, array.strides, strict=True):
             low, high = (
@@ -65,7 +65,7 @@ class _Span:
 class _Memory:
     """Bytes of several arrays, as one array through NumPy's array interface; it keeps them alive."""
 
-    def __init__(self, spans: Sequence[_Span], extent: int, is_read_only: bool) -> None:
+    def __init__(self, spans: Sequence[_ByteRange], extent: int, is_read_only: bool) -> None:
         self.spans = spans
         self.__array_interface__ = {
             "version": 3,
@@ -79,7 +79,7 @@ def _of_numpy(given: Mapping[str, Any], kernel: str, where: Location) -> Iterato
     arrays = {n: x for n, x in given.items() if isinstance(x, np.ndarray) and x.size}
     if all(x.flags.c_contiguous for x in arrays.values()) and _are_apart(arrays.values()):
         return
-    spans = [_Span.of(n, x) for n, x in arrays.items() if x.dtype in _KNOWN]
+    spans = [_ByteRange.of(n, x) for n, x in arrays.items() if x.dtype in _KNOWN]
     for group in _meeting(spans):
         first = group[0].array
         if all(_is_same(s.array, first) and s.array.flags.c_contiguous for s in group):
@@ -117,9 +117,9 @@ def _are_apart(arrays: Iterable[NDArray[Any]]) -> bool:
     return all(end <= begin for (_, end), (begin, _) in pairwise(spans))
 
 
-def _meeting(spans: Sequence[_Span]) -> list[list[_Span]]:
+def _meeting(spans: Sequence[_ByteRange]) -> list[list[_ByteRange]]:
     """The spans in groups that share bytes, each in the order of the arguments."""
-    groups: list[list[_Span]] = []
+    groups: list[list[_ByteRange]] = []
     end = 0
     for s in sorted(spans, key=lambda s: s.low):
         if groups and s.low < end:
@@ -141,7 +141,7 @@ def _is_same(a: NDArray[Any], b: NDArray[Any]) -> bool:
     )
 
 
-def _check(group: Sequence[_Span], kernel: str, where: Location) -> None:
+def _check(group: Sequence[_ByteRange], kernel: str, where: Location) -> None:
     first = group[0]
     for s in group:
         if s.array.dtype != first.array.dtype:
@@ -165,7 +165,7 @@ def _fixed(array: NDArray[Any]) -> str:
     return BROADCAST if is_broadcast else ""
 
 
-def _transposed(span: _Span, dtype: DType) -> View | None:
+def _transposed(span: _ByteRange, dtype: DType) -> View | None:
     """The contiguous array of which this one is a permutation of axes; None for any other."""
     array = span.array
     order = sorted(range(array.ndim), key=lambda k: -abs(array.strides[k]))

@@ -135,7 +135,7 @@ def print_llvm(
 @lru_cache(maxsize=_MOST_KEPT)
 def _printed(kernel: KernelIR, held: tuple[tuple[str, DType], ...], is_moved: bool) -> Printed:
     """Prints a kernel whose arrays have numbers as names: one text for the same kernel on several fields."""
-    writer = _Writer(kernel, dict(held), is_moved)
+    writer = _LlvmWriter(kernel, dict(held), is_moved)
     writer.block(kernel.body)
     writer.build.ret(ir.Constant(WORD, 0))
     return Printed(str(writer.module), tuple(writer.places))
@@ -167,7 +167,7 @@ class _Array:
 
 
 @dataclass
-class _Writer:
+class _LlvmWriter:
     kernel: KernelIR
     held: Mapping[str, DType]
     is_moved: bool = False

@@ -47,7 +47,7 @@ def laid_out(
     1: all components of a cell side by side; 0: each component alone. `orders`: new orders of the cells of leaves. `at_once`: cells
     that one iteration converts.
     """
-    arrays, homes = list(problem.arrays), dict[str, _Home]()
+    arrays, homes = list(problem.arrays), dict[str, _FieldHome]()
     taken = {a.name for a in arrays} | {p.name for p in problem.scalars}
     made = []
     for leaves, tile in tiles.items():
@@ -61,7 +61,7 @@ def laid_out(
         arrays.append(ArrayInfo(name, leaves.dtype, shape, "temp"))
         first = 0
         for a in parts:
-            homes[a.name] = _Home(name, leaves.dtype, tile, first, a.shape[:-1], order)
+            homes[a.name] = _FieldHome(name, leaves.dtype, tile, first, a.shape[:-1], order)
             first += prod(a.shape[:-1])
         made.append((leaves, parts))
     tasks = [_moved(t, homes) for t in problem.tasks]
@@ -83,7 +83,7 @@ def fresh_name(stem: str, taken: set[str]) -> str:
 
 
 @dataclass(frozen=True)
-class _Home:
+class _FieldHome:
     """New place of a field: components from `first` on of an array."""
 
     array: str
@@ -93,7 +93,7 @@ class _Home:
     components: tuple[int, ...]
     order: CellOrder | None
 
-    def place(self, indices: Sequence[Expr], known: _Known) -> tuple[Expr, ...]:
+    def place(self, indices: Sequence[Expr], known: _Constants) -> tuple[Expr, ...]:
         """The new indices of an element with these old indices."""
         *own, item = indices
         at = number(self.first)
@@ -109,7 +109,7 @@ class _Home:
         return tile, at, cell
 
 
-def _reordered(item: Expr, order: CellOrder, known: _Known) -> Expr:
+def _reordered(item: Expr, order: CellOrder, known: _Constants) -> Expr:
     """The number of a cell in the whole tree, if the cells of a leaf have another order."""
     leaf, rest = _split(item, order.n_cells, known)
     at = list[Expr]()
@@ -119,22 +119,22 @@ def _reordered(item: Expr, order: CellOrder, known: _Known) -> Expr:
     return plus(times(leaf, order.n_cells), order.place(at[::-1]))
 
 
-_Homes = Mapping[str, _Home]
+_Homes = Mapping[str, _FieldHome]
 
 
 @dataclass
-class _Known:
+class _Constants:
     """Constants of a body: constant extents of loops, and values of locals that are set once."""
 
     extents: dict[str, int] = field(default_factory=dict)
     locals: dict[str, Expr] = field(default_factory=dict)
 
     @staticmethod
-    def of(task: Task) -> _Known:
+    def of(task: Task) -> _Constants:
         assert task.body is not None
         every = list(nested_statements(task.body.statements))
         changed = [local_changed(s) for s in every]
-        known = _Known({loop.name: loop.extent for loop in task.loops})
+        known = _Constants({loop.name: loop.extent for loop in task.loops})
         for s in every:
             if isinstance(s, For) and isinstance(s.extent, Const):
                 known.extents[s.loop] = int(s.extent.value)
@@ -169,7 +169,7 @@ class _Known:
         return False
 
 
-def _split(x: Expr, n: int, known: _Known) -> tuple[Expr, Expr]:
+def _split(x: Expr, n: int, known: _Constants) -> tuple[Expr, Expr]:
     """x // n and x % n of an index that is not negative.
 
     Separates terms that move by whole tiles from terms within one, so that a row of cells is a row of a tile.
@@ -204,7 +204,7 @@ def _moved(task: Task, homes: _Homes) -> Task:
     """Rewrites a task to the new arrays of fields. Its sites still name the fields: no two of them share an element."""
     if task.body is None or homes.keys().isdisjoint(s.state.name for s in task.body.sites):
         return task
-    known = _Known.of(task)
+    known = _Constants.of(task)
 
     def expr(e: Expr) -> Expr:
         found = mapped(e, expr, stmt)
@@ -233,11 +233,11 @@ def _entering(leaves: Leaves, parts: Sequence[ArrayInfo], homes: _Homes, at_once
     def copy(a: ArrayInfo, indices: tuple[Expr, ...]) -> Stmt:
         home = homes[a.name]
         value = Load(a.name, indices, a.dtype)
-        return Store(home.array, home.place(indices, _Known()), value, NOWHERE)
+        return Store(home.array, home.place(indices, _Constants()), value, NOWHERE)
 
     def clear(a: ArrayInfo, indices: tuple[Expr, ...]) -> Stmt:
         home = homes[a.name]
-        return Store(home.array, home.place(indices, _Known()), const(0, a.dtype), NOWHERE)
+        return Store(home.array, home.place(indices, _Constants()), const(0, a.dtype), NOWHERE)
 
     def loops(begin: Expr, n_used: Expr, room: Expr) -> list[_Part]:
         found = [_Part("item", begin, n_used, copy)]
@@ -254,7 +254,7 @@ def _leaving(leaves: Leaves, parts: Sequence[ArrayInfo], homes: _Homes, at_once:
 
     def copy(a: ArrayInfo, indices: tuple[Expr, ...]) -> Store:
         home = homes[a.name]
-        value = Load(home.array, home.place(indices, _Known()), a.dtype)
+        value = Load(home.array, home.place(indices, _Constants()), a.dtype)
         return Store(a.name, indices, value, NOWHERE)
 
     def copy_wrong(a: ArrayInfo, indices: tuple[Expr, ...]) -> Stmt:

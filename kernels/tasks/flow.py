@@ -61,7 +61,7 @@ def flow_of(recording: Recording) -> Influence:
     graph = _Graph()
     different = {(id(call.ir), call.arrays, call.scalars): call for call in recording.calls}
     for number, call in enumerate(different.values()):
-        _Reader(graph, call, number).block(call.ir.body, frozenset())
+        _FlowReader(graph, call, number).block(call.ir.body, frozenset())
     names = [p.name for p in (*recording.arrays, *recording.temps)]
     names += [p.name for p in recording.scalars]
     behind = {name: graph.behind(name) for name in names}
@@ -151,7 +151,7 @@ class _Graph:
 
 
 @dataclass(frozen=True)
-class _Reader:
+class _FlowReader:
     graph: _Graph
     call: Call
     number: int

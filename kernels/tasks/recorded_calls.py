@@ -43,17 +43,17 @@ if TYPE_CHECKING:
 _MOST_STEPS = 1 << 16  # of a loop of a kernel: launches of a GPU are listed one by one
 
 
-def calls_of(recording: Recording) -> tuple[Recording, Calls]:
+def calls_of(recording: Recording) -> tuple[Recording, RecordedCalls]:
     """Returns the recording with short repeats unfolded where steps may share a loop, and its calls as tasks."""
     while True:
-        calls = Calls(recording)
+        calls = RecordedCalls(recording)
         sharing = [k for k in short_repeats(recording) if calls.may_share_loops(k)]
         if not sharing:
             return recording, calls
         recording = unfolded(recording, sharing)
 
 
-class Calls:
+class RecordedCalls:
     """Calls of a recording as tasks, before the tasks of different calls are cleaned up.
 
     `known`: all arrays by name. `temps`: the temporaries that calls need.

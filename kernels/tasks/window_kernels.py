@@ -18,7 +18,7 @@ from ..ir.walk import children, identified, loads, nested_statements, rewrite, w
 from ..sparse.facts_in_order import carried, derived_in_order
 from ..sparse.recorded import WindowCall
 from ..sparse.redundancy import Derived, Node
-from ..transforms.merged_calls import CallNames, Part, Placing, groups_of, one_loop
+from ..transforms.merged_calls import CallNames, IndependentPart, PlacedPart, groups_of, one_loop
 from .default_lowering import lower_by_default
 from .segments import segments_of
 
@@ -84,7 +84,7 @@ class _Form:
     """A call in terms of the window: its kernel before lowering, and its parts."""
 
     ir: KernelIR
-    parts: tuple[Part, ...]
+    parts: tuple[IndependentPart, ...]
 
 
 class _Window:
@@ -127,7 +127,7 @@ class _Window:
         self.params.update((p.name, p) for p in params)
         on = {p.array: p.tree for p in placed}
         firsts = itertools.accumulate(map(len, segments), initial=0)
-        parts = [Part(k, some, on) for k, some in zip(firsts, segments, strict=False)]
+        parts = [IndependentPart(k, some, on) for k, some in zip(firsts, segments, strict=False)]
         used = tuple(self.trees[name] for name in trees.values())
         body = tuple(s for some in segments for s in some)
         form = replace(ir, arrays=tuple(params), body=body, trees=used, placed=placed)
@@ -146,14 +146,14 @@ class _Window:
         reshaped = frozenset(int(t[1:]) for x in placings for t in x.reshapes)
         return WindowKernels(tuple(steps), assumed, reshaped)
 
-    def _placings(self, derived: Sequence[Derived | None]) -> Iterator[Placing]:
+    def _placings(self, derived: Sequence[Derived | None]) -> Iterator[PlacedPart]:
         """Yields the parts of all calls in order."""
         for k, (form, found) in enumerate(zip(self.forms, derived, strict=True)):
             for part in form.parts:
                 changed = found.changed[part.first : part.first + len(part.body)] if found else ()
-                yield Placing(k, part, form.ir.fast_math, frozenset(itertools.chain(*changed)))
+                yield PlacedPart(k, part, form.ir.fast_math, frozenset(itertools.chain(*changed)))
 
-    def _member(self, x: Placing, derived: Derived | None) -> _Member:
+    def _member(self, x: PlacedPart, derived: Derived | None) -> _Member:
         return _Member(x, _facts_of(x.part, self.forms[x.call].ir, derived))
 
     def _step(self, groups: Sequence[Sequence[_Member]]) -> WindowStep:
@@ -236,11 +236,11 @@ class _Facts:
 class _Member:
     """A part of a group, with its facts."""
 
-    placing: Placing
+    placing: PlacedPart
     facts: _Facts
 
 
-def _facts_of(part: Part, form: KernelIR, derived: Derived | None) -> _Facts:
+def _facts_of(part: IndependentPart, form: KernelIR, derived: Derived | None) -> _Facts:
     if derived is None:
         return _Facts(frozenset(), (frozenset(),) * len(part.body), 0, 0)
     n_before, n_sites = (
@@ -254,14 +254,14 @@ def _facts_of(part: Part, form: KernelIR, derived: Derived | None) -> _Facts:
     return _Facts(demoted, derived.kept[part.first : stop], n_sites, n_activations)
 
 
-def _pieces(groups: Sequence[list[Placing]]) -> Iterator[list[list[Placing]]]:
+def _pieces(groups: Sequence[list[PlacedPart]]) -> Iterator[list[list[PlacedPart]]]:
     """Yields the groups of each kernel.
 
     A kernel is everything, unless that is too large: then each group, of which many are equal. What may fail ends a kernel: its
     error is raised before anything behind it has run. Floats of a kernel have one mode.
     """
     is_large = sum(x.part.size for some in groups for x in some) > MOST_STATEMENTS
-    piece: list[list[Placing]] = []
+    piece: list[list[PlacedPart]] = []
     for some in groups:
         if piece and piece[-1][0].fast_math != some[0].fast_math:
             yield piece

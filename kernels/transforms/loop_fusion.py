@@ -78,24 +78,24 @@ def _may_join(first: Stmt, second: Stmt, between: Sequence[Stmt]) -> bool:
     """True if two statements may be one, behind the values that are set `between` them."""
     match first, second:
         case For(), For():
-            a, b = _Names.of(first), _Names.of(second)
+            a, b = _NamesIn.of(first), _NamesIn.of(second)
             may_join = bool(a.loaded & b.loaded) and _is_same(first.extent, second.extent, a)
         case If(orelse=()), If(orelse=()):
-            a, b = _Names.of(first), _Names.of(second)
+            a, b = _NamesIn.of(first), _NamesIn.of(second)
             may_join = _is_same(first.condition, second.condition, a)
         case _:
             return False
     return (
         may_join
         and all(isinstance(x, _KINDS) for x in nested_statements((first, second)))
-        and not any(_conflict(a, _Names.of(x)) for x in between)
+        and not any(_conflict(a, _NamesIn.of(x)) for x in between)
         and not a.share_locals(b)
         and not (isinstance(first, For) and isinstance(second, For) and _depend(first, second))
     )
 
 
 @dataclass(frozen=True)
-class _Names:
+class _NamesIn:
     """Locals that a statement changes and reads, and arrays that it writes and loads from."""
 
     changed: set[str]
@@ -104,28 +104,28 @@ class _Names:
     loaded: set[str]
 
     @staticmethod
-    def of(s: Stmt) -> _Names:
+    def of(s: Stmt) -> _NamesIn:
         inside = list(nested_statements((s,)))
         expressions = [e for x in inside for e in children(x)]
-        return _Names(
+        return _NamesIn(
             {local_changed(x) for x in inside} - {""},
             {name for e in expressions for name in locals_read(e)},
             written_in((s,)),
             {name for e in expressions for name in _arrays_in(e)},
         )
 
-    def share_locals(self, other: _Names) -> bool:
+    def share_locals(self, other: _NamesIn) -> bool:
         """True if one of two statements changes a local that the other one reads or changes."""
         either = other.changed | other.read
         return bool(self.changed & either or other.changed & self.read)
 
 
-def _is_same(a: Expr, b: Expr, first: _Names) -> bool:
+def _is_same(a: Expr, b: Expr, first: _NamesIn) -> bool:
     """True if the second of two expressions has the value of the first one behind a statement that changes no local in them."""
     return a == b and not _arrays_in(a) & first.written
 
 
-def _conflict(first: _Names, value: _Names) -> bool:
+def _conflict(first: _NamesIn, value: _NamesIn) -> bool:
     """True if a value that is set behind a statement may be another one before it."""
     return first.share_locals(value) or bool(first.written & value.loaded)
 
@@ -134,7 +134,7 @@ def _depend(first: For, second: For) -> bool:
     """True if fusion would reverse a dependence: an iteration of the second loop may conflict with another one of the first."""
     renamed = _body_in(second, first)
     whole = replace(first, body=(*first.body, *renamed))
-    loops, statements = with_invariant_indices(whole, _Names.of(whole).changed)
+    loops, statements = with_invariant_indices(whole, _NamesIn.of(whole).changed)
     n = len(first.body)
     return any(
         a.state == b.state

@@ -49,7 +49,7 @@ Loop = For | ForActive
 
 
 @dataclass(frozen=True, eq=False)
-class Part:
+class IndependentPart:
     """Statements of a call at top level, from number `first` on, that share no local with others. `trees`: those of its fields."""
 
     first: int
@@ -112,14 +112,14 @@ class Part:
 
 
 @dataclass(frozen=True, eq=False)
-class Placing:
+class PlacedPart:
     """A part of a window's call, by the number of the call. `reshapes`: the trees whose active cells it may change.
 
     `fast_math`: its sums may be reassociated.
     """
 
     call: int
-    part: Part
+    part: IndependentPart
     fast_math: bool
     reshapes: frozenset[str] = frozenset()
 
@@ -129,9 +129,9 @@ class Placing:
         return bool(self.reshapes) or self.part.asserts
 
 
-def groups_of(placings: Sequence[Placing]) -> list[list[Placing]]:
+def groups_of(placings: Sequence[PlacedPart]) -> list[list[PlacedPart]]:
     """Returns the parts in order, with those together that become one loop."""
-    groups: list[list[Placing]] = []
+    groups: list[list[PlacedPart]] = []
     for x in placings:
         found = None
         for k in reversed(range(max(0, len(groups) - _MOST_PASSED), len(groups))):
@@ -181,7 +181,7 @@ class CallNames:
         return x
 
 
-def _depends(x: Placing, y: Placing) -> bool:
+def _depends(x: PlacedPart, y: PlacedPart) -> bool:
     """True if `x` must stay behind `y`."""
     a, b = x.part, y.part
     if x.may_fail or y.may_fail:
@@ -191,7 +191,7 @@ def _depends(x: Placing, y: Placing) -> bool:
     return not (a.changed.isdisjoint(b.uses) and b.changed.isdisjoint(a.uses))
 
 
-def _may_join(group: Sequence[Placing], x: Placing) -> bool:
+def _may_join(group: Sequence[PlacedPart], x: PlacedPart) -> bool:
     """True if a loop may become a part of the loop of a group."""
     if x.may_fail or any(y.may_fail or y.fast_math != x.fast_math for y in group):
         return False
@@ -200,7 +200,7 @@ def _may_join(group: Sequence[Placing], x: Placing) -> bool:
     return all(_may_be_one(y.part, x.part, fast_math=x.fast_math) for y in group)
 
 
-def _may_be_one(a: Part, b: Part, *, fast_math: bool) -> bool:
+def _may_be_one(a: IndependentPart, b: IndependentPart, *, fast_math: bool) -> bool:
     """True if two outermost loops may be one: parallel iterations stay independent."""
     match a.loop, b.loop:
         case For() as x, For() as y:
@@ -220,7 +220,7 @@ def _may_be_one(a: Part, b: Part, *, fast_math: bool) -> bool:
     return False
 
 
-def _is_one_sum(array: str, a: Part, b: Part, *, fast_math: bool) -> bool:
+def _is_one_sum(array: str, a: IndependentPart, b: IndependentPart, *, fast_math: bool) -> bool:
     """True if two parts only update an array, in the same way, and the order of updates is free."""
     op = a.sums.get(array)
     if op is None or b.sums.get(array) != op:

@@ -164,7 +164,7 @@ class BuildQueue:
 
 
 @dataclass(frozen=True)
-class _Made:
+class _MadeSources:
     built: list[Artifact | Failure]
     began_s: float
     ended_s: float
@@ -175,7 +175,7 @@ class _Group:
     """Sources that a compiler builds, or has built."""
 
     sources: list[Source]
-    future: Future[_Made]
+    future: Future[_MadeSources]
     began_s: float  # time of submission: its compiler may have started later
 
     @property
@@ -198,7 +198,7 @@ class _Share:
         self.sources.append(source)
 
 
-def _make(builder: AbstractBuilder, sources: list[Source]) -> _Made:
+def _make(builder: AbstractBuilder, sources: list[Source]) -> _MadeSources:
     began_s = time.monotonic()
     built = builder.build_together(sources)
     ended_s = time.monotonic()
@@ -206,7 +206,7 @@ def _make(builder: AbstractBuilder, sources: list[Source]) -> _Made:
         replace(b, compiling_s=(began_s, ended_s)) if isinstance(b, Artifact) and b.build_ns else b
         for b in built
     ]
-    return _Made(placed, began_s, ended_s)
+    return _MadeSources(placed, began_s, ended_s)
 
 
 def build_many(

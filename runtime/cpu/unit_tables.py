@@ -21,7 +21,7 @@ from .host_arguments import host_arguments
 Array = NDArray[Any]
 
 
-class _Call(ctypes.Structure):
+class _CallRow(ctypes.Structure):
     _fields_ = (
         ("run", ctypes.c_void_p),
         ("slots", ctypes.c_void_p),
@@ -89,7 +89,7 @@ class UnitModule(AbstractModule):
         addresses = [address_of(x) for x in arrays]
         steps = (ctypes.c_long * max(1, len(table.repeats)))()
         first_step, step_bytes = ctypes.addressof(steps), ctypes.sizeof(ctypes.c_long)
-        calls, kept = (_Call * max(1, len(table.calls)))(), list[Any]((arrays, steps))
+        calls, kept = (_CallRow * max(1, len(table.calls)))(), list[Any]((arrays, steps))
         for k, call in enumerate(table.calls):
             places = [
                 first_step + step_bytes * s.offset
@@ -99,7 +99,7 @@ class UnitModule(AbstractModule):
             ]
             slots = (ctypes.c_void_p * max(1, len(places)))(*places)
             kept.append(slots)
-            calls[k] = _Call(self._addresses[call.unit], ctypes.addressof(slots), call.component)
+            calls[k] = _CallRow(self._addresses[call.unit], ctypes.addressof(slots), call.component)
         repeats = (_Repeat * max(1, len(table.repeats)))(
             *(
                 _Repeat(r.first, r.stop, r.count, first_step + step_bytes * k)

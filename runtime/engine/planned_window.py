@@ -27,7 +27,7 @@ from . import current_engine
 from .loaded import rows_of_kernel
 from .plan_bank import BoundPlan, PlanBank, WindowPlan
 from .tree_marks import TreeMarks
-from .window import Window
+from .window import DeferralWindow
 from .window_calls import period_of, window_calls
 from .window_stats import Stats
 
@@ -43,7 +43,7 @@ _MOST_WINDOWS = 256
 class WaitingKernel:
     """A kernel whose calls wait; `where` is the line of its first call."""
 
-    def __init__(self, instance: Instance, where: Location, behind: Window) -> None:
+    def __init__(self, instance: Instance, where: Location, behind: DeferralWindow) -> None:
         self.ir, self.instance, self.where, self._behind = instance.ir, instance, where, behind
         self.n_arrays = len(self.ir.arrays)
         self._scalars = rows_of_kernel(self.ir)[self.n_arrays :]
@@ -130,12 +130,12 @@ class PlannedWindow(AbstractDeferringExecutor):
     window: its calls, its seconds, and what ended it. It has no plans unless `plans`.
     """
 
-    behind: Window
+    behind: DeferralWindow
     holds_accesses = True
 
     def __init__(
         self,
-        behind: Window,
+        behind: DeferralWindow,
         limit: int,
         *,
         least_calls: int = 8,

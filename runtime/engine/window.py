@@ -27,7 +27,7 @@ if TYPE_CHECKING:  # the frontend is imported while the engine looks for its com
 _MOST_HELD = 64  # calls: a loop of Python around them has then met all of its kernels
 
 
-class Window(AbstractDeferringExecutor):
+class DeferralWindow(AbstractDeferringExecutor):
     """Defers calls on fields of the program while their code, or that of an earlier deferred call, is compiled."""
 
     repeats = False
@@ -161,7 +161,7 @@ def _said(ir: KernelIR) -> frozenset[type]:
     return frozenset(found)
 
 
-_windows: weakref.WeakSet[Window] = weakref.WeakSet()
+_windows: weakref.WeakSet[DeferralWindow] = weakref.WeakSet()
 
 
 def _go_on_in_child() -> None:

@@ -76,7 +76,7 @@ class Contents:
         return self._arrays, self._libraries
 
 
-class Store:
+class SiteFiles:
     """The files of a site, in its two folders."""
 
     def __init__(self, arrays: Path, libraries: Path) -> None:

@@ -19,20 +19,20 @@ from ..api.errors import DeviceError
 from ..device import DeviceOptions, open_device
 from ..forked import Stopped
 from ..worker.messages import write_message
-from .contents import Contents, Store
+from .contents import Contents, SiteFiles
 from .devices import NamedDevice, spare_cores
 from .messages import (
     Build,
+    CallRefused,
     End,
     Gone,
-    Refused,
     SlotFacts,
     decode_answer,
     decode_call,
     encode_answer,
     encode_call,
 )
-from .site import Site, SiteOptions, build_for
+from .site import DeviceSite, SiteOptions, build_for
 
 _LOOK_S = 0.1  # polling interval while a site computes
 _START_S = 120.0
@@ -61,7 +61,7 @@ class AbstractSite(ABC):
 class SiteInThisProcess(AbstractSite):
     """A site of a device that runs nothing in this process but what returns by itself."""
 
-    def __init__(self, site: Site) -> None:
+    def __init__(self, site: DeviceSite) -> None:
         self._site = site
         self._lock = threading.Lock()
         self.facts = site.facts()
@@ -171,7 +171,7 @@ class SiteProcess(AbstractSite):
         except msgspec.DecodeError:
             refused = decode_answer(said)
             self._kill()
-            assert isinstance(refused, Refused)
+            assert isinstance(refused, CallRefused)
             raise DeviceError(f"{name}: {refused.why}") from None
 
     def _read(self, is_over: Callable[[], bool], limit_s: float = float("inf")) -> bytes | None:
@@ -297,7 +297,7 @@ class Host:
         """Returns the answer of a site. Raises Stopped once `is_over`."""
         site = self._sites.get(slot)
         if site is None:
-            return encode_answer(Refused(f"there is no slot {slot!r} here"))
+            return encode_answer(CallRefused(f"there is no slot {slot!r} here"))
         if self._turns is None:
             return site.call(message, is_over)
         with self._turns.timing(is_over):
@@ -309,9 +309,11 @@ class Host:
         """Returns what a compiler has made. Raises Stopped once `is_over`, before it has begun."""
         call = decode_call(message)
         if not isinstance(call, Build):
-            return encode_answer(call if isinstance(call, Refused) else Refused("it builds only"))
+            return encode_answer(
+                call if isinstance(call, CallRefused) else CallRefused("it builds only")
+            )
         if arch not in self._archs:
-            return encode_answer(Refused(f"there is no compiler {arch!r} here"))
+            return encode_answer(CallRefused(f"there is no compiler {arch!r} here"))
         try:
             device = self._builder(self._archs[arch], call.timeout_s)
             if self._turns is None:
@@ -320,7 +322,7 @@ class Host:
             with self._turns.building(is_over):
                 return encode_answer(build_for(device, call))
         except DeviceError as e:
-            return encode_answer(Refused(str(e)))
+            return encode_answer(CallRefused(str(e)))
 
     def _builder(self, backend: str, timeout_s: float) -> AbstractDevice:
         with self._lock:
@@ -405,7 +407,7 @@ def host_in_this_process(devices: Mapping[str, AbstractDevice], n_builders: int 
     """Returns a host of devices that run nothing but what returns by itself: each is a slot of this name."""
     contents = Contents()
     sites = {
-        name: SiteInThisProcess(Site(name, device, Store(*contents.folders)))
+        name: SiteInThisProcess(DeviceSite(name, device, SiteFiles(*contents.folders)))
         for name, device in devices.items()
     }
     building = {device.name: device for device in devices.values()}

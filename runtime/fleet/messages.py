@@ -37,7 +37,7 @@ class Put(msgspec.Struct, tag=True, frozen=True):
     chunk: bytes
 
 
-class Run(msgspec.Struct, tag=True, frozen=True):
+class Forwarded(msgspec.Struct, tag=True, frozen=True):
     """A request for the process of this session: a message of runtime/worker/messages.py whose files are names of contents."""
 
     session: str
@@ -59,7 +59,7 @@ class Build(msgspec.Struct, tag=True, frozen=True):
     timeout_s: float
 
 
-Call = Put | Run | End | Build
+Call = Put | Forwarded | End | Build
 
 
 class Envelope(msgspec.Struct, frozen=True):
@@ -77,7 +77,7 @@ class Missing(msgspec.Struct, tag=True, frozen=True):
     names: list[str]
 
 
-class Ran(msgspec.Struct, tag=True, frozen=True):
+class Answered(msgspec.Struct, tag=True, frozen=True):
     """Answer of the process of a session: a reply, its death, or a bug of its own.
 
     `is_alive`: it holds what it was prepared with.
@@ -89,7 +89,7 @@ class Ran(msgspec.Struct, tag=True, frozen=True):
     bug: str = ""
 
 
-class Built(msgspec.Struct, tag=True, frozen=True):
+class Libraries(msgspec.Struct, tag=True, frozen=True):
     """Answer: builds in the order of the sources, whose paths are names, and the contents of these."""
 
     artifacts: list[Artifact | None]
@@ -97,7 +97,7 @@ class Built(msgspec.Struct, tag=True, frozen=True):
     contents: dict[str, bytes]
 
 
-class Refused(msgspec.Struct, tag=True, frozen=True):
+class CallRefused(msgspec.Struct, tag=True, frozen=True):
     """Answer: the call cannot be served, for a reason that is one sentence."""
 
     why: str
@@ -109,7 +109,7 @@ class Gone(msgspec.Struct, tag=True, frozen=True):
     why: str
 
 
-Answer = Stored | Missing | Ran | Built | Refused | Gone
+Answer = Stored | Missing | Answered | Libraries | CallRefused | Gone
 
 
 class SlotFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -146,16 +146,16 @@ def encode_call(call: Call) -> bytes:
     )
 
 
-def decode_call(message: bytes) -> Call | Refused:
+def decode_call(message: bytes) -> Call | CallRefused:
     """Returns the call; the refusal of one that a driver of another version has made."""
     own = own_version()
     try:
         envelope = _envelopes.decode(message)
         if envelope.version != own:
-            return Refused(f"its version is {own}, and that of the driver {envelope.version}")
+            return CallRefused(f"its version is {own}, and that of the driver {envelope.version}")
         return _calls.decode(envelope.call)
     except msgspec.DecodeError as e:
-        return Refused(f"it cannot read the call: {e}")
+        return CallRefused(f"it cannot read the call: {e}")
 
 
 def encode_answer(answer: Answer) -> bytes:

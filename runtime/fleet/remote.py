@@ -37,15 +37,15 @@ from .messages import (
     Answer as SiteAnswer,
 )
 from .messages import (
+    Answered,
     Build,
-    Built,
     Call,
+    CallRefused,
+    Forwarded,
     Gone,
+    Libraries,
     Missing,
     Put,
-    Ran,
-    Refused,
-    Run,
     SlotFacts,
     Stored,
     decode_answer,
@@ -86,7 +86,7 @@ class RemoteChannel(AbstractChannel):
     def ask(self, request: Request, deadline_s: float) -> Answer:
         """Returns the answer as of a child of this process. Raises SlotLostError, too."""
         named = renamed(request, lambda path: Path(path).name)
-        run = Run(self._session, request_body(named), deadline_s)
+        run = Forwarded(self._session, request_body(named), deadline_s)
         with self._lock:
             try:
                 return self._read(self._answer(run))
@@ -96,7 +96,7 @@ class RemoteChannel(AbstractChannel):
 
     def _read(self, answer: SiteAnswer) -> Answer:
         match answer:
-            case Ran():
+            case Answered():
                 self._is_alive = answer.is_alive
                 if answer.bug:
                     raise RuntimeError(answer.bug)
@@ -106,12 +106,12 @@ class RemoteChannel(AbstractChannel):
             case Gone(why=why):
                 self._is_alive = False
                 return Death(why, "", is_foreign=True)
-            case Refused(why=why):
+            case CallRefused(why=why):
                 raise SlotLostError(f"{self._slot.facts.name} refuses: {why}")
             case _:
                 raise SlotLostError(f"{self._slot.facts.name} answers another question")
 
-    def _answer(self, run: Run) -> SiteAnswer:
+    def _answer(self, run: Forwarded) -> SiteAnswer:
         while True:
             answer = self._call(run)
             if not isinstance(answer, Missing):
@@ -191,13 +191,13 @@ class RemoteBuilder(AbstractBuilder):
                 continue
             except Stopped:
                 return [Failure("compile", "nobody waits for it any more")] * len(sources)
-            if isinstance(answer, Built):
+            if isinstance(answer, Libraries):
                 return self._kept(answer)
-            if isinstance(answer, Refused):
+            if isinstance(answer, CallRefused):
                 raise DeviceError(f"a builder of the fleet refuses: {answer.why}")
         raise DeviceError(f"nothing of the fleet builds for {self._arch}: {why}")
 
-    def _kept(self, built: Built) -> list[Artifact | Failure]:
+    def _kept(self, built: Libraries) -> list[Artifact | Failure]:
         paths = {
             name: str(self._files.keep_library(name, content))
             for name, content in built.contents.items()

@@ -44,17 +44,17 @@ from ..worker.messages import (
     write_message,
 )
 from ..worker.worker import AbstractWorker, Outcome
-from .contents import PROBE, Store, name_of, of_artifact, renamed
+from .contents import PROBE, SiteFiles, name_of, of_artifact, renamed
 from .messages import (
     Answer,
+    Answered,
     Build,
-    Built,
+    CallRefused,
     End,
+    Forwarded,
+    Libraries,
     Missing,
     Put,
-    Ran,
-    Refused,
-    Run,
     SlotFacts,
     Stored,
     decode_call,
@@ -76,10 +76,10 @@ class SiteOptions(msgspec.Struct, frozen=True):
     environment: dict[str, str] = {}
 
 
-class Site:
+class DeviceSite:
     """Answers calls for one device, one at a time."""
 
-    def __init__(self, name: str, device: AbstractDevice, store: Store) -> None:
+    def __init__(self, name: str, device: AbstractDevice, store: SiteFiles) -> None:
         self.name = name
         self._device = device
         self._store = store
@@ -111,7 +111,7 @@ class Site:
                 case Put() as put:
                     self._store.put(put.name, put.at, put.n_bytes, put.chunk)
                     return Stored()
-                case Run() as run:
+                case Forwarded() as run:
                     return self._run(run)
                 case End(session=session):
                     self.end(session)
@@ -121,9 +121,9 @@ class Site:
                 case refused:
                     return refused
         except (ValueError, OSError, DeviceError, msgspec.DecodeError) as e:
-            return Refused(str(e))
+            return CallRefused(str(e))
 
-    def _run(self, run: Run) -> Missing | Ran:
+    def _run(self, run: Forwarded) -> Missing | Answered:
         missing: list[str] = []
 
         def found(name: str) -> str:
@@ -158,23 +158,23 @@ class _Session:
             assert isinstance(own, AbstractWorker)
             self._channel = _InThisProcess(own)
 
-    def run(self, request: Request, deadline_s: float) -> Ran:
+    def run(self, request: Request, deadline_s: float) -> Answered:
         needs_inputs = isinstance(request, Evaluate | Interleave)
         if needs_inputs and not (self._is_prepared and self._channel.is_alive):
-            return Ran(False, death=_BEGUN_ANEW)
+            return Answered(False, death=_BEGUN_ANEW)
         if not self._channel.is_alive:
             self._is_prepared = False
             self._channel.library = self._device.runner.child_library()
         try:
             reply = self._channel.ask(request, deadline_s)
         except RuntimeError as e:
-            return Ran(self._channel.is_alive, bug=str(e))
+            return Answered(self._channel.is_alive, bug=str(e))
         if isinstance(request, Prepare):
             self._is_prepared = isinstance(reply, Ready)
         is_alive = self._channel.is_alive and (self._is_prepared or not needs_inputs)
         if isinstance(reply, Death):
-            return Ran(is_alive, death=reply)
-        return Ran(is_alive, reply)
+            return Answered(is_alive, death=reply)
+        return Answered(is_alive, reply)
 
     def close(self) -> None:
         self._channel.kill()
@@ -222,7 +222,7 @@ def _outcomes(found: list[Outcome]) -> Outcomes:
     return Outcomes([None if isinstance(o, Failure) else o for o in found], failed)
 
 
-def build_for(device: AbstractDevice, build: Build) -> Built:
+def build_for(device: AbstractDevice, build: Build) -> Libraries:
     """Builds for a driver. Libraries go with the answer."""
     builder = device.builder
     made = (
@@ -241,7 +241,7 @@ def build_for(device: AbstractDevice, build: Build) -> Built:
     renamed_each = [
         None if isinstance(one, Failure) else of_artifact(one, content_name) for one in made
     ]
-    return Built(renamed_each, [x if isinstance(x, Failure) else None for x in made], contents)
+    return Libraries(renamed_each, [x if isinstance(x, Failure) else None for x in made], contents)
 
 
 def facts_of(name: str, device: AbstractDevice) -> SlotFacts:
@@ -291,7 +291,7 @@ def _plain(key: str) -> str:
 # --- its process ---------------------------------------------------------------------------------
 
 
-def serve(request_fd: int, reply_fd: int, site: Site, say_facts: Callable[[], bytes]) -> None:
+def serve(request_fd: int, reply_fd: int, site: DeviceSite, say_facts: Callable[[], bytes]) -> None:
     """Answers calls until nobody holds the other end of the pipe. The first answer is the description of the slot."""
     write_message(reply_fd, say_facts())
     while (message := read_message(request_fd)) is not None:
@@ -308,20 +308,20 @@ def main(arguments: list[str]) -> int:
     if options.cpus:
         os.sched_setaffinity(0, options.cpus)
     os.environ.update(options.environment)
-    store = Store(Path(options.arrays), Path(options.libraries))
+    store = SiteFiles(Path(options.arrays), Path(options.libraries))
 
     def say_facts() -> bytes:
         try:
             return msgspec.msgpack.encode(site.facts())
         except DeviceError as e:
-            return encode_answer(Refused(str(e)))
+            return encode_answer(CallRefused(str(e)))
 
     try:
         device = open_device(options.backend, DeviceOptions())
     except DeviceError as e:
-        write_message(reply_fd, encode_answer(Refused(str(e))))
+        write_message(reply_fd, encode_answer(CallRefused(str(e))))
         return 0
-    site = Site(options.name, device, store)
+    site = DeviceSite(options.name, device, store)
     with suppress(BrokenPipeError):
         serve(request_fd, reply_fd, site, say_facts)
     watcher.join()  # ends this process with all that it has started

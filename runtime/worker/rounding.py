@@ -40,7 +40,7 @@ from .verify import Expected, UndecidedElements, allowed_error
 Array = NDArray[Any]
 
 
-class Run(Protocol):
+class BegunRun(Protocol):
     """A run of the reference that has begun."""
 
     def result(self) -> Mapping[str, Array]:
@@ -70,14 +70,14 @@ class Rounding:
     """The effect of rounding on the results of one input set. `plain` are the expected results without measurement."""
 
     plain: Mapping[str, Expected]
-    begin: Callable[[int | None], Run]  # perturbed by a seed, or not; raises Stopped
+    begin: Callable[[int | None], BegunRun]  # perturbed by a seed, or not; raises Stopped
     is_over: Callable[[], bool]
     share: float = UNDECIDED
     at_once: int = 1  # runs side by side
 
     def __post_init__(self) -> None:
         self._n_run = 0
-        self._seen: dict[str, _Seen] = {}
+        self._seen: dict[str, _PerturbedRuns] = {}
         self._found: dict[int, Mapping[str, Expected]] = {0: self.plain}
 
     def is_worth(self, level: int, at: Disagreement) -> bool:
@@ -98,7 +98,7 @@ class Rounding:
 
     def _take(self, n: int) -> None:
         """Run the reference plain, then perturbed, up to `n` perturbed runs. Runs that leave an array or do not end are skipped."""
-        begun: deque[Run] = deque()
+        begun: deque[BegunRun] = deque()
         left = iter(range(self._n_run, n + 1))
         try:
             while self._n_run <= n:
@@ -112,7 +112,7 @@ class Rounding:
             for run in begun:
                 run.end()
 
-    def _result(self, run: Run) -> Mapping[str, Array]:
+    def _result(self, run: BegunRun) -> Mapping[str, Array]:
         """Returns the results of a run; none where it left an array, or was lost. Raises Stopped once all is over."""
         try:
             return run.result()
@@ -126,11 +126,11 @@ class Rounding:
     def _add(self, sample: Mapping[str, Array]) -> None:
         for name, e in self.plain.items():
             if name in sample and sample[name].shape == e.want.shape and e.want.size:
-                seen = self._seen.setdefault(name, _Seen(e, sample[name].dtype))
+                seen = self._seen.setdefault(name, _PerturbedRuns(e, sample[name].dtype))
                 seen.add(sample[name])
 
 
-class _Seen:
+class _PerturbedRuns:
     """Perturbed runs of one output: the largest distance from the expected value, and the elements where each run leaves its
     tolerance.
     """

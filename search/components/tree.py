@@ -17,13 +17,13 @@ from ..incumbent import BoundScale
 from ..inputs import History
 from ..options import SearchOptions
 from ..run import begin
-from .inputs import ComponentInputs
+from .component_inputs import ComponentInputs
 
 LEAST_NS = 1.0  # a clock may give less for a component that does next to nothing
 
 
 @dataclass(frozen=True)
-class Elsewhere(AbstractRule):
+class WholeIsOver(AbstractRule):
     """Stop as soon as the search of the sequence is over."""
 
     is_over: Callable[[], bool]

@@ -15,7 +15,7 @@ from kernelscape.explorer.plan_check import PlanChecks
 from kernelscape.explorer.plan_replay import SequenceRun
 from kernelscape.explorer.program_windows import WindowLog, watched_window
 from kernelscape.kernels.frontend.dispatch import watching
-from kernelscape.runtime.engine.window import Window
+from kernelscape.runtime.engine.window import DeferralWindow
 
 from .command import objects
 
@@ -200,7 +200,7 @@ def test_what_a_plan_computes_otherwise_is_named(factor: float, wrong: str) -> N
     stored = SimpleNamespace(
         name="p", calls=[SimpleNamespace(arrays=("x",))], trees=(), kernels=["k"]
     )
-    checks = PlanChecks([stored], Window())
+    checks = PlanChecks([stored], DeferralWindow())
     for _ in range(2):
         checks.execute(SequenceRun(stored, ((kernel, (x,)),), plan, []))
     row = checks.found["p"]

@@ -16,7 +16,7 @@ import pytest
 from kernelscape.cli import log
 from kernelscape.cli.schema import line_schema
 from kernelscape.explorer import stages as st
-from kernelscape.explorer.alike import Alike
+from kernelscape.explorer.alike import EqualFailures
 from kernelscape.explorer.entry import explore_workload, library_workload
 from kernelscape.explorer.workload import Options
 from kernelscape.kernels.library import load
@@ -132,7 +132,7 @@ RIGHT = Measurement(1.0, 0.0, 1.0, 1, 1, 0)
     ],
 )
 def test_eight_that_are_wrong_alike_are_enough(outcomes, is_over):
-    alike = Alike()
+    alike = EqualFailures()
     for found in outcomes:
         alike.see(found)
     assert alike.are_enough == is_over

@@ -11,8 +11,13 @@ import pytest
 from kernelscape.search import events as ev
 from kernelscape.search.asking import answered
 from kernelscape.search.budget import Budget, Evaluations
-from kernelscape.search.components.inputs import UNIT_NS, ComponentInputs, Coupling, Division
-from kernelscape.search.components.run import search_components
+from kernelscape.search.components.component_inputs import (
+    UNIT_NS,
+    ComponentInputs,
+    Coupling,
+    Division,
+)
+from kernelscape.search.components.component_search import search_components
 from kernelscape.search.inputs import Guidance, History, Oracle
 from kernelscape.search.options import Batches, SearchOptions
 from kernelscape.tests.search.searching import Answers

@@ -6,7 +6,7 @@ from itertools import combinations, product
 
 import numpy as np
 import pytest
-from kernelscape.explorer.division import Parts
+from kernelscape.explorer.division import PartCandidates
 from kernelscape.search.bound.bounder import Bounder
 from kernelscape.search.components.fewest import fewest_launches
 from kernelscape.search.starts.complete import sketched_candidates
@@ -21,13 +21,13 @@ __all__ = ["root"]  # a fixture
 
 
 @pytest.fixture(scope="module")
-def parts(root: Candidate) -> Parts:
+def parts(root: Candidate) -> PartCandidates:
     default = sketched_candidates(root.space)[0][1]
     tied = np.array(sorted(coupling_of(root.space)), np.int64)
-    return Parts(default, component_spaces(root, default), tied)
+    return PartCandidates(default, component_spaces(root, default), tied)
 
 
-def drawn(parts: Parts, rng: np.random.Generator) -> list[Candidate]:
+def drawn(parts: PartCandidates, rng: np.random.Generator) -> list[Candidate]:
     found = []
     for same in parts.alike:
         part = checking.random_candidate(same.space.root(), rng)
@@ -36,7 +36,9 @@ def drawn(parts: Parts, rng: np.random.Generator) -> list[Candidate]:
     return found
 
 
-def test_random_parts_make_up_a_candidate_of_the_sequence(root: Candidate, parts: Parts) -> None:
+def test_random_parts_make_up_a_candidate_of_the_sequence(
+    root: Candidate, parts: PartCandidates
+) -> None:
     """The kind: a constraint between two components, which none of their candidates would meet."""
     rng = np.random.default_rng(0)
     for _ in range(8):
@@ -47,7 +49,9 @@ def test_random_parts_make_up_a_candidate_of_the_sequence(root: Candidate, parts
         assert [x.key for x in again if x is not None] == [x.key for x in chosen]
 
 
-def test_bounds_of_parts_are_below_that_of_the_sequence(root: Candidate, parts: Parts) -> None:
+def test_bounds_of_parts_are_below_that_of_the_sequence(
+    root: Candidate, parts: PartCandidates
+) -> None:
     """The kind: a part that counts what another saves it, such as lines that are still in a cache, or a call of its own."""
     whole, own = Bounder(root.space), [Bounder(same.space) for same in parts.alike]
     rng = np.random.default_rng(1)
@@ -62,7 +66,9 @@ def test_bounds_of_parts_are_below_that_of_the_sequence(root: Candidate, parts: 
         assert all(b.ns(open_root) <= b.ns(x) for x in (checking.random_candidate(open_root, rng),))
 
 
-def test_the_first_candidate_of_fewest_launches_is_that_of_all_partitions(parts: Parts) -> None:
+def test_the_first_candidate_of_fewest_launches_is_that_of_all_partitions(
+    parts: PartCandidates,
+) -> None:
     for same in parts.alike:
         at = same.space.root()
         assert isinstance(at, Candidate)

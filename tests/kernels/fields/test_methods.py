@@ -5,12 +5,19 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from kernelscape.kernels.fields.matrix import python_do
-from kernelscape.kernels.fields.methods import MAKERS, METHODS, Components, call, make, swizzle
+from kernelscape.kernels.fields.methods import (
+    MAKERS,
+    METHODS,
+    ComponentMethods,
+    call,
+    make,
+    swizzle,
+)
 from kernelscape.kernels.ir.errors import LanguageError
 
-A = Components((3,), ("a", "b", "c"))
-X = Components((3,), ("x", "y", "z"))
-M = Components((2, 2), ("a", "b", "c", "d"))
+A = ComponentMethods((3,), ("a", "b", "c"))
+X = ComponentMethods((3,), ("x", "y", "z"))
+M = ComponentMethods((2, 2), ("a", "b", "c", "d"))
 
 
 def text_do(op, *operands):
@@ -22,10 +29,10 @@ def text_do(op, *operands):
     ("name", "arguments", "meant"),
     [
         ("dot", (A, X), "add(add(mul(a, x), mul(b, y)), mul(c, z))"),
-        ("norm_sqr", (Components((2,), ("a", "b")),), "add(mul(a, a), mul(b, b))"),
-        ("norm", (Components((1,), ("a",)), "e"), "sqrt(add(mul(a, a), e))"),
-        ("norm", (Components((1,), ("a",)),), "sqrt(mul(a, a))"),
-        ("norm_inv", (Components((1,), ("a",)),), "div(1.0, sqrt(mul(a, a)))"),
+        ("norm_sqr", (ComponentMethods((2,), ("a", "b")),), "add(mul(a, a), mul(b, b))"),
+        ("norm", (ComponentMethods((1,), ("a",)), "e"), "sqrt(add(mul(a, a), e))"),
+        ("norm", (ComponentMethods((1,), ("a",)),), "sqrt(mul(a, a))"),
+        ("norm_inv", (ComponentMethods((1,), ("a",)),), "div(1.0, sqrt(mul(a, a)))"),
         ("sum", (M,), "add(add(add(a, b), c), d)"),
         ("max", (A,), "max(max(a, b), c)"),
         ("min", (A,), "min(min(a, b), c)"),
@@ -35,7 +42,7 @@ def text_do(op, *operands):
         ("determinant", (M,), "sub(mul(a, d), mul(b, c))"),
         (
             "cross",
-            (Components((2,), ("a", "b")), Components((2,), ("x", "y"))),
+            (ComponentMethods((2,), ("a", "b")), ComponentMethods((2,), ("x", "y"))),
             "sub(mul(a, y), mul(b, x))",
         ),
     ],
@@ -45,29 +52,35 @@ def test_numbers_of_any_kind_need_nothing_but_their_operations(name, arguments, 
 
 
 def test_results_of_several_components_keep_their_shape():
-    assert call(text_do, "transpose", Components((1, 2), ("a", "b"))) == Components(
+    assert call(text_do, "transpose", ComponentMethods((1, 2), ("a", "b"))) == ComponentMethods(
         (2, 1), ("a", "b")
     )
-    made = call(text_do, "outer_product", Components((2,), ("a", "b")), Components((1,), ("x",)))
-    assert made == Components((2, 1), ("mul(a, x)", "mul(b, x)"))
+    made = call(
+        text_do, "outer_product", ComponentMethods((2,), ("a", "b")), ComponentMethods((1,), ("x",))
+    )
+    assert made == ComponentMethods((2, 1), ("mul(a, x)", "mul(b, x)"))
     assert call(text_do, "cast", A, "f32").items[1] == "cast(b, f32)"
-    inverse = call(text_do, "inverse", Components((1, 1), ("a",)))
-    assert inverse == Components((1, 1), ("div(1.0, a)",))
-    unit = call(text_do, "normalized", Components((1,), ("a",)), "e")
+    inverse = call(text_do, "inverse", ComponentMethods((1, 1), ("a",)))
+    assert inverse == ComponentMethods((1, 1), ("div(1.0, a)",))
+    unit = call(text_do, "normalized", ComponentMethods((1,), ("a",)), "e")
     assert unit.items == ("mul(div(1.0, add(sqrt(mul(a, a)), e)), a)",)
 
 
 @pytest.mark.parametrize(
     ("name", "arguments", "made"),
     [
-        ("zero", ("t", 2), Components((2,), ("cast(0, t)",) * 2)),
-        ("one", ("t", 1, 2), Components((1, 2), ("cast(1, t)",) * 2)),
-        ("unit", (2, 1, "t"), Components((2,), ("cast(0, t)", "cast(1, t)"))),
-        ("identity", ("t", 1), Components((1, 1), ("cast(1, t)",))),
-        ("diag", (2, "a"), Components((2, 2), ("a", 0, 0, "a"))),
-        ("rows", ([A, ("x", "y", "z")],), Components((2, 3), ("a", "b", "c", "x", "y", "z"))),
-        ("cols", ([A, X],), Components((3, 2), ("a", "x", "b", "y", "c", "z"))),
-        ("rotation2d", ("t",), Components((2, 2), ("cos(t)", "neg(sin(t))", "sin(t)", "cos(t)"))),
+        ("zero", ("t", 2), ComponentMethods((2,), ("cast(0, t)",) * 2)),
+        ("one", ("t", 1, 2), ComponentMethods((1, 2), ("cast(1, t)",) * 2)),
+        ("unit", (2, 1, "t"), ComponentMethods((2,), ("cast(0, t)", "cast(1, t)"))),
+        ("identity", ("t", 1), ComponentMethods((1, 1), ("cast(1, t)",))),
+        ("diag", (2, "a"), ComponentMethods((2, 2), ("a", 0, 0, "a"))),
+        ("rows", ([A, ("x", "y", "z")],), ComponentMethods((2, 3), ("a", "b", "c", "x", "y", "z"))),
+        ("cols", ([A, X],), ComponentMethods((3, 2), ("a", "x", "b", "y", "c", "z"))),
+        (
+            "rotation2d",
+            ("t",),
+            ComponentMethods((2, 2), ("cos(t)", "neg(sin(t))", "sin(t)", "cos(t)")),
+        ),
     ],
 )
 def test_makers(name, arguments, made):
@@ -77,7 +90,7 @@ def test_makers(name, arguments, made):
 @pytest.mark.parametrize("n", [1, 2, 3, 4])
 def test_determinant_and_inverse(n):
     matrix = np.random.default_rng(n).standard_normal((n, n))
-    given = Components((n, n), tuple(matrix.ravel()))
+    given = ComponentMethods((n, n), tuple(matrix.ravel()))
     assert call(python_do, "determinant", given) == pytest.approx(np.linalg.det(matrix))
     inverse = call(python_do, "inverse", given)
     assert np.allclose(np.array(inverse.items).reshape(n, n) @ matrix, np.eye(n))
@@ -90,12 +103,20 @@ def test_determinant_and_inverse(n):
         ("dot", (A, 1), "dot takes two vectors of one length"),
         ("dot", (A,), r"dot takes \(b\): missing a required argument: 'b'"),
         ("norm", (A, 1, 2), r"norm takes \(eps\): too many positional arguments"),
-        ("cross", (Components((4,), (1,) * 4),) * 2, "vectors of 2 or 3 components, not of 4"),
+        (
+            "cross",
+            (ComponentMethods((4,), (1,) * 4),) * 2,
+            "vectors of 2 or 3 components, not of 4",
+        ),
         ("outer_product", (A, M), "outer_product takes two vectors"),
         ("normalized", (M,), "normalized is a method of vectors"),
-        ("trace", (Components((1, 2), (1, 2)),), "trace takes a square matrix, not one of 1 x 2"),
+        (
+            "trace",
+            (ComponentMethods((1, 2), (1, 2)),),
+            "trace takes a square matrix, not one of 1 x 2",
+        ),
         ("determinant", (A,), "determinant takes a square matrix"),
-        ("inverse", (Components((5, 5), (1,) * 25),), "at most four rows, not one of 5 x 5"),
+        ("inverse", (ComponentMethods((5, 5), (1,) * 25),), "at most four rows, not one of 5 x 5"),
         ("transpose", (A,), "a vector has no transpose"),
     ],
 )

@@ -20,14 +20,14 @@ from kernelscape.kernels.library import load
 from kernelscape.runtime.api.errors import DeviceError
 from kernelscape.runtime.fake.device import FakeDevice, _hashed_ns
 from kernelscape.runtime.fleet import fleet as fleets
-from kernelscape.runtime.fleet.contents import Contents, Store, name_of
+from kernelscape.runtime.fleet.contents import Contents, SiteFiles, name_of
 from kernelscape.runtime.fleet.devices import parse_devices, spare_cores
 from kernelscape.runtime.fleet.fleet import LocalFleet, SlotLostError, chosen
 from kernelscape.runtime.fleet.host import host_in_this_process
 from kernelscape.runtime.fleet.messages import (
+    CallRefused,
     Envelope,
     Put,
-    Refused,
     decode_answer,
     encode_call,
 )
@@ -174,7 +174,7 @@ def test_another_version_is_refused(tmp_path, monkeypatch) -> None:
     fleet = fleet_of(a=FakeDevice())
     call = msgspec.msgpack.encode(Envelope("0.9/7", msgspec.Raw(msgspec.msgpack.encode(1))))
     answer = decode_answer(fleet.slots()[0].call(call, lambda: False))
-    assert isinstance(answer, Refused)
+    assert isinstance(answer, CallRefused)
     assert "that of the driver 0.9/7" in answer.why
     monkeypatch.setattr(fleets, "own_version", lambda: "0.9/7")
     with pytest.raises(DeviceError, match=r"a has version .*, and this is 0.9/7: install one"):
@@ -207,14 +207,14 @@ def test_a_content_is_what_its_name_says(name, content, why) -> None:
     fleet = fleet_of(a=FakeDevice())
     call = encode_call(Put(name, 0, len(content), content))
     answer = decode_answer(fleet.slots()[0].call(call, lambda: False))
-    assert isinstance(answer, Refused)
+    assert isinstance(answer, CallRefused)
     assert why in answer.why
     fleet.close()
 
 
 def test_contents_come_in_chunks_and_zeros_need_none() -> None:
     contents = Contents()
-    store, content = Store(*contents.folders), bytes(range(200))
+    store, content = SiteFiles(*contents.folders), bytes(range(200))
     name = name_of(content, ".npy")
     store.put(name, 0, 200, content[:150])
     assert not store.has(name)

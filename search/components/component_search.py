@@ -22,8 +22,8 @@ from ..inputs import C, Guidance, History, Oracle
 from ..options import Batches, SearchOptions
 from ..run import conclude, drain, finish, first_candidates, measure_firsts, opened
 from ..tree.exploration import Exploration
-from .inputs import UNIT_NS, Division
-from .tree import LEAST_NS, ComponentTree, Elsewhere
+from .component_inputs import UNIT_NS, Division
+from .tree import LEAST_NS, ComponentTree, WholeIsOver
 
 _COUPLING_EVERY = 3  # rounds there is one of choices that concern all components
 _COUPLED = 2  # candidates of it
@@ -144,7 +144,7 @@ class _Combining:
             batches=Batches(size=size, largest=batches.largest and max(size, batches.largest - 1)),
         )
         budget = Budget(
-            Elsewhere(lambda: whole.stop_status() is not None), clock=whole.budget.clock
+            WholeIsOver(lambda: whole.stop_status() is not None), clock=whole.budget.clock
         )
         for k, inputs in enumerate(self._division.components):
             known = self._told[k]
