@@ -17,18 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from .today_arrays import (
-    DAMPING,
-    FEED,
-    KILL,
-    PATHS,
-    RADIUS,
-    ROWS,
-    SPREAD_U,
-    SPREAD_V,
-    STEPS,
-    arrays_of,
-)
+from . import today_arrays
 
 
 def functions() -> Mapping[str, Callable[..., tuple[Any, ...]]]:
@@ -64,7 +53,7 @@ def functions() -> Mapping[str, Callable[..., tuple[Any, ...]]]:
         return of.T @ x, of.sum(0), labels.astype(jnp.int32)
 
     def bilateral(image, out):
-        n, r = len(image), RADIUS
+        n, r = len(image), today_arrays.RADIUS
         inside = image[r : n - r, r : n - r]
         total = weights = jnp.zeros_like(inside)
         for a in range(2 * r + 1):
@@ -97,10 +86,12 @@ def functions() -> Mapping[str, Callable[..., tuple[Any, ...]]]:
         def step(_, uv):
             u, v = uv
             uvv = u * v * v
-            new_u = u + SPREAD_U * around(u) - uvv + FEED * (1.0 - u)
-            return new_u, v + SPREAD_V * around(v) + uvv - (FEED + KILL) * v
+            new_u = u + today_arrays.SPREAD_U * around(u) - uvv + today_arrays.FEED * (1.0 - u)
+            return new_u, v + today_arrays.SPREAD_V * around(v) + uvv - (
+                today_arrays.FEED + today_arrays.KILL
+            ) * v
 
-        return tuple(lax.fori_loop(0, STEPS, step, (u, v)))
+        return tuple(lax.fori_loop(0, today_arrays.STEPS, step, (u, v)))
 
     def lattice_boltzmann(_, f):
         cx, cy = (0, 1, -1, 0, 0, 1, -1, 1, -1), (0, 0, 0, 1, -1, 1, -1, -1, 1)
@@ -116,7 +107,7 @@ def functions() -> Mapping[str, Callable[..., tuple[Any, ...]]]:
             wanted = [rho * shares[q] * (c + 3.0 * a + 4.5 * a * a) for q, a in enumerate(along)]
             return jnp.stack([0.4 * a + 0.6 * b for a, b in zip(f, wanted, strict=True)])
 
-        return (lax.fori_loop(0, STEPS, step, f),)
+        return (lax.fori_loop(0, today_arrays.STEPS, step, f),)
 
     def batched_product(a, b, _):
         return (a @ b,)
@@ -136,9 +127,9 @@ def functions() -> Mapping[str, Callable[..., tuple[Any, ...]]]:
 
         def step(_, x):
             found = jax.ops.segment_sum((x * share)[column], rows, n, indices_are_sorted=True)
-            return (1.0 - DAMPING) / n + DAMPING * found
+            return (1.0 - today_arrays.DAMPING) / n + today_arrays.DAMPING * found
 
-        return (lax.fori_loop(0, STEPS, step, x),)
+        return (lax.fori_loop(0, today_arrays.STEPS, step, x),)
 
     def selective_scan(x, delta, a, b, c, h, _):
         def step(h, now):
@@ -163,21 +154,21 @@ def functions() -> Mapping[str, Callable[..., tuple[Any, ...]]]:
         return spot * n1 - later * n2, later * (1.0 - n2) - spot * (1.0 - n1)
 
     def monte_carlo(spot, _):
-        first, second = jax.random.uniform(jax.random.key(1), (2, len(spot), PATHS))
+        first, second = jax.random.uniform(jax.random.key(1), (2, len(spot), today_arrays.PATHS))
         radius = jnp.sqrt(-2.0 * jnp.log(1.0 - first))
         drift = 0.3 * radius * jnp.cos(6.283185307179586 * second) - 0.025
         return (jnp.maximum(spot[:, None] * jnp.exp(drift) - 100.0, 0.0).mean(1),)
 
     found = dict(locals())
-    return {name: found[name] for name in dict.fromkeys(x for x, _ in ROWS.values())}
+    return {name: found[name] for name in dict.fromkeys(x for x, _ in today_arrays.ROWS.values())}
 
 
 def main(row: str, n: str, seed: str, results: str) -> None:
     """Prepares a workload, and runs it once a line."""
     import jax
 
-    workload, _ = ROWS[row]
-    arrays = list(arrays_of(row, int(n), np.random.default_rng(int(seed))))
+    workload, _ = today_arrays.ROWS[row]
+    arrays = list(today_arrays.arrays_of(row, int(n), np.random.default_rng(int(seed))))
     if workload in ("sparse_product", "page_rank"):
         lengths = np.diff(arrays[0])
         arrays[0] = np.repeat(np.arange(len(lengths), dtype=np.int32), lengths)

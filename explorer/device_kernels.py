@@ -13,19 +13,8 @@ from ..codegen.lower import lower, print_source
 from ..codegen.plan.candidates import plan_of
 from ..codegen.text.source import Source
 from ..kernels.frontend.recorder import Call, Recording
+from ..kernels.ir import kernel
 from ..kernels.ir.errors import KernelRuntimeIndexError, LanguageError, failed_assertion
-from ..kernels.ir.kernel import (
-    NOWHERE,
-    ArrayParam,
-    Assert,
-    Const,
-    DType,
-    If,
-    KernelIR,
-    Print,
-    Stmt,
-    Store,
-)
 from ..kernels.ir.simplify import unary
 from ..kernels.ir.walk import nested_statements, written_in
 from ..kernels.tasks.bounds_check import first_outside
@@ -49,7 +38,7 @@ class RefusedError(Exception):
 class DeviceKernel:
     """A kernel that is loaded. `module` is None where it computes nothing; `assertions` are the messages of `FAILED`."""
 
-    ir: KernelIR
+    ir: kernel.KernelIR
     module: AbstractModule | None
     assertions: tuple[str, ...]
     written: frozenset[str]
@@ -70,7 +59,7 @@ class DeviceKernel:
             raise failed_assertion(self.assertions[int(np.argmax(failed))])
 
 
-def make_kernel(ir: KernelIR, device: AbstractDevice) -> DeviceKernel:
+def make_kernel(ir: kernel.KernelIR, device: AbstractDevice) -> DeviceKernel:
     """Returns a kernel on plain arrays as code of the device. Raises RefusedError, and KernelRuntimeIndexError where it surely
     leaves an array.
     """
@@ -83,11 +72,11 @@ def make_kernel(ir: KernelIR, device: AbstractDevice) -> DeviceKernel:
     return DeviceKernel(ir, module, assertions, written_in(ir.body))
 
 
-def source_of(ir: KernelIR, device: AbstractDevice) -> Source | None:
+def source_of(ir: kernel.KernelIR, device: AbstractDevice) -> Source | None:
     """Returns the text of a kernel for a device, None where it computes nothing. Raises RefusedError."""
-    if any(isinstance(s, Print) for s in nested_statements(ir.body)):
+    if any(isinstance(s, kernel.Print) for s in nested_statements(ir.body)):
         raise RefusedError("it prints")
-    call = Call(ir, tuple(a.name for a in ir.arrays), ir.scalars, NOWHERE)
+    call = Call(ir, tuple(a.name for a in ir.arrays), ir.scalars, kernel.NOWHERE)
     try:
         problem = normalise(Recording(ir.name, ir.arrays, (), ir.scalars, (call,)))
         if not problem.tasks:
@@ -103,29 +92,31 @@ def source_of(ir: KernelIR, device: AbstractDevice) -> Source | None:
     return print_source(lower(plan_of(candidate)), device.builder.dialect())
 
 
-def with_told_assertions(ir: KernelIR) -> tuple[KernelIR, tuple[str, ...]]:
+def with_told_assertions(ir: kernel.KernelIR) -> tuple[kernel.KernelIR, tuple[str, ...]]:
     """Returns a kernel whose assertions set elements of an array in place of ending the call, and their messages.
 
     They must be its last statements, as those on full trees are. Raises RefusedError for others.
     """
     n = len(ir.body)
-    while n and isinstance(ir.body[n - 1], Assert):
+    while n and isinstance(ir.body[n - 1], kernel.Assert):
         n -= 1
-    last = [s for s in ir.body[n:] if isinstance(s, Assert)]
-    before = any(isinstance(s, Assert) for s in nested_statements(ir.body[:n]))
+    last = [s for s in ir.body[n:] if isinstance(s, kernel.Assert)]
+    before = any(isinstance(s, kernel.Assert) for s in nested_statements(ir.body[:n]))
     if before or any(s.parts for s in last):
         raise RefusedError("an assertion may end it half-way")
     if not last:
         return ir, ()
-    failed = ArrayParam(FAILED, DType.i32, (len(last),))
+    failed = kernel.ArrayParam(FAILED, kernel.DType.i32, (len(last),))
     told = tuple(_told(s, k) for k, s in enumerate(last))
     body = (*ir.body[:n], *told)
     return replace(ir, arrays=(*ir.arrays, failed), body=body), tuple(s.message for s in last)
 
 
-def _told(s: Assert, k: int) -> Stmt:
-    one, place = Const(1, DType.i32), Const(k, DType.i64)
-    return If(unary("not", s.condition), (Store(FAILED, (place,), one, s.where),), (), s.where)
+def _told(s: kernel.Assert, k: int) -> kernel.Stmt:
+    one, place = kernel.Const(1, kernel.DType.i32), kernel.Const(k, kernel.DType.i64)
+    return kernel.If(
+        unary("not", s.condition), (kernel.Store(FAILED, (place,), one, s.where),), (), s.where
+    )
 
 
 def _loaded(source: Source, device: AbstractDevice) -> AbstractModule:

@@ -10,17 +10,9 @@ from __future__ import annotations
 from typing import Any
 
 from .fields.matrix import Matrix
+from .frontend import intrinsics
 from .frontend.func import differentiated_as
 from .frontend.functions import sqrt
-from .frontend.intrinsics import (
-    loop_config,
-    max,  # noqa: A004
-    min,  # noqa: A004
-    select,
-    static,
-    static_assert,
-    stop_grad,
-)
 from .frontend.kernel import func
 
 # Cyclic Jacobi converges quadratically. Of 400,000 random, graded and nearly equal 3 x 3 matrices in f64 three sweeps left errors
@@ -39,14 +31,16 @@ def svd(A: Any, dt: Any = float) -> Any:
     V is a rotation. Of 2 x 2 matrices S is not negative and U has the sign of the determinant of A; of 3 x 3 matrices U is a
     rotation and the last singular value has that sign.
     """
-    static_assert(A.n > 1 and A.n < 4 and A.n == A.m, "ks.svd takes matrices of 2 x 2 and 3 x 3")
-    if static(A.n == 2):
+    intrinsics.static_assert(
+        A.n > 1 and A.n < 4 and A.n == A.m, "ks.svd takes matrices of 2 x 2 and 3 x 3"
+    )
+    if intrinsics.static(A.n == 2):
         B, size = _scaled(A.cast(dt))
         R, big, p, q = _polar(B)
         x, y = _half_angle(p, q)
         r = sqrt(p * p + q * q)
         V = Matrix([[x, -y], [y, x]])
-        return R @ V, Matrix([[(big + r) * size, 0], [0, max(big - r, 0) * size]], dt), V
+        return R @ V, Matrix([[(big + r) * size, 0], [0, intrinsics.max(big - r, 0) * size]], dt), V
     return _svd3(A, dt)
 
 
@@ -57,10 +51,10 @@ def polar_decompose(A: Any, dt: Any = float) -> Any:
     Of 2 x 2 matrices P is positive semidefinite, so U is a reflection where A has a negative determinant; of 3 x 3 matrices U is a
     rotation, and P has a negative eigenvalue there.
     """
-    static_assert(
+    intrinsics.static_assert(
         A.n > 1 and A.n < 4 and A.n == A.m, "ks.polar_decompose takes matrices of 2 x 2 and 3 x 3"
     )
-    if static(A.n == 2):
+    if intrinsics.static(A.n == 2):
         B, size = _scaled(A.cast(dt))
         R, big, p, q = _polar(B)
         return R, Matrix([[big + p, q], [q, big - p]]) * size
@@ -84,13 +78,15 @@ def eig(A: Any, dt: Any = float) -> Any:
     # (A - l1)(A - l2) = 0: what is not zero of A - l2 is an eigenvector to l1.
     real1, real2 = _parallel(k + w, c, b, w - k), _parallel(k - w, c, b, -k - w)
     is_multiple = (abs(k) + abs(b)) + abs(c) == 0
-    real1 = select(is_multiple, Matrix([0, 1], dt), real1)
-    real2 = select(is_multiple, Matrix([1, 0], dt), real2)
+    real1 = intrinsics.select(is_multiple, Matrix([0, 1], dt), real1)
+    real2 = intrinsics.select(is_multiple, Matrix([1, 0], dt), real2)
     pair = Matrix([k, w, c, 0], dt)
     pair = pair / _or_one(pair.norm())
-    x = select(is_real, Matrix([real1[0], 0, real1[1], 0], dt), pair)
-    y = select(is_real, Matrix([real2[0], 0, real2[1], 0], dt), pair * Matrix([1, -1, 1, 1], dt))
-    along, across = select(is_real, w, 0), select(is_real, 0, w)
+    x = intrinsics.select(is_real, Matrix([real1[0], 0, real1[1], 0], dt), pair)
+    y = intrinsics.select(
+        is_real, Matrix([real2[0], 0, real2[1], 0], dt), pair * Matrix([1, -1, 1, 1], dt)
+    )
+    along, across = intrinsics.select(is_real, w, 0), intrinsics.select(is_real, 0, w)
     values = Matrix([[middle + along, across], [middle - along, -across]], dt) * size
     return values, Matrix.cols([x, y])
 
@@ -101,10 +97,10 @@ def sym_eig(A: Any, dt: Any = float) -> Any:
 
     As in Taichi, two eigenvalues are descending, three ascending. Only the lower triangle of A is read.
     """
-    static_assert(
+    intrinsics.static_assert(
         A.n > 1 and A.n < 4 and A.n == A.m, "ks.sym_eig takes matrices of 2 x 2 and 3 x 3"
     )
-    if static(A.n == 2):
+    if intrinsics.static(A.n == 2):
         return _symmetric2(A, dt)
     return _symmetric3(A, dt)
 
@@ -116,24 +112,24 @@ def solve(A: Any, b: Any, dt: Any = float) -> Any:
     In debug mode a singular A is an error; otherwise x is then not finite.
     """
     M, x = A.cast(dt), b.cast(dt)
-    for k in static(range(A.n)):
-        for r in static(range(k + 1, A.n)):
+    for k in intrinsics.static(range(A.n)):
+        for r in intrinsics.static(range(k + 1, A.n)):
             is_larger = abs(M[r, k]) > abs(M[k, k])
-            for c in static(range(k, A.n)):
+            for c in intrinsics.static(range(k, A.n)):
                 upper, lower = M[k, c], M[r, c]
-                M[k, c] = select(is_larger, lower, upper)
-                M[r, c] = select(is_larger, upper, lower)
+                M[k, c] = intrinsics.select(is_larger, lower, upper)
+                M[r, c] = intrinsics.select(is_larger, upper, lower)
             first, second = x[k], x[r]
-            x[k] = select(is_larger, second, first)
-            x[r] = select(is_larger, first, second)
+            x[k] = intrinsics.select(is_larger, second, first)
+            x[r] = intrinsics.select(is_larger, first, second)
         assert M[k, k] != 0, "solve: the matrix is singular"
-        for r in static(range(k + 1, A.n)):
+        for r in intrinsics.static(range(k + 1, A.n)):
             factor = M[r, k] / M[k, k]
-            for c in static(range(k + 1, A.n)):
+            for c in intrinsics.static(range(k + 1, A.n)):
                 M[r, c] -= factor * M[k, c]
             x[r] -= factor * x[k]
-    for k in static(range(A.n - 1, -1, -1)):
-        for c in static(range(k + 1, A.n)):
+    for k in intrinsics.static(range(A.n - 1, -1, -1)):
+        for c in intrinsics.static(range(k + 1, A.n)):
             x[k] -= M[k, c] * x[c]
         x[k] /= M[k, k]
     return x
@@ -150,12 +146,12 @@ def solve(A: Any, b: Any, dt: Any = float) -> Any:
 def _svd_of_changes(A: Any, dt: Any = float) -> Any:
     B = A.cast(dt)
     u, s, v = svd(B, dt)
-    U, S, V = stop_grad(u), stop_grad(s), stop_grad(v)
-    M = U.transpose() @ (B - stop_grad(B)) @ V
+    U, S, V = intrinsics.stop_grad(u), intrinsics.stop_grad(s), intrinsics.stop_grad(v)
+    M = U.transpose() @ (B - intrinsics.stop_grad(B)) @ V
     X, Y, T = M * 0, M * 0, S * 1
-    for i in static(range(A.n)):
+    for i in intrinsics.static(range(A.n)):
         T[i, i] += M[i, i]
-        for j in static(range(i + 1, A.n)):
+        for j in intrinsics.static(range(i + 1, A.n)):
             apart = (M[i, j] - M[j, i]) * _inverse_or_zero(S[i, i] + S[j, j])
             along = (M[i, j] + M[j, i]) * _inverse_or_zero(S[j, j] - S[i, i])
             X[i, j], X[j, i] = (along + apart) / 2, -(along + apart) / 2
@@ -168,11 +164,16 @@ def _polar_of_changes(A: Any, dt: Any = float) -> Any:
     B = A.cast(dt)
     u, p = polar_decompose(B, dt)
     _, s, v = svd(B, dt)
-    U, P, S, V = stop_grad(u), stop_grad(p), stop_grad(s), stop_grad(v)
-    W = U.transpose() @ (B - stop_grad(B))
+    U, P, S, V = (
+        intrinsics.stop_grad(u),
+        intrinsics.stop_grad(p),
+        intrinsics.stop_grad(s),
+        intrinsics.stop_grad(v),
+    )
+    W = U.transpose() @ (B - intrinsics.stop_grad(B))
     X = V.transpose() @ (W - W.transpose()) @ V
-    for i in static(range(A.n)):
-        for j in static(range(A.n)):
+    for i in intrinsics.static(range(A.n)):
+        for j in intrinsics.static(range(A.n)):
             X[i, j] *= _inverse_or_zero(S[i, i] + S[j, j])
     turn = V @ X @ V.transpose()
     return U + U @ turn, P + (W - turn @ P)
@@ -181,16 +182,16 @@ def _polar_of_changes(A: Any, dt: Any = float) -> Any:
 @differentiated_as(sym_eig)
 def _sym_eig_of_changes(A: Any, dt: Any = float) -> Any:
     B = A.cast(dt)
-    for i in static(range(A.n)):
-        for j in static(range(i + 1, A.n)):
+    for i in intrinsics.static(range(A.n)):
+        for j in intrinsics.static(range(i + 1, A.n)):
             B[i, j] = B[j, i]
     eigenvalues, q = sym_eig(B, dt)
-    values, Q = stop_grad(eigenvalues), stop_grad(q)
-    M = Q.transpose() @ (B - stop_grad(B)) @ Q
+    values, Q = intrinsics.stop_grad(eigenvalues), intrinsics.stop_grad(q)
+    M = Q.transpose() @ (B - intrinsics.stop_grad(B)) @ Q
     X, changed = M * 0, values * 1
-    for i in static(range(A.n)):
+    for i in intrinsics.static(range(A.n)):
         changed[i] += M[i, i]
-        for j in static(range(A.n)):
+        for j in intrinsics.static(range(A.n)):
             X[i, j] = M[i, j] * _inverse_or_zero(values[j] - values[i])
     return changed, Q + Q @ X
 
@@ -198,14 +199,14 @@ def _sym_eig_of_changes(A: Any, dt: Any = float) -> Any:
 @differentiated_as(solve)
 def _solve_of_changes(A: Any, b: Any, dt: Any = float) -> Any:
     M, r = A.cast(dt), b.cast(dt)
-    x = stop_grad(solve(M, r, dt))
-    change = (r - stop_grad(r)) - (M - stop_grad(M)) @ x
-    return x + solve(stop_grad(M), change, dt)
+    x = intrinsics.stop_grad(solve(M, r, dt))
+    change = (r - intrinsics.stop_grad(r)) - (M - intrinsics.stop_grad(M)) @ x
+    return x + solve(intrinsics.stop_grad(M), change, dt)
 
 
 @func
 def _inverse_or_zero(x: Any) -> Any:
-    return select(x == 0, 0, 1 / _or_one(x))
+    return intrinsics.select(x == 0, 0, 1 / _or_one(x))
 
 
 # --- what they are made of
@@ -214,15 +215,15 @@ def _inverse_or_zero(x: Any) -> Any:
 @func
 def _or_one(x: Any) -> Any:
     """A divisor: x, or 1 where x is 0."""
-    return x + select(x == 0, 1, 0)
+    return x + intrinsics.select(x == 0, 1, 0)
 
 
 @func
 def _scaled(A: Any) -> Any:
     """A over a scale, and the scale: the largest entry of A if that is huge or tiny, else 1."""
     largest = abs(A).max()
-    is_extreme = max(min(largest, LARGE), SMALL) != largest
-    size = select(is_extreme, _or_one(largest), 1)
+    is_extreme = intrinsics.max(intrinsics.min(largest, LARGE), SMALL) != largest
+    size = intrinsics.select(is_extreme, _or_one(largest), 1)
     return A / size, size
 
 
@@ -235,28 +236,33 @@ def _polar(B: Any) -> Any:
     e, f = (B[0, 0] + B[1, 1]) / 2, (B[0, 0] - B[1, 1]) / 2
     g, h = (B[1, 0] + B[0, 1]) / 2, (B[1, 0] - B[0, 1]) / 2
     is_turn = B[0, 0] * B[1, 1] - B[1, 0] * B[0, 1] >= 0
-    x, y = select(is_turn, e, f), select(is_turn, h, g)
+    x, y = intrinsics.select(is_turn, e, f), intrinsics.select(is_turn, h, g)
     big = sqrt(x * x + y * y)
-    c, s = select(big == 0, 1, x / _or_one(big)), y / _or_one(big)
-    p = select(is_turn, c * f + s * g, c * e + s * h)
-    q = select(is_turn, c * g - s * f, s * e - c * h)
-    return Matrix([[c, select(is_turn, -s, s)], [s, select(is_turn, c, -c)]]), big, p, q
+    c, s = intrinsics.select(big == 0, 1, x / _or_one(big)), y / _or_one(big)
+    p = intrinsics.select(is_turn, c * f + s * g, c * e + s * h)
+    q = intrinsics.select(is_turn, c * g - s * f, s * e - c * h)
+    return (
+        Matrix([[c, intrinsics.select(is_turn, -s, s)], [s, intrinsics.select(is_turn, c, -c)]]),
+        big,
+        p,
+        q,
+    )
 
 
 @func
 def _half_angle(p: Any, q: Any) -> Any:
     """Cosine and sine of half the angle of the point (p, q), up to a common sign; 1 and 0 for the origin."""
     r = sqrt(p * p + q * q)
-    x, y = select(p > 0, r + p, -q), select(p > 0, q, p - r)
+    x, y = intrinsics.select(p > 0, r + p, -q), intrinsics.select(p > 0, q, p - r)
     length = sqrt(x * x + y * y)
-    return select(length == 0, 1, x / _or_one(length)), y / _or_one(length)
+    return intrinsics.select(length == 0, 1, x / _or_one(length)), y / _or_one(length)
 
 
 @func
 def _jacobi(a: Any, b: Any, c: Any) -> Any:
     """Tangent, cosine and sine of the smaller rotation that makes [[a, b], [b, c]] diagonal (Golub and Van Loan, section 8.5)."""
     d, h = c - a, 2 * b
-    t = select(d < 0, -h, h) / _or_one(abs(d) + sqrt(d * d + h * h))
+    t = intrinsics.select(d < 0, -h, h) / _or_one(abs(d) + sqrt(d * d + h * h))
     cosine = 1 / sqrt(t * t + 1)
     return t, cosine, t * cosine
 
@@ -273,10 +279,10 @@ def _larger_first(a: Any, b: Any, v: Any, w: Any) -> Any:
     """The longer of two columns first; the swap changes a sign, so that a rotation stays one."""
     is_swapped = a.dot(a) < b.dot(b)
     return (
-        select(is_swapped, b, a),
-        select(is_swapped, -a, b),
-        select(is_swapped, w, v),
-        select(is_swapped, -v, w),
+        intrinsics.select(is_swapped, b, a),
+        intrinsics.select(is_swapped, -a, b),
+        intrinsics.select(is_swapped, w, v),
+        intrinsics.select(is_swapped, -v, w),
     )
 
 
@@ -287,14 +293,18 @@ def _unit_across(b: Any, u: Any) -> Any:
     Two Gram-Schmidt steps: the size of the second correction shows if the first result is more than rounding errors.
     """
     w = b - u.dot(b) * u
-    w = w / max(w.norm(), 1e-30)
+    w = w / intrinsics.max(w.norm(), 1e-30)
     w = w - u.dot(w) * u
     length = w.norm()
     is_steep = abs(u[0]) > abs(u[2])
     other = Matrix(
-        [select(is_steep, -u[1], 0), select(is_steep, u[0], -u[2]), select(is_steep, 0, u[1])]
+        [
+            intrinsics.select(is_steep, -u[1], 0),
+            intrinsics.select(is_steep, u[0], -u[2]),
+            intrinsics.select(is_steep, 0, u[1]),
+        ]
     )
-    return select(length > 0.5, w / _or_one(length), other / other.norm())
+    return intrinsics.select(length > 0.5, w / _or_one(length), other / other.norm())
 
 
 @func
@@ -303,7 +313,7 @@ def _svd3(A: Any, dt: Any) -> Any:
     B, size = _scaled(A.cast(dt))
     a, b, c = B[:, 0], B[:, 1], B[:, 2]
     x, y, z = Matrix([1, 0, 0], dt), Matrix([0, 1, 0], dt), Matrix([0, 0, 1], dt)
-    loop_config(serialize=True)
+    intrinsics.loop_config(serialize=True)
     for _ in range(SWEEPS):
         a, b, x, y = _orthogonal(a, b, x, y)
         a, c, x, z = _orthogonal(a, c, x, z)
@@ -312,10 +322,10 @@ def _svd3(A: Any, dt: Any) -> Any:
     b, c, y, z = _larger_first(b, c, y, z)
     a, b, x, y = _larger_first(a, b, x, y)
     first = a.norm()
-    u = select(first > 0, a / _or_one(first), Matrix([1, 0, 0], dt))
+    u = intrinsics.select(first > 0, a / _or_one(first), Matrix([1, 0, 0], dt))
     v = _unit_across(b, u)
     w = u.cross(v)
-    third = select(w.dot(c) < 0, -c.norm(), c.norm())
+    third = intrinsics.select(w.dot(c) < 0, -c.norm(), c.norm())
     S = Matrix([[first * size, 0, 0], [0, b.norm() * size, 0], [0, 0, third * size]], dt)
     return Matrix.cols([u, v, w]), S, Matrix.cols([x, y, z])
 
@@ -324,8 +334,8 @@ def _svd3(A: Any, dt: Any) -> Any:
 def _parallel(a: Any, c: Any, b: Any, d: Any) -> Any:
     """The direction of the longer column of the singular matrix [[a, b], [c, d]], with the sign of the first."""
     is_second = b * b + d * d > a * a + c * c
-    sign = select(is_second and a * b + c * d < 0, -1, 1)
-    longer = Matrix([select(is_second, b, a), select(is_second, d, c)]) * sign
+    sign = intrinsics.select(is_second and a * b + c * d < 0, -1, 1)
+    longer = Matrix([intrinsics.select(is_second, b, a), intrinsics.select(is_second, d, c)]) * sign
     return longer / _or_one(longer.norm())
 
 
@@ -335,11 +345,11 @@ def _symmetric2(A: Any, dt: Any) -> Any:
     middle, k, b = (B[0, 0] + B[1, 1]) / 2, (B[0, 0] - B[1, 1]) / 2, B[1, 0]
     r = sqrt(k * k + b * b)
     x, y = _half_angle(k, b)
-    sign = select(
+    sign = intrinsics.select(
         x < 0 or (x == 0 and y < 0), -1, 1
     )  # the first component of an eigenvector, as in Taichi
     x, y = x * sign, y * sign
-    side = select(y < 0, -1, 1)
+    side = intrinsics.select(y < 0, -1, 1)
     values = Matrix([(middle + r) * size, (middle - r) * size], dt)
     return values, Matrix([[x, -y * side], [y, x * side]], dt)
 
@@ -354,7 +364,12 @@ def _turned(pp: Any, pq: Any, qq: Any, rp: Any, rq: Any, v: Any, w: Any) -> Any:
 @func
 def _smaller_first(a: Any, b: Any, v: Any, w: Any) -> Any:
     is_swapped = b < a
-    return min(a, b), max(a, b), select(is_swapped, w, v), select(is_swapped, -v, w)
+    return (
+        intrinsics.min(a, b),
+        intrinsics.max(a, b),
+        intrinsics.select(is_swapped, w, v),
+        intrinsics.select(is_swapped, -v, w),
+    )
 
 
 @func
@@ -364,7 +379,7 @@ def _symmetric3(A: Any, dt: Any) -> Any:
     a, b, c = B[0, 0], B[1, 1], B[2, 2]
     f, g, h = B[2, 1], B[2, 0], B[1, 0]
     x, y, z = Matrix([1, 0, 0], dt), Matrix([0, 1, 0], dt), Matrix([0, 0, 1], dt)
-    loop_config(serialize=True)
+    intrinsics.loop_config(serialize=True)
     for _ in range(SWEEPS):
         a, b, g, f, x, y = _turned(a, h, b, g, f, x, y)
         a, c, h, f, x, z = _turned(a, g, c, 0 * a, f, x, z)

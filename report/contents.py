@@ -13,15 +13,7 @@ import numpy.typing as npt
 from ..codegen.describe import describe
 from ..codegen.starts import count_starts
 from ..kernels.tasks.state_flow import StateFlowGraph
-from ..runtime.records.record import (
-    BoundRecord,
-    EvaluationRecord,
-    IncumbentRecord,
-    MachineRecord,
-    NoteRecord,
-    RemeasuredRecord,
-    last_tallies,
-)
+from ..runtime.records import record
 from ..space.decisions import fixed_text
 from .pairs import Effect, Predictions, measured_effects
 from .rebuilt import Implementation, RebuiltSpace, graph_of
@@ -62,7 +54,7 @@ def contents_of(run: RunData, space: RebuiltSpace | str) -> Contents:
     return found
 
 
-def best_record(run: RunData) -> EvaluationRecord | None:
+def best_record(run: RunData) -> record.EvaluationRecord | None:
     """The evaluation of the best, or the fastest where none is stored yet."""
     timed = run.timed
     if run.best is not None:
@@ -75,7 +67,7 @@ def best_record(run: RunData) -> EvaluationRecord | None:
 def _head(run: RunData, space: RebuiltSpace | str) -> dict[str, Any]:
     h, best = run.header, run.best
     c = h.conditions
-    bounds = [r for r in run.records if isinstance(r, BoundRecord)]
+    bounds = [r for r in run.records if isinstance(r, record.BoundRecord)]
     bound_ns = bounds[-1].bound_ns if bounds else None
     if best is not None and run.is_ended:
         bound_ns = best.bound_ns or None
@@ -112,7 +104,7 @@ def _head(run: RunData, space: RebuiltSpace | str) -> dict[str, Any]:
     }
 
 
-def _evaluations(evaluations: Sequence[EvaluationRecord]) -> dict[str, list[Any]]:
+def _evaluations(evaluations: Sequence[record.EvaluationRecord]) -> dict[str, list[Any]]:
     def of(name: str, part: Any, otherwise: Any) -> Any:
         return otherwise if part is None else getattr(part, name)
 
@@ -135,7 +127,7 @@ def _evaluations(evaluations: Sequence[EvaluationRecord]) -> dict[str, list[Any]
     }
 
 
-def _decisions(evaluations: Sequence[EvaluationRecord]) -> dict[str, Any]:
+def _decisions(evaluations: Sequence[record.EvaluationRecord]) -> dict[str, Any]:
     """Returns choices, their values, and a row of their numbers for each evaluation; -1 where there is no such decision."""
     values: dict[str, dict[str, int]] = {}
     rows = []
@@ -158,17 +150,17 @@ def _events(run: RunData) -> dict[str, list[Any]]:
     }
     for r in run.records:
         match r:
-            case IncumbentRecord():
+            case record.IncumbentRecord():
                 found["incumbents"].append([r.at_s, r.time_ns, r.source_key[:8]])
-            case BoundRecord():
+            case record.BoundRecord():
                 found["bounds"].append([r.at_s, r.bound_ns, r.limiting])
-            case NoteRecord(kind="session"):
+            case record.NoteRecord(kind="session"):
                 found["sessions"].append(r.at_s)
-            case NoteRecord(kind="alarm"):
+            case record.NoteRecord(kind="alarm"):
                 found["alarms"].append(r.at_s)
-            case MachineRecord() if r.ratio != 1:
+            case record.MachineRecord() if r.ratio != 1:
                 found["machine"].append([r.at_s, r.ratio])
-            case RemeasuredRecord():
+            case record.RemeasuredRecord():
                 entries = [[e.source_key[:8], e.time_ns, e.spread] for e in r.entries]
                 found["finals"].append([r.at_s, r.n_ties, r.is_disturbed, entries])
     return found
@@ -185,7 +177,7 @@ _PRUNED = {  # names of search.events.Tally by what took the nodes and values aw
 def _pruned(run: RunData) -> list[tuple[str, int]]:
     """Returns what pruned, with the number of nodes and values that it took out of the search, over all sessions."""
     counts: Counter[str] = Counter()
-    for tally in last_tallies(run.records):
+    for tally in record.last_tallies(run.records):
         counts.update(tally.counts)
     return [(by, sum(counts[name] for name in names)) for by, names in _PRUNED.items()]
 
@@ -204,7 +196,7 @@ def _effect(effect: Effect) -> dict[str, Any]:
     return {"changes": effect.changes, "ratios": [round(r, 4) for r in effect.ratios[:200]]}
 
 
-def _axes(evaluations: Sequence[EvaluationRecord]) -> list[str]:
+def _axes(evaluations: Sequence[record.EvaluationRecord]) -> list[str]:
     """The choices whose values differ most in the time that was measured with them, the largest share of variance first."""
     timed = [r for r in evaluations if r.time_ns is not None]
     if len(timed) < 3:
@@ -266,7 +258,7 @@ def _of_space(run: RunData, space: RebuiltSpace | str) -> dict[str, Any]:
     return found
 
 
-def _chosen(run: RunData, best: EvaluationRecord) -> list[int]:
+def _chosen(run: RunData, best: record.EvaluationRecord) -> list[int]:
     """Returns the indices of the best, the next fastest distinct ones, and the default."""
     timed = [k for k, r in enumerate(run.evaluations) if r.time_ns is not None]
     timed.sort(key=lambda k: ns_of(run.evaluations[k]))

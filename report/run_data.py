@@ -8,18 +8,10 @@ from pathlib import Path
 from typing import Protocol
 
 from ..runtime.files import is_there
+from ..runtime.records import record
 from ..runtime.records.folder import BEST, HEADER, JOURNAL, TREE, run_folder
 from ..runtime.records.journal import read_journal
 from ..runtime.records.loading import load_best, load_header
-from ..runtime.records.record import (
-    BestFile,
-    EvaluationRecord,
-    NoteRecord,
-    Record,
-    RecordError,
-    RunHeader,
-    standing_evaluations,
-)
 from ..runtime.records.tree_file import TreeFile, read_trees
 
 
@@ -38,18 +30,18 @@ class RunData:
     """Everything that a run has stored. `best` is None while nothing was found; `notes` list the parts that could not be read."""
 
     folder: Path
-    header: RunHeader
-    best: BestFile | None
-    records: tuple[Record, ...]
+    header: record.RunHeader
+    best: record.BestFile | None
+    records: tuple[record.Record, ...]
     tree_file: TreeFile
     notes: tuple[str, ...] = ()
 
     @cached_property
-    def evaluations(self) -> tuple[EvaluationRecord, ...]:
-        return standing_evaluations(self.records)
+    def evaluations(self) -> tuple[record.EvaluationRecord, ...]:
+        return record.standing_evaluations(self.records)
 
     @cached_property
-    def timed(self) -> tuple[EvaluationRecord, ...]:
+    def timed(self) -> tuple[record.EvaluationRecord, ...]:
         """The evaluations that gave a time."""
         return tuple(r for r in self.evaluations if r.time_ns is not None)
 
@@ -58,7 +50,7 @@ class RunData:
         """The reason why the last session ended; "not ended" of one that still runs, or was killed."""
         found = "not ended"
         for r in self.records:
-            if isinstance(r, NoteRecord) and r.kind in ("session", "ended"):
+            if isinstance(r, record.NoteRecord) and r.kind in ("session", "ended"):
                 found = r.text if r.kind == "ended" else "not ended"
         return found
 
@@ -75,14 +67,18 @@ class RunData:
     def numpy_ns(self) -> float | None:
         if self.best is not None and self.best.numpy_ns is not None:
             return self.best.numpy_ns
-        texts = [r.text for r in self.records if isinstance(r, NoteRecord) and r.kind == "numpy_ns"]
+        texts = [
+            r.text
+            for r in self.records
+            if isinstance(r, record.NoteRecord) and r.kind == "numpy_ns"
+        ]
         try:
             return float(texts[-1]) if texts else None
         except ValueError:
             return None
 
     @cached_property
-    def default(self) -> EvaluationRecord | None:
+    def default(self) -> record.EvaluationRecord | None:
         """The unfused default, where it was measured."""
         for r in self.evaluations:
             if r.origin is not None and r.origin.tag == "U" and r.status == "ok":
@@ -104,10 +100,10 @@ class RunData:
 
     def is_doubted(self) -> bool:
         """True if a below-bound measurement has withdrawn the gap."""
-        return any(isinstance(r, NoteRecord) and r.kind == "alarm" for r in self.records)
+        return any(isinstance(r, record.NoteRecord) and r.kind == "alarm" for r in self.records)
 
 
-def ns_of(r: EvaluationRecord) -> float:
+def ns_of(r: record.EvaluationRecord) -> float:
     """The time of an evaluation that has one."""
     assert r.time_ns is not None
     return r.time_ns
@@ -117,7 +113,9 @@ def folder_of(run: Source) -> Path:
     """Returns the directory of a run, named itself, by a file in it, or by the result of an exploration. Raises RecordError."""
     named = run if isinstance(run, str | Path) else run.directory
     if named is None:
-        raise RecordError("this best belongs to no run directory: name the directory of its run")
+        raise record.RecordError(
+            "this best belongs to no run directory: name the directory of its run"
+        )
     return run_folder(Path(named))
 
 
@@ -131,7 +129,7 @@ def load_run(run: Source) -> RunData:
     if is_there(folder / BEST):
         try:
             best = load_best(folder / BEST)
-        except RecordError as e:
+        except record.RecordError as e:
             notes.append(str(e))
     tree_file = read_trees(folder / TREE)
     if not tree_file.trees:

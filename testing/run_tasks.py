@@ -11,36 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..kernels.ir import kernel as ir
 from ..kernels.ir.affine import Affine, to_affine
 from ..kernels.ir.body import Body
 from ..kernels.ir.domain import Loop
-from ..kernels.ir.kernel import (
-    Accumulator,
-    Binary,
-    Bitcast,
-    Cast,
-    Compare,
-    Const,
-    DType,
-    Expr,
-    For,
-    If,
-    Load,
-    Local,
-    LocalArray,
-    LocalElement,
-    LoopIndex,
-    Param,
-    Select,
-    SetElement,
-    SetLocal,
-    Stmt,
-    Store,
-    Unary,
-    Update,
-    UpdateLocal,
-    While,
-)
 from ..kernels.ir.ops import OPS
 from ..kernels.ir.repeats import with_steps
 from ..kernels.ir.task import Problem, Task
@@ -75,7 +49,7 @@ def run_tasks(
     return {a.name: store[a.name] for a in problem.arrays if a.role != "temp"}
 
 
-def _numpy(dtype: DType, float64: bool) -> np.dtype[Any]:
+def _numpy(dtype: ir.DType, float64: bool) -> np.dtype[Any]:
     return np.dtype(np.float64) if float64 and dtype.is_float else dtype.numpy
 
 
@@ -125,7 +99,7 @@ class _Run:
         )
         self.store[task.target.array][where] = value
 
-    def guarded(self, task: Task, condition: Expr, value: Expr) -> None:
+    def guarded(self, task: Task, condition: ir.Expr, value: ir.Expr) -> None:
         """One iteration after the other: elsewhere its value may not be there."""
         for cell in np.ndindex(*(loop.extent for loop in task.loops)):
             self.loops |= dict(zip((loop.name for loop in task.loops), cell, strict=True))
@@ -142,69 +116,69 @@ class _Run:
             self.locals = {}
             self.statements(body.statements)
 
-    def statements(self, body: tuple[Stmt, ...]) -> None:
+    def statements(self, body: tuple[ir.Stmt, ...]) -> None:
         for s in body:
             self.statement(s)
 
-    def statement(self, s: Stmt) -> None:
+    def statement(self, s: ir.Stmt) -> None:
         match s:
-            case For():
+            case ir.For():
                 affine = to_affine(s.extent)
                 known = affine is not None and not affine.terms
                 n = affine.const if affine and known else int(self.value(s.extent))
                 for k in range(n):
                     self.loops[s.loop] = k
                     self.statements(s.body)
-            case If():
+            case ir.If():
                 self.statements(s.then if self.value(s.condition) else s.orelse)
-            case SetLocal():
+            case ir.SetLocal():
                 self.locals[s.name] = self.value(s.value)
-            case LocalArray():
+            case ir.LocalArray():
                 self.locals[s.name] = np.full(s.extent, self.value(s.value))
-            case SetElement():
+            case ir.SetElement():
                 self.locals[s.name][int(self.value(s.index))] = self.value(s.value)
-            case UpdateLocal():
+            case ir.UpdateLocal():
                 old = self.locals[s.name]
                 self.locals[s.name] = OPS[s.op].numpy(old, self.value(s.value))
-            case While():
+            case ir.While():
                 while self.value(s.condition):
                     self.statements(s.body)
-            case Store() | Update():
+            case ir.Store() | ir.Update():
                 where = tuple(int(self.value(i)) for i in s.indices)
                 value = self.value(s.value)
                 array = self.store[s.array]
                 old = array[where]
-                array[where] = value if isinstance(s, Store) else OPS[s.op].numpy(old, value)
-                if isinstance(s, Update) and s.result:
+                array[where] = value if isinstance(s, ir.Store) else OPS[s.op].numpy(old, value)
+                if isinstance(s, ir.Update) and s.result:
                     self.locals[s.result] = old
 
-    def value(self, e: Expr) -> Any:
+    def value(self, e: ir.Expr) -> Any:
         """The value of an expression: an array over the open grid of loops, or a scalar."""
         match e:
-            case Const():
+            case ir.Const():
                 return _numpy(e.dtype, self.float64).type(e.value)
-            case LoopIndex():
+            case ir.LoopIndex():
                 return self.loops[e.loop]
-            case Param():
+            case ir.Param():
                 return _numpy(e.dtype, self.float64).type(self.scalars[e.name])
-            case Local():
+            case ir.Local():
                 return self.locals[e.name]
-            case LocalElement():
+            case ir.LocalElement():
                 return self.locals[e.name][int(self.value(e.index))]
-            case Load():
+            case ir.Load():
                 return self.store[e.array][tuple(self.value(i) for i in e.indices)]
-            case Accumulator():
+            case ir.Accumulator():
                 return self.accumulator
-            case Unary():
+            case ir.Unary():
                 return OPS[e.op].numpy(self.value(e.x))
-            case Binary():
+            case ir.Binary():
                 return OPS[e.op].numpy(self.value(e.a), self.value(e.b))
-            case Compare():
+            case ir.Compare():
                 return OPS[e.op].numpy(self.value(e.a), self.value(e.b))
-            case Select():
+            case ir.Select():
                 return np.where(self.value(e.condition), self.value(e.a), self.value(e.b))
-            case Cast():
+            case ir.Cast():
                 return np.asarray(self.value(e.x)).astype(_numpy(e.dtype, self.float64))
-            case Bitcast():
+            case ir.Bitcast():
                 exact = np.asarray(self.value(e.x)).astype(e.x.dtype.numpy)
                 return exact.view(e.dtype.numpy).astype(_numpy(e.dtype, self.float64))

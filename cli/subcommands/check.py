@@ -8,17 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..options import (
-    Talk,
-    beginning,
-    options_of,
-    put_json,
-    settings_of,
-    sizes_of,
-    talks,
-    verifying,
-    workload_of,
-)
+from .. import options
 from ..sequence_name import Named
 from ..speaking import say
 
@@ -29,7 +19,7 @@ if TYPE_CHECKING:
 @click.command("check")
 @click.argument("source", type=click.Path(path_type=Path))
 @click.option("--as", "sequence", required=True, help="The sequence that it computes.")
-@beginning
+@options.beginning
 @click.option("--size", "sizes", multiple=True, help="n=4096 or n=2^24; repeatable.")
 @click.option("--dtype", help="f32 or f64.")
 @click.option("--target", help="cpu, cuda or emulator.")
@@ -40,10 +30,10 @@ if TYPE_CHECKING:
 @click.option("--block", help="Of a CUDA kernel: threads of a block, as in 256 or 16,16.")
 @click.option("--shared", type=click.IntRange(min=0), default=0, help="Its dynamic shared bytes.")
 @click.option("--compiler", help="C compiler, name or path.")
-@verifying
-@talks
+@options.verifying
+@options.talks
 def command(
-    talk: Talk,
+    talk: options.Talk,
     source: Path,
     sequence: str,
     before: tuple[str, ...],
@@ -65,18 +55,18 @@ def command(
     from ...explorer.sitting import made_within
     from ..check_view import check_fields, check_lines, exit_of_check
 
-    settings = settings_of(talk, **given)
-    named, extents = Named(sequence, before), sizes_of(sizes)
+    settings = options.settings_of(talk, **given)
+    named, extents = Named(sequence, before), options.sizes_of(sizes)
     workload = made_within(
         settings.time_limit_s,
-        lambda: workload_of(talk, settings, named, extents, compare=False),
+        lambda: options.workload_of(talk, settings, named, extents, compare=False),
     )
     launch = _launch(grid, block, shared)
     foreign = Foreign(file=source, name=name, flags=flags, launch=launch)
-    found = check_source(foreign, workload, options_of(settings), against)
+    found = check_source(foreign, workload, options.options_of(settings), against)
     code = exit_of_check(found)
     if talk.is_json:
-        put_json(check_fields(found) | {"exit": int(code)})
+        options.put_json(check_fields(found) | {"exit": int(code)})
     else:
         for line in check_lines(found):
             say(line)

@@ -6,31 +6,22 @@ from pathlib import Path
 
 import click
 
-from ..options import (
-    Talk,
-    beginning,
-    put_json,
-    sequence_argument,
-    settings_of,
-    sizes_of,
-    talks,
-    workload_of,
-)
+from .. import options
 from ..sequence_name import Named
 from ..speaking import say
 
 
 @click.command("graph")
-@sequence_argument
-@beginning
+@options.sequence_argument
+@options.beginning
 @click.option("--size", "sizes", multiple=True, help="n=4096 or n=2^24; repeatable.")
 @click.option("--dtype", help="f32 or f64.")
 @click.option("--dot", "form", flag_value="dot", help="For Graphviz.")
 @click.option("--mermaid", "form", flag_value="mermaid", help="For Markdown.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="File; else stdout.")
-@talks
+@options.talks
 def command(
-    talk: Talk,
+    talk: options.Talk,
     sequence: str,
     before: tuple[str, ...],
     sizes: tuple[str, ...],
@@ -43,9 +34,11 @@ def command(
     from ...kernels.tasks.state_flow import build_graph, show_graph
     from ...runtime.files import write_named
 
-    settings = settings_of(talk, dtype=dtype)
+    settings = options.settings_of(talk, dtype=dtype)
     named = Named(sequence, before)
-    workload = workload_of(talk, settings, named, sizes_of(sizes), compare=False, measures=False)
+    workload = options.workload_of(
+        talk, settings, named, options.sizes_of(sizes), compare=False, measures=False
+    )
     problem = workload.problem
     found = build_graph(problem)
     temporaries = frozenset(a.name for a in problem.arrays if a.role == "temp")
@@ -60,6 +53,6 @@ def command(
         say(str(output), err=True)
     if talk.is_json:
         fields = {"event": "graph", "problem": problem.name, "form": form or "text", "text": text}
-        put_json(fields | {"file": None if output is None else str(output)})
+        options.put_json(fields | {"file": None if output is None else str(output)})
     elif output is None:
         say(text, nl=False)

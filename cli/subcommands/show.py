@@ -4,26 +4,15 @@ from __future__ import annotations
 
 import click
 
-from ..options import (
-    Talk,
-    about_problem,
-    decisions_of,
-    fixing,
-    hiding,
-    put_json,
-    settings_of,
-    sizes_of,
-    talks,
-    workload_of,
-)
+from .. import options
 from ..sequence_name import Named
 from ..speaking import say
 
 
 @click.command("show")
-@about_problem
-@hiding
-@fixing
+@options.about_problem
+@options.hiding
+@options.fixing
 @click.option(
     "--descents",
     type=click.IntRange(min=0),
@@ -31,9 +20,9 @@ from ..speaking import say
     help="Random descents for the estimate; 0: none.",
 )
 @click.option("--profile", help="The GPU, where there is none: h200, h100, a100, rtx4090.")
-@talks
+@options.talks
 def command(
-    talk: Talk,
+    talk: options.Talk,
     sequence: str,
     before: tuple[str, ...],
     unseen: tuple[str, ...],
@@ -49,12 +38,14 @@ def command(
     from ..tree_view import tree_lines
     from ..views import show_fields, show_lines, space_of
 
-    settings = settings_of(talk, dtype=dtype, target=target)
+    settings = options.settings_of(talk, dtype=dtype, target=target)
     named = Named(sequence, before, unseen)
-    workload = workload_of(talk, settings, named, sizes_of(sizes), compare=False, measures=False)
-    space = fix(space_of(workload, settings.target, profile), decisions_of(fixed))
+    workload = options.workload_of(
+        talk, settings, named, options.sizes_of(sizes), compare=False, measures=False
+    )
+    space = fix(space_of(workload, settings.target, profile), options.decisions_of(fixed))
     if talk.is_json:
-        put_json(show_fields(space, settings.seed, descents, talk.verbosity))
+        options.put_json(show_fields(space, settings.seed, descents, talk.verbosity))
         return
     if workload.recording.trees:
         say("Trees")

@@ -8,22 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from .. import options
 from ..exits import Exit, exit_of
 from ..fleet_options import on_a_fleet
-from ..options import (
-    Talk,
-    beginning,
-    interrupted,
-    limits,
-    options_of,
-    put_json,
-    reproducing,
-    sequence_argument,
-    settings_of,
-    talks,
-    verifying,
-    workload_of,
-)
 from ..sequence_name import Named
 from ..settings import parse_sizes
 from ..speaking import say
@@ -33,8 +20,8 @@ if TYPE_CHECKING:
 
 
 @click.command("tune")
-@sequence_argument
-@beginning
+@options.sequence_argument
+@options.beginning
 @click.option(
     "--sizes",
     "texts",
@@ -44,17 +31,17 @@ if TYPE_CHECKING:
 )
 @click.option("--dtype", help="f32 or f64.")
 @click.option("--target", help="cpu, cuda or emulator.")
-@limits
-@verifying
-@reproducing
+@options.limits
+@options.verifying
+@options.reproducing
 @click.option("--seed", help="Of inputs and searches.")
 @click.option("--compiler", help="C compiler, name or path.")
 @click.option("--again", is_flag=True, help="Also shapes that the file has already.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="File: tuned-NAME.json.")
 @on_a_fleet
-@talks
+@options.talks
 def command(
-    talk: Talk,
+    talk: options.Talk,
     fleet: FleetRequest | None,
     sequence: str,
     before: tuple[str, ...],
@@ -71,34 +58,36 @@ def command(
     from ...explorer.tuning import Tuning, tune
     from ..tune_view import shape_fields, shape_line
 
-    settings = settings_of(talk, **flags)
+    settings = options.settings_of(talk, **flags)
     shapes = shapes_of(texts)
     file = output or Path(f"tuned-{Path(sequence.replace(':', '-')).name}.json")
     tuning = Tuning(
         shapes=shapes,
         workload_of=lambda sizes: made_within(
             settings.time_limit_s,
-            lambda: workload_of(talk, settings, Named(sequence, before), sizes),
+            lambda: options.workload_of(talk, settings, Named(sequence, before), sizes),
         ),
-        options=options_of(settings),
+        options=options.options_of(settings),
         file=file,
         runs=settings.runs,
         again=again,
         fleet=fleet,
     )
     code, n_tuned = Exit.OK, 0
-    for done in tune(tuning, on_interrupt=interrupted):
+    for done in tune(tuning, on_interrupt=options.interrupted):
         n_tuned += done.entry is not None
         if done.entry is None:
             code = Exit.NOTHING_VALID
         if talk.is_json:
-            put_json(shape_fields(done))
+            options.put_json(shape_fields(done))
         else:
             say(shape_line(done))
         if done.run is not None and exit_of(done.run) >= Exit.INTERRUPTED:
             code = Exit(exit_of(done.run))
     if talk.is_json:
-        put_json({"event": "tuned", "file": str(file), "shapes": n_tuned, "exit": int(code)})
+        options.put_json(
+            {"event": "tuned", "file": str(file), "shapes": n_tuned, "exit": int(code)}
+        )
     else:
         say(f"{file}  {n_tuned} of {len(shapes)} shapes")
     sys.exit(code)

@@ -7,32 +7,16 @@ from collections.abc import Iterator, Sequence
 from ...kernels.ir.text import show_value
 from ...space.backbone import LEVEL_NAMES, Operand
 from ..plan.plan import Member, Plan
-from .ir import (
-    AdvanceCopies,
-    Alone,
-    AwaitCopies,
-    Barrier,
-    Copy,
-    InBlocks,
-    JoinedBodies,
-    Late,
-    Launch,
-    Loop,
-    Node,
-    OpenBlock,
-    PackBlock,
-    PackFirstBlock,
-    PackRest,
-    Runs,
-    Schedule,
-    StartCopies,
-    TileBody,
-)
+from . import ir as loop_ir
 
 
-def show_launch(launch: Launch, plan: Plan) -> str:
+def show_launch(launch: loop_ir.Launch, plan: Plan) -> str:
     """Returns the text of a launch: its executor, its accumulators, its nodes."""
-    who = {Runs.ONE_THREAD: "one thread", Runs.TEAM: "a team", Runs.GRID: "a grid"}
+    who = {
+        loop_ir.Runs.ONE_THREAD: "one thread",
+        loop_ir.Runs.TEAM: "a team",
+        loop_ir.Runs.GRID: "a grid",
+    }
     lines = [f"launch of {who[launch.runs]}"]
     for t, sums in launch.accumulators.items():
         live = ", ".join(f"{name} {n}" for name, n in sums.extents.items())
@@ -47,40 +31,49 @@ def show_launch(launch: Launch, plan: Plan) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _lines(plan: Plan, nodes: Sequence[Node], depth: int) -> Iterator[str]:
+def _lines(plan: Plan, nodes: Sequence[loop_ir.Node], depth: int) -> Iterator[str]:
     for n in nodes:
         yield "  " * depth + _line(plan, n)
-        if isinstance(n, Loop | Late | Alone | InBlocks):
+        if isinstance(n, loop_ir.Loop | loop_ir.Late | loop_ir.Alone | loop_ir.InBlocks):
             yield from _lines(plan, n.children, depth + 1)
 
 
-def _line(plan: Plan, node: Node) -> str:
+def _line(plan: Plan, node: loop_ir.Node) -> str:
     match node:
-        case Loop():
+        case loop_ir.Loop():
             return _loop(plan, node)
-        case Late(loop):
+        case loop_ir.Late(loop):
             return f"for the iteration of {_member(plan, loop.members[0])} before"
-        case InBlocks(task, n_colours):
+        case loop_ir.InBlocks(task, n_colours):
             return f"blocks of {_task(plan, task)}, {n_colours} colours"
-        case Alone(n_threads):
+        case loop_ir.Alone(n_threads):
             return "one thread alone" if n_threads == 1 else f"{n_threads} threads"
-        case Barrier():
+        case loop_ir.Barrier():
             return "barrier"
-        case TileBody(task):
+        case loop_ir.TileBody(task):
             return f"body of {_task(plan, task)}"
-        case JoinedBodies(tasks):
+        case loop_ir.JoinedBodies(tasks):
             return f"one body of {', '.join(_task(plan, t) for t in tasks)}"
-        case PackBlock(t, o) | PackFirstBlock(t, o) | OpenBlock(t, o) | PackRest(t, o):
+        case (
+            loop_ir.PackBlock(t, o)
+            | loop_ir.PackFirstBlock(t, o)
+            | loop_ir.OpenBlock(t, o)
+            | loop_ir.PackRest(t, o)
+        ):
             return f"{_words(node)} {_operand(plan, t, o)}"
-        case StartCopies(copies) | AwaitCopies(copies) | AdvanceCopies(copies):
+        case (
+            loop_ir.StartCopies(copies)
+            | loop_ir.AwaitCopies(copies)
+            | loop_ir.AdvanceCopies(copies)
+        ):
             return f"{_words(node)} {', '.join(_copy(plan, x) for x in copies)}"
         case _:
             return f"{_words(node)} of {_task(plan, node.task)}"
 
 
-def _loop(plan: Plan, n: Loop) -> str:
+def _loop(plan: Plan, n: loop_ir.Loop) -> str:
     names = " = ".join(_member(plan, m) for m in n.members)
-    words = [] if n.schedule is Schedule.SEQUENTIAL else [n.schedule.name.lower()]
+    words = [] if n.schedule is loop_ir.Schedule.SEQUENTIAL else [n.schedule.name.lower()]
     words += [f"units of {n.unit}"] * (n.unit not in (0, n.step))
     words += [f"to {show_value(x)} at most" for x in n.ends]
     words += ["the last iteration"] * n.is_last
@@ -92,7 +85,7 @@ def _loop(plan: Plan, n: Loop) -> str:
     return ", ".join([f"for {names} {inside}{n.extent} by {n.step}", *words])
 
 
-def _words(node: Node) -> str:
+def _words(node: loop_ir.Node) -> str:
     """Returns the name of a phase as words."""
     name = type(node).__name__
     return "".join(f" {x.lower()}" if x.isupper() else x for x in name).strip()
@@ -110,5 +103,5 @@ def _operand(plan: Plan, t: int, operand: Operand) -> str:
     return f"{operand.site} of {_task(plan, t)}"
 
 
-def _copy(plan: Plan, x: Copy) -> str:
+def _copy(plan: Plan, x: loop_ir.Copy) -> str:
     return f"{_operand(plan, x.task, x.operand)} in {x.stages} stages"

@@ -7,36 +7,7 @@ from dataclasses import dataclass
 
 from ...space.backbone import MID, OUTER
 from ..plan.plan import Member, Plan
-from .ir import (
-    OF_TEAMS,
-    AdvanceCopies,
-    AdvanceSums,
-    Alone,
-    AwaitCopies,
-    Barrier,
-    CombineSums,
-    FillSums,
-    FinishSums,
-    FlushSums,
-    InBlocks,
-    JoinedBodies,
-    Late,
-    Launch,
-    Loop,
-    Node,
-    OpenBlock,
-    PackBlock,
-    PackFirstBlock,
-    PackRest,
-    Phase,
-    PrefetchSums,
-    ReduceThreads,
-    RescaleSums,
-    ResetSums,
-    Schedule,
-    StartCopies,
-    TileBody,
-)
+from . import ir as loop_ir
 
 
 class IllFormedError(AssertionError):
@@ -47,19 +18,19 @@ class IllFormedError(AssertionError):
 class _PhasePlace:
     """A phase with the nodes around it, outermost first."""
 
-    phase: Phase
-    around: tuple[Loop | Late | Alone | InBlocks, ...]
+    phase: loop_ir.Phase
+    around: tuple[loop_ir.Loop | loop_ir.Late | loop_ir.Alone | loop_ir.InBlocks, ...]
 
     @property
-    def loops(self) -> list[Loop]:
-        return [n for n in self.around if isinstance(n, Loop)]
+    def loops(self) -> list[loop_ir.Loop]:
+        return [n for n in self.around if isinstance(n, loop_ir.Loop)]
 
     @property
     def is_late(self) -> bool:
-        return any(isinstance(n, Late) for n in self.around)
+        return any(isinstance(n, loop_ir.Late) for n in self.around)
 
 
-def verify(launch: Launch, plan: Plan) -> None:
+def verify(launch: loop_ir.Launch, plan: Plan) -> None:
     """Raises IllFormedError with the first fault of a launch."""
     nodes = (*launch.nodes, *launch.after)
     _lists(nodes, ())
@@ -77,78 +48,83 @@ def _expect(holds: bool, what: str) -> None:
 
 
 def _places(
-    nodes: Sequence[Node], around: tuple[Loop | Late | Alone | InBlocks, ...]
+    nodes: Sequence[loop_ir.Node],
+    around: tuple[loop_ir.Loop | loop_ir.Late | loop_ir.Alone | loop_ir.InBlocks, ...],
 ) -> Iterator[_PhasePlace]:
     for n in nodes:
         match n:
-            case Loop() | Late() | Alone() | InBlocks():
+            case loop_ir.Loop() | loop_ir.Late() | loop_ir.Alone() | loop_ir.InBlocks():
                 yield from _places(n.children, (*around, n))
-            case Barrier():
+            case loop_ir.Barrier():
                 pass
-            case JoinedBodies(tasks):
+            case loop_ir.JoinedBodies(tasks):
                 for t in tasks:
-                    yield _PhasePlace(TileBody(t), around)
+                    yield _PhasePlace(loop_ir.TileBody(t), around)
             case _:
                 yield _PhasePlace(n, around)
 
 
-def _lists(nodes: Sequence[Node], around: tuple[Node, ...]) -> None:
+def _lists(nodes: Sequence[loop_ir.Node], around: tuple[loop_ir.Node, ...]) -> None:
     """Verifies loops, barriers and nodes of few threads, list by list."""
     for before, n in zip((None, *nodes), nodes, strict=False):
         match n:
-            case Loop():
+            case loop_ir.Loop():
                 _loop(n, around)
-            case Late(loop):
-                shared = [x for x in around if isinstance(x, Loop) and x.is_parallel]
+            case loop_ir.Late(loop):
+                shared = [x for x in around if isinstance(x, loop_ir.Loop) and x.is_parallel]
                 _expect(bool(shared), "a shifted task is in no loop of the threads")
                 _expect(
                     loop.members == shared[-1].members and not loop.children,
                     "a shifted task names another loop than the one around it",
                 )
-            case InBlocks(task, n_colours, children):
+            case loop_ir.InBlocks(task, n_colours, children):
                 _in_blocks(task, n_colours, children, around)
-            case Alone(n_threads, children):
+            case loop_ir.Alone(n_threads, children):
                 _expect(n_threads > 0 and bool(children), "nobody is alone, or with nothing")
-                few = any(isinstance(x, Alone) for x in around)
+                few = any(isinstance(x, loop_ir.Alone) for x in around)
                 _expect(not few, "few threads of few threads are alone")
-            case Barrier():
+            case loop_ir.Barrier():
                 apart = any(
-                    isinstance(x, Late | Alone) or (isinstance(x, Loop) and x.schedule in OF_TEAMS)
+                    isinstance(x, loop_ir.Late | loop_ir.Alone)
+                    or (isinstance(x, loop_ir.Loop) and x.schedule in loop_ir.OF_TEAMS)
                     for x in around
                 )
                 _expect(not apart, "a barrier where threads have parted")
-                _expect(not isinstance(before, Barrier), "two barriers in a row")
-        if isinstance(n, Loop | Late | Alone | InBlocks):
+                _expect(not isinstance(before, loop_ir.Barrier), "two barriers in a row")
+        if isinstance(n, loop_ir.Loop | loop_ir.Late | loop_ir.Alone | loop_ir.InBlocks):
             _expect(bool(n.children), f"nothing is in {type(n).__name__}")
             _lists(n.children, (*around, n))
 
 
 def _in_blocks(
-    task: int, n_colours: int, children: Sequence[Node], around: tuple[Node, ...]
+    task: int, n_colours: int, children: Sequence[loop_ir.Node], around: tuple[loop_ir.Node, ...]
 ) -> None:
     """Verifies that the loop is the task's alone, and that no thread has parted where its threads synchronise."""
     is_own = (
         len(children) == 1
-        and isinstance(children[0], Loop)
+        and isinstance(children[0], loop_ir.Loop)
         and [m.task for m in children[0].members] == [task]
     )
     _expect(is_own, f"a loop that runs in blocks is none of task {task} alone")
     _expect(n_colours > 0, f"task {task} has no colour")
-    is_shared = is_own and isinstance(children[0], Loop) and children[0].is_parallel
-    apart = any(isinstance(x, Alone) or (isinstance(x, Loop) and x.is_parallel) for x in around)
+    is_shared = is_own and isinstance(children[0], loop_ir.Loop) and children[0].is_parallel
+    apart = any(
+        isinstance(x, loop_ir.Alone) or (isinstance(x, loop_ir.Loop) and x.is_parallel)
+        for x in around
+    )
     _expect(
         not (is_shared and apart), f"blocks of task {task} are shared out where threads have parted"
     )
 
 
-def _loop(loop: Loop, around: tuple[Node, ...]) -> None:
+def _loop(loop: loop_ir.Loop, around: tuple[loop_ir.Node, ...]) -> None:
     names = f"loop {loop.members}"
     _expect(bool(loop.members) and loop.extent > 0 and loop.step > 0, f"{names} is empty")
     _expect(len(set(loop.members)) == len(loop.members), f"{names} has a member twice")
     _expect(all(m.level == loop.level for m in loop.members), f"{names} is of two levels")
     _expect(loop.level in (OUTER, MID), f"{names} has no level of a loop")
     _expect(not loop.is_last or loop.is_parallel, f"{names} has no last iteration of a thread")
-    is_shared = loop.schedule is Schedule.BLOCKED
+    is_shared = loop.schedule is loop_ir.Schedule.BLOCKED
     whole = loop.unit >= 0 and (loop.unit == 0 or (is_shared and loop.step % loop.unit == 0))
     _expect(whole, f"{names} gives threads parts of {loop.unit} of {loop.step}")
     _expect(not loop.ends or loop.step == 1, f"{names} in steps ends where a run says")
@@ -156,20 +132,20 @@ def _loop(loop: Loop, around: tuple[Node, ...]) -> None:
         loop.strips is None or not (loop.is_parallel or loop.is_last),
         f"{names} of the threads is in strips",
     )
-    outside = [x.schedule for x in around if isinstance(x, Loop)]
+    outside = [x.schedule for x in around if isinstance(x, loop_ir.Loop)]
     if loop.is_parallel:
         _expect(loop.level == OUTER, f"{names} is shared out inside of a tile")
-        is_even = loop.schedule not in (Schedule.GUIDED, Schedule.BALANCED)
-        is_outermost = not any(isinstance(x, Loop) for x in around) and not loop.is_last
+        is_even = loop.schedule not in (loop_ir.Schedule.GUIDED, loop_ir.Schedule.BALANCED)
+        is_outermost = not any(isinstance(x, loop_ir.Loop) for x in around) and not loop.is_last
         _expect(is_even or is_outermost, f"{names} is in a loop, and in parts that a launch begins")
-        _expect(not any(s in OF_TEAMS for s in outside), f"{names} is shared out twice")
-        is_few = any(isinstance(x, Alone) for x in around)
+        _expect(not any(s in loop_ir.OF_TEAMS for s in outside), f"{names} is shared out twice")
+        is_few = any(isinstance(x, loop_ir.Alone) for x in around)
         _expect(not is_few, f"{names} is shared out to few threads")
 
 
-def _bodies(launch: Launch, plan: Plan, places: Sequence[_PhasePlace]) -> None:
+def _bodies(launch: loop_ir.Launch, plan: Plan, places: Sequence[_PhasePlace]) -> None:
     """Verifies that each task has one body, and another one if it is retimed, each inside all of its loops once."""
-    found = [p for p in places if isinstance(p.phase, TileBody)]
+    found = [p for p in places if isinstance(p.phase, loop_ir.TileBody)]
     once = sorted(p.phase.task for p in found if not p.is_late)
     _expect(once == sorted(launch.tasks), f"bodies of tasks {once}, not of {launch.tasks}")
     late = [p.phase.task for p in found if p.is_late]
@@ -193,28 +169,28 @@ def _bodies(launch: Launch, plan: Plan, places: Sequence[_PhasePlace]) -> None:
 
 
 _SUMS = (
-    FillSums,
-    PrefetchSums,
-    ResetSums,
-    TileBody,
-    FlushSums,
-    ReduceThreads,
-    FinishSums,
-    CombineSums,
+    loop_ir.FillSums,
+    loop_ir.PrefetchSums,
+    loop_ir.ResetSums,
+    loop_ir.TileBody,
+    loop_ir.FlushSums,
+    loop_ir.ReduceThreads,
+    loop_ir.FinishSums,
+    loop_ir.CombineSums,
 )
 _STEPS = {
-    FillSums: 0,
-    PrefetchSums: 1,
-    ResetSums: 2,
-    TileBody: 3,
-    ReduceThreads: 4,
-    FlushSums: 5,
-    FinishSums: 6,
-    CombineSums: 6,
+    loop_ir.FillSums: 0,
+    loop_ir.PrefetchSums: 1,
+    loop_ir.ResetSums: 2,
+    loop_ir.TileBody: 3,
+    loop_ir.ReduceThreads: 4,
+    loop_ir.FlushSums: 5,
+    loop_ir.FinishSums: 6,
+    loop_ir.CombineSums: 6,
 }
 
 
-def _sums(launch: Launch, places: Sequence[_PhasePlace], is_whole: bool) -> None:
+def _sums(launch: loop_ir.Launch, places: Sequence[_PhasePlace], is_whole: bool) -> None:
     """Verifies that the phases of a reduction come in order, each once. With `is_whole`, the phases that its accumulators need must
     exist.
     """
@@ -227,19 +203,23 @@ def _sums(launch: Launch, places: Sequence[_PhasePlace], is_whole: bool) -> None
         _expect(steps == sorted(set(steps)), f"task {t} sums up in the order {words}")
         if not is_whole:
             continue
-        _expect((FillSums in kinds) == sums.in_memory, f"sums of task {t} in memory: {words}")
-        _expect((ResetSums in kinds) != sums.flushes_at_body, f"sums of task {t} begin: {words}")
-        ends = {FlushSums, FinishSums, CombineSums} & set(kinds)
+        _expect(
+            (loop_ir.FillSums in kinds) == sums.in_memory, f"sums of task {t} in memory: {words}"
+        )
+        _expect(
+            (loop_ir.ResetSums in kinds) != sums.flushes_at_body, f"sums of task {t} begin: {words}"
+        )
+        ends = {loop_ir.FlushSums, loop_ir.FinishSums, loop_ir.CombineSums} & set(kinds)
         _expect(bool(ends), f"sums of task {t} go nowhere: {words}")
 
 
-def _rescaled(launch: Launch, plan: Plan, places: Sequence[_PhasePlace]) -> None:
+def _rescaled(launch: loop_ir.Launch, plan: Plan, places: Sequence[_PhasePlace]) -> None:
     """Verifies that rescaled sums are corrected once between tiles of the results in their terms, which are finished so far, and
     their own, in loops that all share, the innermost of them a reduction loop.
     """
     for t in launch.accumulators:
         rescaled = plan.tasks[t].rescaled
-        found = [k for k, p in enumerate(places) if p.phase == RescaleSums(t)]
+        found = [k for k, p in enumerate(places) if p.phase == loop_ir.RescaleSums(t)]
         _expect(
             len(found) == (rescaled is not None),
             f"sums of task {t} are rescaled {len(found)} times",
@@ -248,7 +228,12 @@ def _rescaled(launch: Launch, plan: Plan, places: Sequence[_PhasePlace]) -> None
             continue
         held = places[found[0]].loops
         for base, pairs in zip(rescaled.bases, rescaled.pairs, strict=True):
-            wanted = [TileBody(base), AdvanceSums(base), RescaleSums(t), TileBody(t)]
+            wanted = [
+                loop_ir.TileBody(base),
+                loop_ir.AdvanceSums(base),
+                loop_ir.RescaleSums(t),
+                loop_ir.TileBody(t),
+            ]
             steps = [p.phase for p in places if p.phase in wanted]
             _expect(steps == wanted, f"sums of task {t} are rescaled in the order {steps}")
             both = all({base, t} <= {m.task for m in n.members} for n in held)
@@ -261,28 +246,30 @@ def _rescaled(launch: Launch, plan: Plan, places: Sequence[_PhasePlace]) -> None
             _expect(not launch.accumulators[base].in_memory, f"task {t} reads sums in memory")
 
 
-def _blocks(launch: Launch, places: Sequence[_PhasePlace]) -> None:
+def _blocks(launch: loop_ir.Launch, places: Sequence[_PhasePlace]) -> None:
     """Verifies that blocks of operands are packed before the body that uses them. Asynchronous copies start before their loop, and
     advance at its head.
     """
-    bodies = {p.phase.task: k for k, p in enumerate(places) if isinstance(p.phase, TileBody)}
-    kinds: dict[tuple[int, str], list[type[Phase]]] = {}
+    bodies = {
+        p.phase.task: k for k, p in enumerate(places) if isinstance(p.phase, loop_ir.TileBody)
+    }
+    kinds: dict[tuple[int, str], list[type[loop_ir.Phase]]] = {}
     for k, place in enumerate(places):
         match place.phase:
-            case PackBlock(t, o) | PackFirstBlock(t, o) | OpenBlock(t, o):
+            case loop_ir.PackBlock(t, o) | loop_ir.PackFirstBlock(t, o) | loop_ir.OpenBlock(t, o):
                 _expect(k < bodies[t], f"{o.site} is packed when task {t} has used it")
-            case PackRest(t):
+            case loop_ir.PackRest(t):
                 _expect(k > bodies[t], f"the rest is packed before task {t} begins")
         match place.phase:
-            case PackFirstBlock(t, o) | OpenBlock(t, o) | PackRest(t, o):
+            case loop_ir.PackFirstBlock(t, o) | loop_ir.OpenBlock(t, o) | loop_ir.PackRest(t, o):
                 kinds.setdefault((t, o.site), []).append(type(place.phase))
-            case StartCopies(_, holder):
+            case loop_ir.StartCopies(_, holder):
                 names = [n.members for n in place.loops]
                 _expect(holder.members not in names, "copies start inside the loop they are for")
-            case AwaitCopies(_, holder) | AdvanceCopies(_, holder):
+            case loop_ir.AwaitCopies(_, holder) | loop_ir.AdvanceCopies(_, holder):
                 inside = place.loops and place.loops[-1].members == holder.members
                 _expect(bool(inside), "copies of a loop are not at its head")
     for key in launch.buffers:
-        in_order = [PackFirstBlock, OpenBlock, PackRest]
+        in_order = [loop_ir.PackFirstBlock, loop_ir.OpenBlock, loop_ir.PackRest]
         _expect(kinds.get(key) == in_order, f"the two blocks of {key} have {kinds.get(key)}")
     _expect(kinds.keys() <= launch.buffers.keys(), "blocks are opened of which there is one only")

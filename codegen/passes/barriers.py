@@ -11,32 +11,7 @@ from dataclasses import dataclass, replace
 
 from ...kernels.analysis.effects import arrays_written, task_reads
 from ...space.choices import PRIVATE
-from ..loops.ir import (
-    AddCopies,
-    AdvanceCopies,
-    AwaitCopies,
-    Barrier,
-    ClearCopies,
-    CombineSums,
-    CountIterations,
-    FinishSums,
-    InBlocks,
-    Launch,
-    Loop,
-    Node,
-    OpenBlock,
-    Owner,
-    PackBlock,
-    PackFirstBlock,
-    PackRest,
-    Phase,
-    SortIterations,
-    StartBlocks,
-    StartCopies,
-    TileBody,
-    has_parallel,
-    phases_of,
-)
+from ..loops import ir as loop_ir
 from ..plan.plan import Plan, TaskPlan
 
 _ONE_THREAD = "one thread"  # of a team: it alone runs the nodes outside of parallel loops
@@ -63,18 +38,18 @@ class ThreadScope:
     barriers may stand in them. `touches` returns the touches of a node that is no such loop.
     """
 
-    enter: Callable[[Loop], bool]
-    touches: Callable[[Node], Sequence[Touch]]
+    enter: Callable[[loop_ir.Loop], bool]
+    touches: Callable[[loop_ir.Node], Sequence[Touch]]
 
 
-def place_team_barriers(launch: Launch, plan: Plan) -> Launch:
+def place_team_barriers(launch: loop_ir.Launch, plan: Plan) -> loop_ir.Launch:
     """Places the barriers for a team of a CPU. A single thread needs none."""
     if not launch.is_parallel:
         return launch
     return replace(launch, nodes=_placed(of_team(launch, plan), launch.nodes, is_loop=False))
 
 
-def place_block_barriers(launch: Launch, plan: Plan) -> Launch:
+def place_block_barriers(launch: loop_ir.Launch, plan: Plan) -> loop_ir.Launch:
     """Places the barriers for the blocks of a GPU.
 
     All iterations of one task are distributed to threads in the same way, so they need no barrier among themselves.
@@ -82,10 +57,10 @@ def place_block_barriers(launch: Launch, plan: Plan) -> Launch:
     return replace(launch, nodes=_placed(of_block(plan), launch.nodes, is_loop=False))
 
 
-def of_team(launch: Launch, plan: Plan) -> ThreadScope:
+def of_team(launch: loop_ir.Launch, plan: Plan) -> ThreadScope:
     """Returns the threads of a CPU's team."""
     return ThreadScope(
-        lambda loop: not loop.is_parallel and has_parallel(loop),
+        lambda loop: not loop.is_parallel and loop_ir.has_parallel(loop),
         lambda node: list(_team_touches(launch, plan, node)),
     )
 
@@ -95,22 +70,24 @@ def of_block(plan: Plan) -> ThreadScope:
     return ThreadScope(lambda loop: True, lambda node: list(_block_touches(plan, node)))
 
 
-def _placed(threads: ThreadScope, nodes: Sequence[Node], is_loop: bool) -> tuple[Node, ...]:
+def _placed(
+    threads: ThreadScope, nodes: Sequence[loop_ir.Node], is_loop: bool
+) -> tuple[loop_ir.Node, ...]:
     """Returns the nodes with barriers. With `is_loop`, the end of the list is followed by its beginning."""
-    placed: list[Node] = []
+    placed: list[loop_ir.Node] = []
     pending: list[Touch] = []
     for n in nodes:
-        if isinstance(n, Loop) and threads.enter(n):
+        if isinstance(n, loop_ir.Loop) and threads.enter(n):
             inside = _placed(threads, n.children, is_loop=not n.is_parallel)
             n = replace(n, children=inside)
         if _conflict(pending, _reached(threads, [n])[0]):
-            placed.append(Barrier())
+            placed.append(loop_ir.Barrier())
             pending = []
         placed.append(n)
         behind, has_met = _reached(threads, [n], step=-1)
         pending = behind if has_met else [*pending, *behind]
     if is_loop and _conflict(pending, _reached(threads, placed)[0]):
-        placed.append(Barrier())
+        placed.append(loop_ir.Barrier())
     return tuple(placed)
 
 
@@ -119,7 +96,7 @@ def _conflict(before: Sequence[Touch], behind: Sequence[Touch]) -> bool:
 
 
 def _reached(
-    threads: ThreadScope, nodes: Sequence[Node], step: int = 1
+    threads: ThreadScope, nodes: Sequence[loop_ir.Node], step: int = 1
 ) -> tuple[list[Touch], bool]:
     """Returns the touches up to the first barrier, and True if there is one. A `step` of 1 searches from the front, -1 from the
     back.
@@ -128,9 +105,9 @@ def _reached(
     """
     found: list[Touch] = []
     for n in nodes[::step]:
-        if isinstance(n, Barrier):
+        if isinstance(n, loop_ir.Barrier):
             return found, True
-        if isinstance(n, Loop) and threads.enter(n):
+        if isinstance(n, loop_ir.Loop) and threads.enter(n):
             inside, has_met = _reached(threads, n.children, step)
             found += inside
             if has_met:
@@ -143,25 +120,36 @@ def _reached(
 # --- touches of nodes ---
 
 
-def _team_touches(launch: Launch, plan: Plan, node: Node) -> Iterator[Touch]:
+def _team_touches(launch: loop_ir.Launch, plan: Plan, node: loop_ir.Node) -> Iterator[Touch]:
     """Yields the touches of data that the threads of a team share: arrays, blocks that they pack together, and accumulators of the
     team.
     """
     alone = frozenset([_ONE_THREAD]) if _is_serial(plan, node) else frozenset[str]()
     on_chip = {(f.consumer, f.array) for t in plan.tasks for f in (*t.registers, *t.shared)}
-    for p in phases_of(node):
+    for p in loop_ir.phases_of(node):
         task = plan.tasks[p.task]
         match p:
-            case PackBlock(t, o) | PackFirstBlock(t, o) | OpenBlock(t, o) | PackRest(t, o):
+            case (
+                loop_ir.PackBlock(t, o)
+                | loop_ir.PackFirstBlock(t, o)
+                | loop_ir.OpenBlock(t, o)
+                | loop_ir.PackRest(t, o)
+            ):
                 # No thread's own part: any thread may pack any of it.
                 yield Touch(o.access.array, False, alone)
                 if o.site in task.by_team:
                     yield Touch(block_name(t, o.site), True, alone)
                 continue
-            case CountIterations() | StartBlocks() | SortIterations() | ClearCopies() | AddCopies():
+            case (
+                loop_ir.CountIterations()
+                | loop_ir.StartBlocks()
+                | loop_ir.SortIterations()
+                | loop_ir.ClearCopies()
+                | loop_ir.AddCopies()
+            ):
                 yield from _scatter_touches(p, task, alone)
                 continue
-            case TileBody(t):
+            case loop_ir.TileBody(t):
                 for site in task.by_team:
                     yield Touch(block_name(t, site), False, alone)
                 yield from _scatter_touches(p, task, alone)
@@ -171,58 +159,58 @@ def _team_touches(launch: Launch, plan: Plan, node: Node) -> Iterator[Touch]:
         for array in _writes(p, task):
             yield Touch(array, True, alone)
         sums = launch.accumulators.get(p.task)
-        if sums is not None and sums.owner in (Owner.TEAM, Owner.PARTIALS):
-            by = alone if isinstance(p, CombineSums) else alone | {_OWN_PART}
-            is_read = isinstance(p, FinishSums | CombineSums)
+        if sums is not None and sums.owner in (loop_ir.Owner.TEAM, loop_ir.Owner.PARTIALS):
+            by = alone if isinstance(p, loop_ir.CombineSums) else alone | {_OWN_PART}
+            is_read = isinstance(p, loop_ir.FinishSums | loop_ir.CombineSums)
             yield Touch(accumulator_name(p.task), not is_read, by)
 
 
-def _scatter_touches(p: Phase, task: TaskPlan, alone: frozenset[str]) -> Iterator[Touch]:
+def _scatter_touches(p: loop_ir.Phase, task: TaskPlan, alone: frozenset[str]) -> Iterator[Touch]:
     """Yields the additional touches of a counting sort and of private copies. A body updates the copies of its own thread."""
     own, t = alone | {_OWN_PART}, task.index
     match p:
-        case CountIterations():
+        case loop_ir.CountIterations():
             assert task.sort is not None
             for array in task.sort.arrays_read:
                 yield Touch(array, False, alone)
             yield Touch(counts_name(t), True, own)
-        case StartBlocks():
+        case loop_ir.StartBlocks():
             yield Touch(counts_name(t), True, frozenset([_ONE_THREAD]))
             yield Touch(order_name(t), True, frozenset([_ONE_THREAD]))
-        case SortIterations():
+        case loop_ir.SortIterations():
             yield Touch(counts_name(t), True, own)
             yield Touch(order_name(t), True, own)
-        case TileBody() if task.sort is not None:
+        case loop_ir.TileBody() if task.sort is not None:
             yield Touch(order_name(t), False, alone)
     if any(x.how == PRIVATE for x in task.scatters):
         match p:
-            case ClearCopies() | TileBody():
+            case loop_ir.ClearCopies() | loop_ir.TileBody():
                 yield Touch(copies_name(t), True, own)
-            case AddCopies():
+            case loop_ir.AddCopies():
                 yield Touch(copies_name(t), False, alone)
                 for x in task.scatters:
                     if x.how == PRIVATE:
                         yield Touch(x.array, True, alone | {_OWN_PART})
 
 
-def _is_serial(plan: Plan, node: Node) -> bool:
+def _is_serial(plan: Plan, node: loop_ir.Node) -> bool:
     """True if one thread of a team runs the node alone, for a node that is in no parallel loop."""
     match node:
-        case Loop():
-            return not has_parallel(node)
-        case TileBody(task):
+        case loop_ir.Loop():
+            return not loop_ir.has_parallel(node)
+        case loop_ir.TileBody(task):
             return not plan.tasks[task].is_of_team
-        case StartBlocks():
+        case loop_ir.StartBlocks():
             return True
-        case InBlocks():
-            return not has_parallel(node)
-        case Barrier():
+        case loop_ir.InBlocks():
+            return not loop_ir.has_parallel(node)
+        case loop_ir.Barrier():
             return False
         case _:
-            return all(not plan.tasks[p.task].is_parallel for p in phases_of(node))
+            return all(not plan.tasks[p.task].is_parallel for p in loop_ir.phases_of(node))
 
 
-def _block_touches(plan: Plan, node: Node) -> Iterator[Touch]:
+def _block_touches(plan: Plan, node: loop_ir.Node) -> Iterator[Touch]:
     """Yields the touches of data that the threads of a GPU's block share: arrays, and values and operand blocks on chip."""
     on_chip = {
         (f.consumer, f.array): kind
@@ -230,20 +218,20 @@ def _block_touches(plan: Plan, node: Node) -> Iterator[Touch]:
         for kind, flows in (("register", t.registers), ("shared", t.shared))
         for f in flows
     }
-    for p in phases_of(node):
+    for p in loop_ir.phases_of(node):
         task, by = plan.tasks[p.task], frozenset([str(p.task)])
         match p:
-            case StartCopies(copies) | AdvanceCopies(copies):
+            case loop_ir.StartCopies(copies) | loop_ir.AdvanceCopies(copies):
                 for x in copies:
                     array, mine = x.operand.access.array, frozenset([str(x.task)])
                     yield Touch(array, False, mine)
-                    if isinstance(p, StartCopies):
+                    if isinstance(p, loop_ir.StartCopies):
                         block = copy_name(x.task, x.operand.site)
                         yield Touch(block, True, frozenset([_COPIERS]))
                 continue
-            case AwaitCopies():
+            case loop_ir.AwaitCopies():
                 continue
-            case PackBlock(t, o):
+            case loop_ir.PackBlock(t, o):
                 yield Touch(o.access.array, False, by)
                 yield Touch(copy_name(t, o.site), True, frozenset([_COPIERS]))
                 continue
@@ -257,34 +245,34 @@ def _block_touches(plan: Plan, node: Node) -> Iterator[Touch]:
         stored = list(_writes(p, task))
         for array in stored:
             yield Touch(array, True, by)
-        if task.shared and (isinstance(p, FinishSums) or _is_map(p, task)):
+        if task.shared and (isinstance(p, loop_ir.FinishSums) or _is_map(p, task)):
             yield Touch(shared_name(task.task.target.array), True, by)
 
 
-def _is_map(p: Phase, task: TaskPlan) -> bool:
+def _is_map(p: loop_ir.Phase, task: TaskPlan) -> bool:
     """True if a phase computes the values that its task stores: the body of a task that is no reduction."""
-    return isinstance(p, TileBody) and not task.task.is_reduction
+    return isinstance(p, loop_ir.TileBody) and not task.task.is_reduction
 
 
-def _reads(p: Phase, task: TaskPlan) -> Iterator[str]:
+def _reads(p: loop_ir.Phase, task: TaskPlan) -> Iterator[str]:
     """Yields the arrays of the sequence that a body reads, or the end of a reduction."""
-    in_finish = isinstance(p, FinishSums | CombineSums)
-    if isinstance(p, TileBody) or in_finish:
+    in_finish = isinstance(p, loop_ir.FinishSums | loop_ir.CombineSums)
+    if isinstance(p, loop_ir.TileBody) or in_finish:
         yield from dict.fromkeys(a.array for a, late in task_reads(task.task) if late == in_finish)
 
 
-def _places(p: Phase, task: TaskPlan, array: str) -> Iterable[str]:
+def _places(p: loop_ir.Phase, task: TaskPlan, array: str) -> Iterable[str]:
     """Returns the places where a phase reads an array: memory, and the blocks of operands that hold its accesses."""
-    if not isinstance(p, TileBody):
+    if not isinstance(p, loop_ir.TileBody):
         return (array,)
     reads = (a for a, late in task_reads(task.task) if a.array == array and not late)
     held = (task.copy_of(access) for access in reads)
     return dict.fromkeys(array if o is None else copy_name(task.index, o.site) for o in held)
 
 
-def _writes(p: Phase, task: TaskPlan) -> Iterator[str]:
+def _writes(p: loop_ir.Phase, task: TaskPlan) -> Iterator[str]:
     """Yields the arrays of the sequence that a phase writes."""
-    if isinstance(p, FinishSums | CombineSums) or _is_map(p, task):
+    if isinstance(p, loop_ir.FinishSums | loop_ir.CombineSums) or _is_map(p, task):
         if not task.task.is_structured:
             yield from sorted(arrays_written(task.task))
         elif task.is_stored:

@@ -8,21 +8,7 @@ from functools import lru_cache
 from typing import Any
 
 from ...kernels.analysis.alike_bodies import arrays_in_order
-from ...kernels.ir.kernel import (
-    Assert,
-    DType,
-    For,
-    Local,
-    LocalArray,
-    LocalElement,
-    LoopIndex,
-    Print,
-    SetElement,
-    SetLocal,
-    Stmt,
-    Update,
-    UpdateLocal,
-)
+from ...kernels.ir import kernel as ir
 from ...kernels.ir.walk import Renaming, nested_statements, rewrite
 from ...kernels.transforms.loop_fusion import loops_fused
 from ...kernels.transforms.value_numbering import numbered
@@ -95,7 +81,7 @@ def _same_iterations(
     if any(own):
         return None
     every = nested_statements((*a.task.body.statements, *b.task.body.statements))
-    if any(isinstance(s, Print | Assert) for s in every):
+    if any(isinstance(s, ir.Print | ir.Assert) for s in every):
         return None
     found: dict[str, str] = {}
     for p in b.loops:
@@ -128,7 +114,7 @@ def _same_ways(plan: Plan, tasks: Sequence[int]) -> bool:
 
 def _statements(
     plan: Plan, tasks: Sequence[int], loops: dict[int, dict[str, str]]
-) -> tuple[Stmt, ...]:
+) -> tuple[ir.Stmt, ...]:
     steps = {x.name: x.name for t in tasks for x in plan.tasks[t].task.steps}
     bodies = [plan.tasks[t].task.body for t in tasks]
     statements = tuple(body.statements for body in bodies if body is not None)
@@ -143,12 +129,12 @@ def _statements(
 
 @lru_cache(maxsize=_MOST_KEPT)
 def _as_one(
-    bodies: tuple[tuple[Stmt, ...], ...],
+    bodies: tuple[tuple[ir.Stmt, ...], ...],
     uids: tuple[int, ...],  # statements are equal whatever theirs are
     loops: tuple[tuple[tuple[str, str], ...], ...],
     steps: tuple[str, ...],
-    dtypes: tuple[tuple[str, DType], ...],
-) -> tuple[Stmt, ...]:
+    dtypes: tuple[tuple[str, ir.DType], ...],
+) -> tuple[ir.Stmt, ...]:
     """Returns bodies with their loops renamed as one. Equal values are computed once, and loops inside are fused.
 
     Most candidates join the same, and steps of a program often differ in some arrays only.
@@ -169,15 +155,15 @@ def _as_one(
 
 @lru_cache(maxsize=_MOST_KEPT)
 def _of_numbered_arrays(
-    bodies: tuple[tuple[Stmt, ...], ...],
+    bodies: tuple[tuple[ir.Stmt, ...], ...],
     uids: tuple[int, ...],
     loops: tuple[tuple[tuple[str, str], ...], ...],
     steps: tuple[str, ...],
-    dtypes: tuple[tuple[str, DType], ...],
-) -> tuple[Stmt, ...]:
+    dtypes: tuple[tuple[str, ir.DType], ...],
+) -> tuple[ir.Stmt, ...]:
     """`_as_one` for bodies whose arrays have numbers as names."""
     taken = {*steps, *(name for own in loops for _, name in own)}
-    made: list[Stmt] = []
+    made: list[ir.Stmt] = []
     for body, own in zip(bodies, loops, strict=True):
         made += _renamed(body, dict(own), taken)
     arrays = dict(dtypes)
@@ -190,7 +176,9 @@ def _of_numbered_arrays(
     return found
 
 
-def _renamed(body: tuple[Stmt, ...], loops: dict[str, str], taken: set[str]) -> tuple[Stmt, ...]:
+def _renamed(
+    body: tuple[ir.Stmt, ...], loops: dict[str, str], taken: set[str]
+) -> tuple[ir.Stmt, ...]:
     """Returns the statements with the loops of their task renamed. Names that begin in them are replaced if they are `taken`."""
     names = {("loop", loop): other for loop, other in loops.items()}
 
@@ -207,13 +195,15 @@ def _renamed(body: tuple[Stmt, ...], loops: dict[str, str], taken: set[str]) -> 
 
     def change(x: Any) -> Any:
         match x:
-            case Local() | LocalElement() | SetLocal() | UpdateLocal() | LocalArray():
+            case (
+                ir.Local() | ir.LocalElement() | ir.SetLocal() | ir.UpdateLocal() | ir.LocalArray()
+            ):
                 return replace(x, name=fresh("local", x.name))
-            case SetElement():
+            case ir.SetElement():
                 return replace(x, name=fresh("local", x.name))
-            case Update(result=name) if name:
+            case ir.Update(result=name) if name:
                 return replace(x, result=fresh("local", name))
-            case LoopIndex() | For():
+            case ir.LoopIndex() | ir.For():
                 return replace(x, loop=fresh("loop", x.loop))
         return x
 

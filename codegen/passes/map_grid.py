@@ -10,22 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
 
-from ..loops.ir import (
-    AdvanceCopies,
-    Alone,
-    AwaitCopies,
-    Barrier,
-    Late,
-    Launch,
-    Loop,
-    Node,
-    PackBlock,
-    ReduceThreads,
-    ResetSums,
-    Runs,
-    Schedule,
-    StartCopies,
-)
+from ..loops import ir as loop_ir
 from ..plan.plan import LoopPlan, Plan, TaskPlan
 from .map_team import grouped, scheduled
 
@@ -34,35 +19,41 @@ WARP = 32
 _ALL, _ANY = -1, 0  # threads of a node: all of the block, or any that need it
 
 
-def map_grid(launch: Launch, plan: Plan) -> Launch:
+def map_grid(launch: loop_ir.Launch, plan: Plan) -> loop_ir.Launch:
     """Maps parallel outer loop levels to the blocks of a grid. All threads of a block run everything else."""
-    nodes = scheduled(launch.nodes, plan, lambda p: Schedule.GRID)
-    return replace(launch, nodes=nodes, runs=Runs.GRID)
+    nodes = scheduled(launch.nodes, plan, lambda p: loop_ir.Schedule.GRID)
+    return replace(launch, nodes=nodes, runs=loop_ir.Runs.GRID)
 
 
-def share_block(launch: Launch, plan: Plan) -> Launch:
+def share_block(launch: loop_ir.Launch, plan: Plan) -> loop_ir.Launch:
     """Restricts nodes to the first threads of a block, where the block has more threads than their tasks."""
     n_threads = prod(block_shape([plan.tasks[t] for t in launch.tasks]))
 
-    def wanted(node: Node) -> int | None:
+    def wanted(node: loop_ir.Node) -> int | None:
         n = _threads_of(plan, node)
         return None if n in (_ALL, _ANY, n_threads) else n
 
-    def shared(nodes: Sequence[Node]) -> tuple[Node, ...]:
+    def shared(nodes: Sequence[loop_ir.Node]) -> tuple[loop_ir.Node, ...]:
         return grouped(nodes, wanted, lambda loop: replace(loop, children=shared(loop.children)))
 
     return replace(launch, nodes=shared(launch.nodes))
 
 
-def _threads_of(plan: Plan, node: Node) -> int:
+def _threads_of(plan: Plan, node: loop_ir.Node) -> int:
     match node:
-        case Barrier() | Alone() | Late():
+        case loop_ir.Barrier() | loop_ir.Alone() | loop_ir.Late():
             return _ALL
-        case PackBlock() | ReduceThreads() | StartCopies() | AwaitCopies() | AdvanceCopies():
+        case (
+            loop_ir.PackBlock()
+            | loop_ir.ReduceThreads()
+            | loop_ir.StartCopies()
+            | loop_ir.AwaitCopies()
+            | loop_ir.AdvanceCopies()
+        ):
             return _ALL
-        case ResetSums():
+        case loop_ir.ResetSums():
             return _ANY
-        case Loop():
+        case loop_ir.Loop():
             inside = {_threads_of(plan, n) for n in node.children} - {_ANY}
             return inside.pop() if len(inside) == 1 and not node.is_parallel else _ALL
         case _:

@@ -9,68 +9,57 @@ from math import ceil, lcm
 from ...kernels.ir.walk import loads
 from ...space.backbone import OUTER
 from ...space.targets.target import LINE_BYTES
-from ..loops.ir import (
-    Alone,
-    Barrier,
-    CombineSums,
-    InBlocks,
-    Late,
-    Launch,
-    Loop,
-    Node,
-    OpenBlock,
-    Runs,
-    Schedule,
-    StartBlocks,
-    TileBody,
-    has_parallel,
-)
+from ..loops import ir as loop_ir
 from ..plan.plan import LoopPlan, Plan
 
 # Of two ways to share out a loop, one leaves the busiest thread with clearly more: work that differs less is not worth longer code.
 _UNEVEN = 1.02
 
 
-def map_team(launch: Launch, plan: Plan) -> Launch:
+def map_team(launch: loop_ir.Launch, plan: Plan) -> loop_ir.Launch:
     """Distributes parallel outer loop levels to the threads of a team, by the schedule of the plan."""
 
-    def schedule(p: LoopPlan) -> Schedule:
-        return Schedule[p.schedule]
+    def schedule(p: LoopPlan) -> loop_ir.Schedule:
+        return loop_ir.Schedule[p.schedule]
 
     nodes = scheduled(launch.nodes, plan, schedule)
     is_of_team = any(plan.tasks[t].is_of_team for t in launch.tasks)
-    runs = Runs.TEAM if is_of_team or any(map(has_parallel, nodes)) else Runs.ONE_THREAD
+    runs = (
+        loop_ir.Runs.TEAM
+        if is_of_team or any(map(loop_ir.has_parallel, nodes))
+        else loop_ir.Runs.ONE_THREAD
+    )
     return replace(launch, nodes=nodes, runs=runs)
 
 
 def scheduled(
-    nodes: Sequence[Node], plan: Plan, schedule: Callable[[LoopPlan], Schedule]
-) -> tuple[Node, ...]:
+    nodes: Sequence[loop_ir.Node], plan: Plan, schedule: Callable[[LoopPlan], loop_ir.Schedule]
+) -> tuple[loop_ir.Node, ...]:
     """Returns the nodes with a schedule for each loop that the plan distributes."""
-    made: list[Node] = []
+    made: list[loop_ir.Node] = []
     for n in nodes:
-        if isinstance(n, Loop):
+        if isinstance(n, loop_ir.Loop):
             first = n.members[0]
             p = plan.tasks[first.task].loop(first.loop)
             is_shared = p.is_parallel and n.level == OUTER
-            how = schedule(p) if is_shared else Schedule.SEQUENTIAL
+            how = schedule(p) if is_shared else loop_ir.Schedule.SEQUENTIAL
             n = replace(n, schedule=how, children=scheduled(n.children, plan, schedule))
         made.append(n)
     return tuple(made)
 
 
-def share_evenly(launch: Launch, plan: Plan) -> Launch:
+def share_evenly(launch: loop_ir.Launch, plan: Plan) -> loop_ir.Launch:
     """Sets the unit of each loop that is distributed in blocks: threads get multiples of it.
 
     The unit is a tile. If whole tiles give the busiest thread clearly more iterations, by 2 %, a smaller unit replaces it. That is
     the least number with whole register tiles of all tasks, and whole cache lines along vectors.
     """
 
-    def shared(nodes: Sequence[Node]) -> tuple[Node, ...]:
-        made: list[Node] = []
+    def shared(nodes: Sequence[loop_ir.Node]) -> tuple[loop_ir.Node, ...]:
+        made: list[loop_ir.Node] = []
         for n in nodes:
-            if isinstance(n, Loop):
-                unit = _unit(launch, plan, n) if n.schedule is Schedule.BLOCKED else 0
+            if isinstance(n, loop_ir.Loop):
+                unit = _unit(launch, plan, n) if n.schedule is loop_ir.Schedule.BLOCKED else 0
                 n = replace(n, children=shared(n.children), unit=unit)
             made.append(n)
         return tuple(made)
@@ -78,7 +67,7 @@ def share_evenly(launch: Launch, plan: Plan) -> Launch:
     return replace(launch, nodes=shared(launch.nodes))
 
 
-def _unit(launch: Launch, plan: Plan, loop: Loop) -> int:
+def _unit(launch: loop_ir.Launch, plan: Plan, loop: loop_ir.Loop) -> int:
     alike = [
         (p, plan.tasks[t].task.dtype)
         for t in launch.tasks
@@ -96,20 +85,20 @@ def _unit(launch: Launch, plan: Plan, loop: Loop) -> int:
     return least if busiest(loop.step) > _UNEVEN * busiest(least) else loop.step
 
 
-def end_team(launch: Launch, plan: Plan) -> Launch:
+def end_team(launch: loop_ir.Launch, plan: Plan) -> loop_ir.Launch:
     """Moves small combinations at the end of a launch behind the team. The end of the team replaces their barrier."""
     nodes = launch.nodes
     k = len(nodes)
     while k and _is_small_combination(plan, launch, nodes[k - 1]):
         k -= 1
-    if launch.is_parallel and 0 < k < len(nodes) and isinstance(nodes[k - 1], Barrier):
+    if launch.is_parallel and 0 < k < len(nodes) and isinstance(nodes[k - 1], loop_ir.Barrier):
         return replace(launch, nodes=nodes[: k - 1], after=nodes[k:])
     return launch
 
 
-def _is_small_combination(plan: Plan, launch: Launch, node: Node) -> bool:
+def _is_small_combination(plan: Plan, launch: loop_ir.Launch, node: loop_ir.Node) -> bool:
     """True if the node combines partial results that are so few that one thread does it."""
-    if not isinstance(node, CombineSums):
+    if not isinstance(node, loop_ir.CombineSums):
         return False
     finish = plan.tasks[node.task].task.finish
     reads = {x.array for x in loads(finish)} if finish is not None else set()
@@ -124,36 +113,38 @@ def _is_small_combination(plan: Plan, launch: Launch, node: Node) -> bool:
     return launch.accumulators[node.task].is_small
 
 
-def leave_alone(launch: Launch, plan: Plan) -> Launch:
+def leave_alone(launch: loop_ir.Launch, plan: Plan) -> loop_ir.Launch:
     """Puts runs of nodes under `Alone` that one thread of a team does alone."""
     if not launch.is_parallel:
         return launch
     return replace(launch, nodes=_left_alone(launch, plan, launch.nodes))
 
 
-def _left_alone(launch: Launch, plan: Plan, nodes: Sequence[Node]) -> tuple[Node, ...]:
+def _left_alone(
+    launch: loop_ir.Launch, plan: Plan, nodes: Sequence[loop_ir.Node]
+) -> tuple[loop_ir.Node, ...]:
     """Returns the nodes, which all threads reach together, with serial runs of them under `Alone`."""
 
-    def is_alone(node: Node) -> bool:
+    def is_alone(node: loop_ir.Node) -> bool:
         match node:
-            case Barrier() | Late() | Alone():
+            case loop_ir.Barrier() | loop_ir.Late() | loop_ir.Alone():
                 return False
-            case Loop() | InBlocks():
-                return not has_parallel(node) and all(map(is_alone, node.children))
-            case StartBlocks():
+            case loop_ir.Loop() | loop_ir.InBlocks():
+                return not loop_ir.has_parallel(node) and all(map(is_alone, node.children))
+            case loop_ir.StartBlocks():
                 return True
-            case CombineSums(task):
+            case loop_ir.CombineSums(task):
                 return launch.accumulators[task].is_small
-            case TileBody(task):
+            case loop_ir.TileBody(task):
                 return not plan.tasks[task].is_of_team
             case _:
                 return not plan.tasks[node.task].is_parallel
 
-    def is_run(node: Node) -> bool:
+    def is_run(node: loop_ir.Node) -> bool:
         # What opens a block declares names for the nodes behind it.
-        return is_alone(node) and not isinstance(node, OpenBlock)
+        return is_alone(node) and not isinstance(node, loop_ir.OpenBlock)
 
-    def entered(loop: Loop) -> Loop:
+    def entered(loop: loop_ir.Loop) -> loop_ir.Loop:
         if loop.is_parallel:
             return loop
         return replace(loop, children=_left_alone(launch, plan, loop.children))
@@ -162,23 +153,23 @@ def _left_alone(launch: Launch, plan: Plan, nodes: Sequence[Node]) -> tuple[Node
 
 
 def grouped(
-    nodes: Sequence[Node],
-    threads_of: Callable[[Node], int | None],
-    entered: Callable[[Loop], Loop],
-) -> tuple[Node, ...]:
+    nodes: Sequence[loop_ir.Node],
+    threads_of: Callable[[loop_ir.Node], int | None],
+    entered: Callable[[loop_ir.Loop], loop_ir.Loop],
+) -> tuple[loop_ir.Node, ...]:
     """Puts runs of nodes for the same few threads under `Alone`.
 
     `threads_of` is None where all threads run a node. If that is a loop, `entered` replaces it.
     """
-    made: list[Node] = []
-    run: list[Node] = []
+    made: list[loop_ir.Node] = []
+    run: list[loop_ir.Node] = []
     for k, n in enumerate(nodes):
         n_threads = threads_of(n)
         if n_threads is None:
-            made.append(entered(n) if isinstance(n, Loop) else n)
+            made.append(entered(n) if isinstance(n, loop_ir.Loop) else n)
             continue
         run.append(n)
         if k + 1 == len(nodes) or threads_of(nodes[k + 1]) != n_threads:
-            made.append(Alone(n_threads, tuple(run)))
+            made.append(loop_ir.Alone(n_threads, tuple(run)))
             run = []
     return tuple(made)

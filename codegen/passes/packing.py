@@ -16,26 +16,7 @@ from math import lcm, prod
 from ...kernels.ir.access import flat_strides
 from ...space.backbone import OUTER, Operand
 from ...space.targets.target import LINE_BYTES
-from ..loops.ir import (
-    AdvanceCopies,
-    AwaitCopies,
-    Barrier,
-    Copy,
-    DoubleBuffer,
-    InStrips,
-    Launch,
-    Lines,
-    Loop,
-    Node,
-    OpenBlock,
-    PackBlock,
-    PackFirstBlock,
-    PackRest,
-    StartCopies,
-    Strips,
-    loop_of,
-    paths,
-)
+from ..loops import ir as loop_ir
 from ..plan.plan import Member, Plan
 from ..text.facts import PASSING_BY
 from .insertion import Notes
@@ -45,81 +26,87 @@ _AT_ONCE = 8  # lines, where the loop is long enough: more would queue up
 _LEAST_STRIP = 8
 
 
-def place_blocks(launch: Launch, plan: Plan) -> Launch:
+def place_blocks(launch: loop_ir.Launch, plan: Plan) -> loop_ir.Launch:
     """Places the packing of operand blocks at the heads of the innermost loops that select them. Of two blocks, the next one is
     packed early.
     """
     notes, buffers = Notes(launch.tasks), {}
-    strips: dict[Member, Strips] = {}
-    for loops, t in paths(launch.nodes):
+    strips: dict[Member, loop_ir.Strips] = {}
+    for loops, t in loop_ir.paths(launch.nodes):
         task = plan.tasks[t]
         for operand in task.copies:
             k = _holder(loops, t, operand)
             beside = notes.at(loops[k])
             if task.stages[operand.site] == 1:
-                beside.head.append(PackBlock(t, operand))
+                beside.head.append(loop_ir.PackBlock(t, operand))
                 continue
             made = double_buffer(plan, loops, k, t, operand)
             buffers[t, operand.site] = made
-            beside.before.append(PackFirstBlock(t, operand))
-            beside.head.append(OpenBlock(t, operand))
-            beside.tail.append(PackRest(t, operand))
+            beside.before.append(loop_ir.PackFirstBlock(t, operand))
+            beside.head.append(loop_ir.OpenBlock(t, operand))
+            beside.tail.append(loop_ir.PackRest(t, operand))
             if made.in_strips is not None:
                 innermost = loops[-1].members[0]
-                before = strips.get(innermost, Strips(made.in_strips.strip, ()))
+                before = strips.get(innermost, loop_ir.Strips(made.in_strips.strip, ()))
                 length = min(before.length, made.in_strips.strip)
-                strips[innermost] = Strips(length, (*before.packs, (t, operand)))
+                strips[innermost] = loop_ir.Strips(length, (*before.packs, (t, operand)))
     nodes = _stripped(notes.placed(launch.nodes), strips)
     return replace(launch, nodes=nodes, buffers=buffers)
 
 
-def place_block_copies(launch: Launch, plan: Plan) -> Launch:
+def place_block_copies(launch: loop_ir.Launch, plan: Plan) -> loop_ir.Launch:
     """Places copies into shared memory on a GPU, made by all threads of a block. Copies in several stages are asynchronous."""
     notes = Notes(launch.tasks)
-    travelling: dict[Loop, list[Copy]] = {}
-    for loops, t in paths(launch.nodes):
+    travelling: dict[loop_ir.Loop, list[loop_ir.Copy]] = {}
+    for loops, t in loop_ir.paths(launch.nodes):
         task = plan.tasks[t]
         for operand in task.copies:
             holder = loops[_holder(loops, t, operand)]
             stages = task.stages[operand.site]
             if stages == 1:
-                notes.at(holder).head.append(PackBlock(t, operand))
+                notes.at(holder).head.append(loop_ir.PackBlock(t, operand))
             else:
-                travelling.setdefault(holder, []).append(Copy(t, operand, stages))
+                travelling.setdefault(holder, []).append(loop_ir.Copy(t, operand, stages))
     for holder, found in travelling.items():
         copies, header = tuple(found), replace(holder, children=())
         beside = notes.at(holder)
-        beside.before.append(StartCopies(copies, header))
-        beside.head[:0] = [AwaitCopies(copies, header), Barrier(), AdvanceCopies(copies, header)]
+        beside.before.append(loop_ir.StartCopies(copies, header))
+        beside.head[:0] = [
+            loop_ir.AwaitCopies(copies, header),
+            loop_ir.Barrier(),
+            loop_ir.AdvanceCopies(copies, header),
+        ]
     return replace(launch, nodes=notes.placed(launch.nodes))
 
 
-def _holder(loops: Sequence[Loop], t: int, operand: Operand) -> int:
+def _holder(loops: Sequence[loop_ir.Loop], t: int, operand: Operand) -> int:
     """Returns the index of the innermost loop that selects a block."""
-    chosen = (n.level == OUTER and loop_of(n, t) in operand.loops for n in loops)
+    chosen = (n.level == OUTER and loop_ir.loop_of(n, t) in operand.loops for n in loops)
     return max(k for k, here in enumerate(chosen) if here)
 
 
-def _stripped(nodes: Sequence[Node], strips: Mapping[Member, Strips]) -> tuple[Node, ...]:
+def _stripped(
+    nodes: Sequence[loop_ir.Node], strips: Mapping[Member, loop_ir.Strips]
+) -> tuple[loop_ir.Node, ...]:
     """Returns the nodes with strips set on their loops."""
     return tuple(
         replace(n, children=_stripped(n.children, strips), strips=strips.get(n.members[0]))
-        if isinstance(n, Loop)
+        if isinstance(n, loop_ir.Loop)
         else n
         for n in nodes
     )
 
 
 def double_buffer(
-    plan: Plan, nodes: Sequence[Loop], k: int, t: int, operand: Operand
-) -> DoubleBuffer:
+    plan: Plan, nodes: Sequence[loop_ir.Loop], k: int, t: int, operand: Operand
+) -> loop_ir.DoubleBuffer:
     """Returns the double buffer of an operand for the loop `nodes[k]`, at whose head blocks are packed. `nodes` are the loops
     around the body of task `t`.
     """
     task, inside = plan.tasks[t], nodes[k + 1 :]
     array = plan.problem.array(operand.access.array)
     strides = flat_strides(operand.access, array)
-    innermost = loop_of(nodes[-1], t)
+    innermost = loop_ir.loop_of(nodes[-1], t)
     along = (
         innermost if innermost in operand.loops else min(operand.loops, key=lambda x: strides[x])
     )
@@ -141,12 +128,12 @@ def double_buffer(
         chunk = min(-(-chunk // whole) * whole, columns.tile)
         # Lines that have one element of a block each, where no other loop comes back to it, are read once.
         is_far = all(abs(strides[x]) * size >= LINE_BYTES for x in operand.loops)
-        others = (n for n in nodes[:k] if loop_of(n, t) not in operand.loops)
+        others = (n for n in nodes[:k] if loop_ir.loop_of(n, t) not in operand.loops)
         is_once = is_far and all(iterations(plan, n) == 1 for n in others)
         by_column = _lines(chunk, strides[along] * size)
-        in_strips = InStrips(by_row, by_column, PASSING_BY if is_once else 2, strip)
-    return DoubleBuffer(
-        holder=loop_of(nodes[k], t),
+        in_strips = loop_ir.InStrips(by_row, by_column, PASSING_BY if is_once else 2, strip)
+    return loop_ir.DoubleBuffer(
+        holder=loop_ir.loop_of(nodes[k], t),
         across=across,
         along=along,
         chunk=chunk,
@@ -155,14 +142,14 @@ def double_buffer(
     )
 
 
-def iterations(plan: Plan, node: Loop) -> int:
+def iterations(plan: Plan, node: loop_ir.Loop) -> int:
     """The number of iterations of a loop in a whole tile."""
     first = node.members[0]
     p = plan.tasks[first.task].loop(first.loop)
     return -(-node.extent // node.step) if node.level == OUTER else p.mid
 
 
-def _lines(n: int, stride_bytes: int) -> Lines:
+def _lines(n: int, stride_bytes: int) -> loop_ir.Lines:
     """Returns the cache lines of `n` elements that are so many bytes apart."""
     apart = max(1, LINE_BYTES // max(1, abs(stride_bytes)))
-    return Lines(-(-n // apart), apart)
+    return loop_ir.Lines(-(-n // apart), apart)

@@ -14,36 +14,21 @@ from ...kernels.analysis.effects import arrays_written, task_reads
 from ...kernels.ir.access import flat_strides
 from ...kernels.ir.kernel import Accumulator
 from ...space.backbone import INNER, MID, OUTER
-from ..loops.ir import (
-    AccumulatorPlan,
-    AdvanceSums,
-    CombineSums,
-    FillSums,
-    FinishSums,
-    FlushSums,
-    Launch,
-    Loop,
-    Node,
-    Owner,
-    PrefetchSums,
-    ReduceThreads,
-    RescaleSums,
-    ResetSums,
-    loop_of,
-    paths,
-)
+from ..loops import ir as loop_ir
 from ..plan.plan import Plan, TaskPlan
 from .insertion import Insertions, Notes
 
 
-def place_sums(launch: Launch, plan: Plan) -> Launch:
+def place_sums(launch: loop_ir.Launch, plan: Plan) -> loop_ir.Launch:
     """Places the phases of reductions on a CPU, with accumulators in registers or in memory."""
     notes, accumulators = Notes(launch.tasks), {}
-    for loops, t in paths(launch.nodes):
+    for loops, t in loop_ir.paths(launch.nodes):
         task = plan.tasks[t]
         if not task.task.is_reduction:
             continue
-        reduced = [k for k, n in enumerate(loops) if task.loop(loop_of(n, t)).loop.is_reduction]
+        reduced = [
+            k for k, n in enumerate(loops) if task.loop(loop_ir.loop_of(n, t)).loop.is_reduction
+        ]
         r = reduced[0]
         free_inside = [k for k in range(r, len(loops)) if k not in reduced]
         in_memory = bool(free_inside)
@@ -52,40 +37,40 @@ def place_sums(launch: Launch, plan: Plan) -> Launch:
             inner_reduced = []  # sums of parts, added up in registers, would be another order
         outermost = notes.at(loops[r])
         if in_memory:
-            outermost.before.append(FillSums(t))
+            outermost.before.append(loop_ir.FillSums(t))
         if inner_reduced:
             inside = notes.at(loops[inner_reduced[0]])
             if in_memory and task.asks_for_sums:
-                inside.before.append(PrefetchSums(t))
-            inside.before.append(ResetSums(t))
+                inside.before.append(loop_ir.PrefetchSums(t))
+            inside.before.append(loop_ir.ResetSums(t))
             if in_memory or task.partials:
-                inside.after.append(FlushSums(t))
-        outermost.after.append(CombineSums(t) if task.partials else FinishSums(t))
+                inside.after.append(loop_ir.FlushSums(t))
+        outermost.after.append(loop_ir.CombineSums(t) if task.partials else loop_ir.FinishSums(t))
         is_of_team = any(loops[k].is_parallel for k in free_inside)
         owner = _owner(task, in_memory, is_of_team)
         levels = _levels(loops, task, r)
-        made = AccumulatorPlan(
+        made = loop_ir.AccumulatorPlan(
             owner,
             _extents(task, levels),
             levels,
             in_memory,
             not inner_reduced,
-            plan.cores if owner is Owner.PARTIALS else 1,
+            plan.cores if owner is loop_ir.Owner.PARTIALS else 1,
         )
         made = replace(made, in_result=_is_in_result(launch, plan, task, made))
         accumulators[t] = replace(made, padded=_padded(plan, task, made))
     _place_rescaled(launch, plan, notes)
     for beside in notes.loops.values():
         # Partial results first: the barrier before the combinations synchronises them.
-        beside.after.sort(key=lambda p: isinstance(p, CombineSums))
+        beside.after.sort(key=lambda p: isinstance(p, loop_ir.CombineSums))
     return replace(launch, nodes=notes.placed(launch.nodes), accumulators=accumulators)
 
 
-def _place_rescaled(launch: Launch, plan: Plan, notes: Notes) -> None:
+def _place_rescaled(launch: loop_ir.Launch, plan: Plan, notes: Notes) -> None:
     """Places the correction of each rescaled sum before its part of the innermost loop that it shares with results in its terms.
     Each result so far is finished behind its own part of that loop.
     """
-    around = {t: loops for loops, t in paths(launch.nodes)}
+    around = {t: loops for loops, t in loop_ir.paths(launch.nodes)}
 
     def part(t: int, depth: int) -> Insertions:
         return notes.at(around[t][depth]) if len(around[t]) > depth else notes.at_body(t)
@@ -97,33 +82,33 @@ def _place_rescaled(launch: Launch, plan: Plan, notes: Notes) -> None:
             continue
         shared = [zip(around[base], around[t], strict=False) for base in rescaled.bases]
         depths = [sum(a.members == b.members for a, b in pairs) for pairs in shared]
-        part(t, min(depths)).before.append(RescaleSums(t))
+        part(t, min(depths)).before.append(loop_ir.RescaleSums(t))
         for base in rescaled.bases:
             deepest[base] = max(min(depths), deepest.get(base, 0))
     for base, depth in deepest.items():
-        part(base, depth).after.append(AdvanceSums(base))
+        part(base, depth).after.append(loop_ir.AdvanceSums(base))
 
 
-def place_block_sums(launch: Launch, plan: Plan) -> Launch:
+def place_block_sums(launch: loop_ir.Launch, plan: Plan) -> loop_ir.Launch:
     """Places the phases of reductions on a GPU. The threads of a block reduce together.
 
     A launch of its own combines the results of blocks, or the blocks add to one result of all.
     """
     notes, accumulators = Notes(launch.tasks), {}
-    for loops, t in paths(launch.nodes):
+    for loops, t in loop_ir.paths(launch.nodes):
         task = plan.tasks[t]
         if not task.task.is_reduction:
             continue
         sequential = (n for n in loops if not n.is_parallel)
-        reduced = [n for n in sequential if task.loop(loop_of(n, t)).loop.is_reduction]
-        after: list[Node] = [ReduceThreads(t)] if task.has_tree else []
-        after.append(FlushSums(t) if task.is_split else FinishSums(t))
+        reduced = [n for n in sequential if task.loop(loop_ir.loop_of(n, t)).loop.is_reduction]
+        after: list[loop_ir.Node] = [loop_ir.ReduceThreads(t)] if task.has_tree else []
+        after.append(loop_ir.FlushSums(t) if task.is_split else loop_ir.FinishSums(t))
         beside = notes.at(reduced[0]) if reduced else notes.at_body(t)
-        beside.before.append(ResetSums(t))
+        beside.before.append(loop_ir.ResetSums(t))
         beside.after += after
         free = [p for p in task.loops if not p.loop.is_reduction]
-        accumulators[t] = AccumulatorPlan(
-            owner=Owner.PARTIALS if task.is_split else Owner.REGISTERS,
+        accumulators[t] = loop_ir.AccumulatorPlan(
+            owner=loop_ir.Owner.PARTIALS if task.is_split else loop_ir.Owner.REGISTERS,
             extents={p.loop.name: p.loop.extent for p in free},
             levels={p.loop.name: OUTER for p in free},
             in_memory=False,
@@ -132,21 +117,21 @@ def place_block_sums(launch: Launch, plan: Plan) -> Launch:
     return replace(launch, nodes=notes.placed(launch.nodes), accumulators=accumulators)
 
 
-def _owner(task: TaskPlan, in_memory: bool, is_of_team: bool) -> Owner:
+def _owner(task: TaskPlan, in_memory: bool, is_of_team: bool) -> loop_ir.Owner:
     if task.partials:
-        return Owner.PARTIALS
+        return loop_ir.Owner.PARTIALS
     if is_of_team:
-        return Owner.TEAM
-    return Owner.THREAD if in_memory else Owner.REGISTERS
+        return loop_ir.Owner.TEAM
+    return loop_ir.Owner.THREAD if in_memory else loop_ir.Owner.REGISTERS
 
 
-def _levels(loops: Sequence[Loop], task: TaskPlan, r: int) -> dict[str, int]:
+def _levels(loops: Sequence[loop_ir.Loop], task: TaskPlan, r: int) -> dict[str, int]:
     """Returns, for each loop of the result, the outermost of its levels inside the reduction, which begins with `loops[r]`."""
     levels = {}
     for p in task.loops:
         if p.loop.is_reduction:
             continue
-        inside = [n.level for n in loops[r:] if loop_of(n, task.index) == p.loop.name]
+        inside = [n.level for n in loops[r:] if loop_ir.loop_of(n, task.index) == p.loop.name]
         levels[p.loop.name] = min(inside, default=INNER)
     return levels
 
@@ -159,7 +144,7 @@ def _extents(task: TaskPlan, levels: dict[str, int]) -> dict[str, int]:
     }
 
 
-def _padded(plan: Plan, task: TaskPlan, made: AccumulatorPlan) -> frozenset[str]:
+def _padded(plan: Plan, task: TaskPlan, made: loop_ir.AccumulatorPlan) -> frozenset[str]:
     """Returns the loops of the result whose last register tile may run past the end.
 
     This is legal if every operand that they index is packed with padding. Values computed from elements that were not packed then
@@ -178,7 +163,9 @@ def _padded(plan: Plan, task: TaskPlan, made: AccumulatorPlan) -> frozenset[str]
     )
 
 
-def _is_in_result(launch: Launch, plan: Plan, task: TaskPlan, made: AccumulatorPlan) -> bool:
+def _is_in_result(
+    launch: loop_ir.Launch, plan: Plan, task: TaskPlan, made: loop_ir.AccumulatorPlan
+) -> bool:
     """True if results are accumulated where they are stored.
 
     The result must have the layout of an accumulator array, which needs no room beyond the end of a loop. No other task of the
@@ -192,7 +179,7 @@ def _is_in_result(launch: Launch, plan: Plan, task: TaskPlan, made: AccumulatorP
     if along is None or strides.get(along.loop.name) != 1 or made.levels[along.loop.name] != OUTER:
         return False
     divides = all(p.divides for p in free)
-    has_room = made.owner is Owner.TEAM or (made.owner is Owner.THREAD and divides)
+    has_room = made.owner is loop_ir.Owner.TEAM or (made.owner is loop_ir.Owner.THREAD and divides)
     is_plain = isinstance(task.task.finish, Accumulator) and array.dtype is task.task.dtype
     is_only_stored = task.is_stored and not (task.registers or task.shared)
     if not (has_room and is_plain and is_only_stored):

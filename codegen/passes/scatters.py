@@ -6,22 +6,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ...space.choices import PRIVATE
-from ..loops.ir import (
-    AddCopies,
-    ClearCopies,
-    CountIterations,
-    InBlocks,
-    Launch,
-    Loop,
-    Node,
-    SortIterations,
-    StartBlocks,
-    phases_of,
-)
+from ..loops import ir as loop_ir
 from ..plan.plan import Plan, TaskPlan
 
 
-def place_scatters(launch: Launch, plan: Plan) -> Launch:
+def place_scatters(launch: loop_ir.Launch, plan: Plan) -> loop_ir.Launch:
     """Places the phases of scatters.
 
     Copies are cleared before the outermost loop around their task and added up behind it. The loop of a sorted task runs in blocks,
@@ -29,22 +18,24 @@ def place_scatters(launch: Launch, plan: Plan) -> Launch:
     """
     if not any(plan.tasks[t].scatters for t in launch.tasks):
         return launch
-    made: list[Node] = []
+    made: list[loop_ir.Node] = []
     for n in launch.nodes:
-        tasks = [plan.tasks[p.task] for p in phases_of(n)]
+        tasks = [plan.tasks[p.task] for p in loop_ir.phases_of(n)]
         private = [t.index for t in tasks if any(x.how == PRIVATE for x in t.scatters)]
-        made += map(ClearCopies, private)
+        made += map(loop_ir.ClearCopies, private)
         made += _in_blocks(n, tasks)
-        made += map(AddCopies, private)
+        made += map(loop_ir.AddCopies, private)
     return replace(launch, nodes=tuple(made))
 
 
-def _in_blocks(node: Node, tasks: Sequence[TaskPlan]) -> Sequence[Node]:
+def _in_blocks(node: loop_ir.Node, tasks: Sequence[TaskPlan]) -> Sequence[loop_ir.Node]:
     task = next((t for t in tasks if t.sort is not None), None)
     if task is None:
         return [node]
-    assert isinstance(node, Loop) and len(tasks) == 1, "iterations that are sorted run alone"
+    assert isinstance(node, loop_ir.Loop) and len(tasks) == 1, (
+        "iterations that are sorted run alone"
+    )
     assert task.sort is not None and task.sort.blocks is not None
     t = task.index
-    blocks = InBlocks(t, task.sort.blocks.n_colours, (node,))
-    return [CountIterations(t), StartBlocks(t), SortIterations(t), blocks]
+    blocks = loop_ir.InBlocks(t, task.sort.blocks.n_colours, (node,))
+    return [loop_ir.CountIterations(t), loop_ir.StartBlocks(t), loop_ir.SortIterations(t), blocks]

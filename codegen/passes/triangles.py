@@ -6,26 +6,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ...kernels.analysis.domain_bounds import Cut, branch_cuts, cuts_of
-from ..loops.ir import (
-    Alone,
-    Barrier,
-    Late,
-    Launch,
-    Loop,
-    Node,
-    Schedule,
-    Within,
-    has_parallel,
-    loop_of,
-    loops_in,
-    phases_of,
-)
+from ..loops import ir as loop_ir
 from ..plan.plan import Plan
 
-_CUT = (Schedule.SEQUENTIAL, Schedule.BLOCKED, Schedule.CYCLIC)
+_CUT = (loop_ir.Schedule.SEQUENTIAL, loop_ir.Schedule.BLOCKED, loop_ir.Schedule.CYCLIC)
 
 
-def cut_to_triangles(launch: Launch, plan: Plan) -> Launch:
+def cut_to_triangles(launch: loop_ir.Launch, plan: Plan) -> loop_ir.Launch:
     """Restricts loops of one task to the tiles of its triangle. A parallel loop is restricted before it is distributed, by
     constraints on its own index and on steps of outer (time) loops only.
 
@@ -41,19 +28,19 @@ def cut_to_triangles(launch: Launch, plan: Plan) -> Launch:
 
 
 def _cut(
-    nodes: Sequence[Node],
+    nodes: Sequence[loop_ir.Node],
     above: frozenset[str],
     able: dict[int, tuple[Cut, ...]],
     plan: Plan,
-) -> tuple[Node, ...]:
-    made: list[Node] = []
+) -> tuple[loop_ir.Node, ...]:
+    made: list[loop_ir.Node] = []
     for n in nodes:
-        if not isinstance(n, Loop):
+        if not isinstance(n, loop_ir.Loop):
             made.append(n)
             continue
-        tasks = {p.task for p in phases_of(n)}
+        tasks = {p.task for p in loop_ir.phases_of(n)}
         t = next(iter(tasks), -1)
-        within, name = None, loop_of(n, t)
+        within, name = None, loop_ir.loop_of(n, t)
         if len(tasks) == 1 and t in able and name:
             within = _within(n, name, t, above, able[t], plan)
         inside = above | {name} if len(tasks) == 1 else above
@@ -64,13 +51,15 @@ def _cut(
 
 
 def _within(
-    n: Loop, name: str, t: int, above: frozenset[str], cuts: tuple[Cut, ...], plan: Plan
-) -> Within | None:
+    n: loop_ir.Loop, name: str, t: int, above: frozenset[str], cuts: tuple[Cut, ...], plan: Plan
+) -> loop_ir.Within | None:
     task = plan.tasks[t].task
     steps = frozenset(loop.name for loop in task.steps)
     if n.schedule not in _CUT or n.is_last or n.strips is not None:
         return None
-    if any(isinstance(x, Loop) and has_parallel(x) for x in n.children) or _meets(n.children):
+    if any(isinstance(x, loop_ir.Loop) and loop_ir.has_parallel(x) for x in n.children) or _meets(
+        n.children
+    ):
         return None
     if n.is_parallel:
         if task.is_reduction:  # sums of a team are where all of the loop is shared out
@@ -89,17 +78,17 @@ def _within(
     if not here:
         return None
     branch = branch_cuts(task)
-    inner = {loop_of(x, t) for x in loops_in(n.children)}
+    inner = {loop_ir.loop_of(x, t) for x in loop_ir.loops_in(n.children)}
     splits = tuple(c for c in branch if c in cuts and not c.loops & inner and name in c.loops)
-    return Within(here, splits if _are_decided(n, t, above, branch) else ())
+    return loop_ir.Within(here, splits if _are_decided(n, t, above, branch) else ())
 
 
-def _are_decided(n: Loop, t: int, above: frozenset[str], branch: Sequence[Cut]) -> bool:
+def _are_decided(n: loop_ir.Loop, t: int, above: frozenset[str], branch: Sequence[Cut]) -> bool:
     """True if loops of a nest decide all constraints of a task's branch, each the innermost loop of the constraint.
 
     `n`: one of the loops, inside `above`. What loops around it decide, they have split already.
     """
-    inside = [(loop_of(x, t), x) for x in (n, *loops_in(n.children))]
+    inside = [(loop_ir.loop_of(x, t), x) for x in (n, *loop_ir.loops_in(n.children))]
     for c in branch:
         own = [(name, x) for name, x in inside if name in c.loops]
         name, loop = own[-1] if own else ("", n)
@@ -111,9 +100,10 @@ def _are_decided(n: Loop, t: int, above: frozenset[str], branch: Sequence[Cut]) 
     return True
 
 
-def _meets(nodes: Sequence[Node]) -> bool:
+def _meets(nodes: Sequence[loop_ir.Node]) -> bool:
     """True if the nodes contain a barrier, or run for a previous iteration (`Late`)."""
     return any(
-        isinstance(n, Barrier | Late) or (isinstance(n, Loop | Alone) and _meets(n.children))
+        isinstance(n, loop_ir.Barrier | loop_ir.Late)
+        or (isinstance(n, loop_ir.Loop | loop_ir.Alone) and _meets(n.children))
         for n in nodes
     )

@@ -8,26 +8,8 @@ from ...kernels.analysis.inner_ranges import lane_ranges, widest
 from ...kernels.analysis.neighbour_loads import near_loads, row_length
 from ...kernels.analysis.uniformity import Uniformity
 from ...kernels.analysis.vectorisable import refusal
+from ...kernels.ir import kernel as ir
 from ...kernels.ir.affine import to_affine
-from ...kernels.ir.kernel import (
-    Binary,
-    Cast,
-    Compare,
-    Const,
-    Expr,
-    For,
-    If,
-    Load,
-    LoopIndex,
-    Select,
-    SetLocal,
-    Stmt,
-    Store,
-    Unary,
-    Update,
-    UpdateLocal,
-    While,
-)
 from ...kernels.ir.task import Problem
 from ...kernels.ir.walk import blocks, children, nested_statements, walk
 
@@ -41,8 +23,8 @@ _INSTRUCTIONS = frozenset(("neg", "abs", "sqrt", "rsqrt", "floor", "ceil", "trun
 
 def lanes_of(
     problem: Problem,
-    nest: Sequence[For],
-    are_apart: Callable[[Sequence[For], tuple[Stmt, ...]], bool],
+    nest: Sequence[ir.For],
+    are_apart: Callable[[Sequence[ir.For], tuple[ir.Stmt, ...]], bool],
     vector_bytes: int,
 ) -> tuple[str, int] | None:
     """Returns the innermost loop of a perfect nest whose iterations are independent, if it is to be vectorised, and its lanes.
@@ -52,7 +34,7 @@ def lanes_of(
     """
     if vector_bytes < _LEAST_BYTES or refusal(nest[0].body, problem):
         return None
-    known = [loop for loop in nest if isinstance(loop.extent, Const)]
+    known = [loop for loop in nest if isinstance(loop.extent, ir.Const)]
     for levels in range(max(1, len(known)), 0, -1):
         loop = nest[levels - 1]
         if not are_apart(nest[:levels], loop.body) or (levels > 1 and _adds_up(loop)):
@@ -60,18 +42,18 @@ def lanes_of(
         if not _pays(loop, problem):
             return None
         width = vector_bytes // widest(loop.body)
-        if any(isinstance(s, While | For) for s in nested_statements(loop.body)):
+        if any(isinstance(s, ir.While | ir.For) for s in nested_statements(loop.body)):
             width *= 2  # passes depend on the one before: a second register has work while the first is blocked
-        if not isinstance(loop.extent, Const) and levels > 1:
+        if not isinstance(loop.extent, ir.Const) and levels > 1:
             return None
-        if isinstance(loop.extent, Const) and int(loop.extent.value) < width // 2:
+        if isinstance(loop.extent, ir.Const) and int(loop.extent.value) < width // 2:
             return None
         return loop.loop, width
     return None
 
 
 def ranges_of(
-    problem: Problem, body: tuple[Stmt, ...], fast_math: bool, vector_bytes: int
+    problem: Problem, body: tuple[ir.Stmt, ...], fast_math: bool, vector_bytes: int
 ) -> tuple[str, ...]:
     """Returns the loops inside a body that are to be vectorised: of a length known only at run time, with an index looked up."""
     if vector_bytes < _LEAST_BYTES:
@@ -79,90 +61,90 @@ def ranges_of(
     return tuple(
         s.loop
         for s in lane_ranges(body, problem, fast_math)
-        if not isinstance(s.extent, Const) and _looks_up(s.body)
+        if not isinstance(s.extent, ir.Const) and _looks_up(s.body)
     )
 
 
-def _looks_up(body: tuple[Stmt, ...]) -> bool:
+def _looks_up(body: tuple[ir.Stmt, ...]) -> bool:
     """True if an index is computed from an element of an array."""
     found = (x for s in nested_statements(body) for e in children(s) for x in walk(e))
-    indices = (i for x in found if isinstance(x, Load) for i in x.indices)
-    return any(isinstance(y, Load) for i in indices for y in walk(i))
+    indices = (i for x in found if isinstance(x, ir.Load) for i in x.indices)
+    return any(isinstance(y, ir.Load) for i in indices for y in walk(i))
 
 
-def _pays(loop: For, problem: Problem) -> bool:
+def _pays(loop: ir.For, problem: Problem) -> bool:
     uniformity = Uniformity(loop.loop, loop.body, frozenset())
     inside = list(nested_statements(loop.body))
-    inner = [s for s in inside if isinstance(s, For)]
+    inner = [s for s in inside if isinstance(s, ir.For)]
     if inner and all(_runs_along_rows(s, uniformity) for s in inner):
         return False
     in_rows = _in_rows(loop, problem, uniformity)
-    leaves_scalar = bool(in_rows) or any(isinstance(s, If | While | For) for s in inside)
+    leaves_scalar = bool(in_rows) or any(isinstance(s, ir.If | ir.While | ir.For) for s in inside)
     leaves_scalar = leaves_scalar or _adds_in_overlap(inside, uniformity)
     work = 0
     for s in inside:
-        if isinstance(s, Store) and _distance(s.indices, uniformity) not in (0, 1):
+        if isinstance(s, ir.Store) and _distance(s.indices, uniformity) not in (0, 1):
             work -= _GATHER
-        if isinstance(s, Update):
+        if isinstance(s, ir.Update):
             work -= 0 if _distance(s.indices, uniformity) == 1 else _UPDATE
         for e in children(s):
             for x in walk(e):
                 match x:
-                    case Load() if x in in_rows:
+                    case ir.Load() if x in in_rows:
                         work -= _IN_ROW
-                    case Load() if _distance(x.indices, uniformity) not in (0, 1):
+                    case ir.Load() if _distance(x.indices, uniformity) not in (0, 1):
                         work -= _GATHER
                     case _ if _is_function(x):
                         work += _FUNCTION
                         leaves_scalar = True
-                    case Binary() | Unary() | Compare() | Select() | Cast():
+                    case ir.Binary() | ir.Unary() | ir.Compare() | ir.Select() | ir.Cast():
                         work += 1
     return leaves_scalar and work >= 0
 
 
-def _is_function(e: Expr) -> bool:
+def _is_function(e: ir.Expr) -> bool:
     """True if an operation is no instruction of a machine."""
     match e:
-        case Unary(op=op, x=x):
+        case ir.Unary(op=op, x=x):
             return x.dtype.is_float and op not in _INSTRUCTIONS
-        case Binary(op=op):
+        case ir.Binary(op=op):
             return op in _FUNCTIONS
     return False
 
 
-def _runs_along_rows(s: For, uniformity: Uniformity) -> bool:
+def _runs_along_rows(s: ir.For, uniformity: Uniformity) -> bool:
     """True if what an inner loop accesses is side by side in its iterations, but not in lanes around it.
 
     Compilers vectorise such a loop, if it calls no functions.
     """
-    kinds = SetLocal | UpdateLocal | Store | Update
+    kinds = ir.SetLocal | ir.UpdateLocal | ir.Store | ir.Update
     if not all(isinstance(x, kinds) and x.value.dtype.is_float for x in s.body):
         return False
     every = [x for t in s.body for e in children(t) for x in walk(e)]
-    places = [x.indices for x in every if isinstance(x, Load)]
-    places += [t.indices for t in s.body if isinstance(t, Store | Update)]
+    places = [x.indices for x in every if isinstance(x, ir.Load)]
+    places += [t.indices for t in s.body if isinstance(t, ir.Store | ir.Update)]
     along = Uniformity(s.loop, s.body, frozenset())
     if any(map(_is_function, every)) or any(_distance(p, along) not in (0, 1) for p in places):
         return False
     return any(_distance(p, uniformity) not in (0, 1) for p in places)
 
 
-def _adds_in_overlap(inside: Sequence[Stmt], uniformity: Uniformity) -> bool:
+def _adds_in_overlap(inside: Sequence[ir.Stmt], uniformity: Uniformity) -> bool:
     """True if neighbouring iterations update one element, as adjoints of stencils do: compilers preserve the order of such updates.
 
     Lanes update elements of their own at once, one update after the other.
     """
-    places: dict[str, set[tuple[Expr, ...]]] = {}
+    places: dict[str, set[tuple[ir.Expr, ...]]] = {}
     for s in inside:
-        if isinstance(s, Update) and _distance(s.indices, uniformity) == 1:
+        if isinstance(s, ir.Update) and _distance(s.indices, uniformity) == 1:
             places.setdefault(s.array, set()).add(s.indices)
     return any(len(found) > 1 for found in places.values())
 
 
-def _in_rows(loop: For, problem: Problem, uniformity: Uniformity) -> set[Load]:
+def _in_rows(loop: ir.For, problem: Problem, uniformity: Uniformity) -> set[ir.Load]:
     """Returns neighbouring loads at computed indices: compilers gather them one by one, or leave the loop scalar."""
 
-    def may(load: Load) -> bool:
+    def may(load: ir.Load) -> bool:
         is_computed = any(to_affine(i) is None for i in load.indices)
         return is_computed and _distance(load.indices, uniformity) not in (0, 1)
 
@@ -172,16 +154,16 @@ def _in_rows(loop: For, problem: Problem, uniformity: Uniformity) -> set[Load]:
     return {load for of_block in found for of_statement in of_block for load in of_statement}
 
 
-def _adds_up(loop: For) -> bool:
+def _adds_up(loop: ir.For) -> bool:
     """True if all lanes update one element. It is then better to vectorise a loop around."""
     uniformity = Uniformity(loop.loop, loop.body, frozenset())
     return any(
-        isinstance(s, Update) and _distance(s.indices, uniformity) == 0
+        isinstance(s, ir.Update) and _distance(s.indices, uniformity) == 0
         for s in nested_statements(loop.body)
     )
 
 
-def _distance(indices: tuple[Expr, ...], uniformity: Uniformity) -> int | None:
+def _distance(indices: tuple[ir.Expr, ...], uniformity: Uniformity) -> int | None:
     """Returns the distance between the elements of neighbouring lanes; None where it varies, or they are not in a row."""
     if not indices:
         return 0  # an array without axes has one element
@@ -191,15 +173,15 @@ def _distance(indices: tuple[Expr, ...], uniformity: Uniformity) -> int | None:
     return _step(last, uniformity)
 
 
-def _step(e: Expr, uniformity: Uniformity) -> int | None:
+def _step(e: ir.Expr, uniformity: Uniformity) -> int | None:
     if not uniformity.varies(e):
         return 0
     match e:
-        case LoopIndex():
+        case ir.LoopIndex():
             return 1
-        case Cast(x) if x.dtype.is_index:
+        case ir.Cast(x) if x.dtype.is_index:
             return _step(x, uniformity)
-        case Binary("add" | "sub" as op, a, b):
+        case ir.Binary("add" | "sub" as op, a, b):
             left, right = _step(a, uniformity), _step(b, uniformity)
             if left is None or right is None:
                 return None

@@ -14,15 +14,7 @@ from typing import Any
 from ...kernels.analysis.conflicts import conflicting
 from ...kernels.analysis.inner_ranges import is_uneven, row_starts
 from ...kernels.analysis.prefetch_sites import blocks_of
-from ...kernels.ir.kernel import (
-    For,
-    Local,
-    Print,
-    SetLocal,
-    Stmt,
-    Update,
-    UpdateLocal,
-)
+from ...kernels.ir import kernel as ir
 from ...kernels.ir.task import Problem
 from ...kernels.ir.unrolling import few_rows
 from ...kernels.ir.walk import children, nested_statements, walk
@@ -36,22 +28,9 @@ from ...space.families.tiling import DIM_KIND, LOOP, PARALLEL, VECTOR
 from ...space.families.unrolling import ALL_COPIES, UNROLLED, place_of
 from ...space.targets.target import Target
 from ...space.values import PARTIALS, REDUCTION
+from . import nest_facts
 from .default_lanes import lanes_of, ranges_of
 from .default_waves import wave_at
-from .nest_facts import (
-    constant,
-    copies_bytes,
-    independent_levels,
-    loops_of,
-    overlap_of,
-    perfect_nest,
-    scattered,
-    scatters_some,
-    shared_locals,
-    shared_updates,
-    sites_of,
-    sums_of,
-)
 from .nest_plan import ANY_ORDER, ONE_BY_ONE, SCALAR, Sum
 
 _AHEAD = "TWO"  # iterations of a loop over a list: with one the lines come late, with more they gain nothing on Zen 3
@@ -80,7 +59,7 @@ class _Rules:
         (self.task,) = problem.tasks
         assert self.task.body is not None
         self.body = self.task.body.statements
-        self.shared = shared_locals(self.body)
+        self.shared = nest_facts.shared_locals(self.body)
         self.decided: dict[str, dict[Any, str]] = {}
 
     def decide(self, kind: str, site: Any, value: str) -> None:
@@ -97,47 +76,51 @@ class _Rules:
                 for kind, site, value in wave.decisions:
                     self.decide(kind, site, value)
                 behind = k + wave.n_statements
-            elif isinstance(s, For) and not self.is_bound_to_one_thread(s):
+            elif isinstance(s, ir.For) and not self.is_bound_to_one_thread(s):
                 self.decide_nest(s)
 
-    def is_bound_to_one_thread(self, loop: For) -> bool:
+    def is_bound_to_one_thread(self, loop: ir.For) -> bool:
         """True if the order of iterations is observable. They print, or change a local of the kernel other than by a reduction that
         may be reordered.
         """
         inside, shared = list(nested_statements(loop.body)), self.shared
         read = {
-            x.name for s in inside for e in children(s) for x in walk(e) if isinstance(x, Local)
+            x.name for s in inside for e in children(s) for x in walk(e) if isinstance(x, ir.Local)
         }
         changed = {
-            s.name for s in inside if isinstance(s, SetLocal | UpdateLocal) and s.name in shared
+            s.name
+            for s in inside
+            if isinstance(s, ir.SetLocal | ir.UpdateLocal) and s.name in shared
         }
-        ops = {(s.name, s.op) for s in inside if isinstance(s, UpdateLocal) and s.name in shared}
+        ops = {(s.name, s.op) for s in inside if isinstance(s, ir.UpdateLocal) and s.name in shared}
         return (
-            any(isinstance(s, Print) for s in inside)
-            or any(isinstance(s, SetLocal) and s.name in shared for s in inside)
-            or any(isinstance(s, Update) and s.result in shared for s in inside)
+            any(isinstance(s, ir.Print) for s in inside)
+            or any(isinstance(s, ir.SetLocal) and s.name in shared for s in inside)
+            or any(isinstance(s, ir.Update) and s.result in shared for s in inside)
             or bool(changed & read)
             or (bool(changed) and not self.task.fast_math)
             or len(ops) != len(changed)
         )
 
-    def decide_nest(self, loop: For) -> None:
-        nest = perfect_nest(loop)
-        levels, independent = independent_levels(nest)
+    def decide_nest(self, loop: ir.For) -> None:
+        nest = nest_facts.perfect_nest(loop)
+        levels, independent = nest_facts.independent_levels(nest)
         sums: tuple[Sum, ...] = ()
         if self.task.fast_math:
-            sums = tuple(sums_of(self.problem, loop, self.shared, shared_updates(loop)))
-        conflicts = scattered(loop, sums)
+            sums = tuple(
+                nest_facts.sums_of(self.problem, loop, self.shared, nest_facts.shared_updates(loop))
+            )
+        conflicts = nest_facts.scattered(loop, sums)
         self.decide("dim_kind", (0, loop.loop, OUTER), DIM_KIND[LOOP])
         if sums:
             self.decide("reduction", (0, loop.loop), REDUCTION[PARTIALS])
         for x in () if conflicts else independent:
             self.decide("iterations", (0, x), ANY_ORDER)
-        inner = (s for s in nested_statements(loop.body) if isinstance(s, For))
+        inner = (s for s in nested_statements(loop.body) if isinstance(s, ir.For))
         for s in inner:
             # With updates a compiler would load elements before other iterations have added to them.
-            if s.loop.partition("@")[0] in self.independent and not shared_updates(s):
-                is_slow = scatters_some(s) and work.iteration_ns(s.body) < _SCATTERED_NS
+            if s.loop.partition("@")[0] in self.independent and not nest_facts.shared_updates(s):
+                is_slow = nest_facts.scatters_some(s) and work.iteration_ns(s.body) < _SCATTERED_NS
                 self.decide("iterations", (0, s.loop), SCALAR if is_slow else ANY_ORDER)
         self.share(nest, levels, conflicts, has_sums=bool(sums))
         self.vectorise(nest)
@@ -148,11 +131,11 @@ class _Rules:
     # --- threads
 
     def share(
-        self, nest: Sequence[For], levels: int, conflicts: Sequence[Update], *, has_sums: bool
+        self, nest: Sequence[ir.For], levels: int, conflicts: Sequence[ir.Update], *, has_sums: bool
     ) -> None:
         """Distributes a nest to the threads of a team if that pays, and if its conflicting updates then cost less, too."""
         cores, loop = self.target.cores, nest[0]
-        extents = [constant(x.extent) for x in nest]
+        extents = [nest_facts.constant(x.extent) for x in nest]
         one_ns, whole = work.iteration_ns(loop.body), extents[0]
         if cores < 2 or (conflicts and not self.task.fast_math):
             return
@@ -175,23 +158,23 @@ class _Rules:
             self.decide("size", (0, loop.loop, MID), str(_UNIT))
         self.decide("schedule", (0, loop.loop, OUTER), SCHEDULE[self.schedule(nest, levels)])
 
-    def way_of(self, loop: For, conflicts: Sequence[Update], has_sums: bool) -> str:
+    def way_of(self, loop: ir.For, conflicts: Sequence[ir.Update], has_sums: bool) -> str:
         """Returns the method of updates of shared elements.
 
         Where only iterations near one another conflict, each thread makes its own updates in place. The iterations at the ends of
         parts run last, and parts are so long that these do not conflict.
         """
-        cores, whole = self.target.cores, constant(loop.extent)
+        cores, whole = self.target.cores, nest_facts.constant(loop.extent)
         is_plain = not has_sums and not is_uneven(loop.body)
-        if is_plain and overlap_of(loop, conflicts, cores) is not None:
+        if is_plain and nest_facts.overlap_of(loop, conflicts, cores) is not None:
             return SCATTER[COLOUR]
         dtypes = {a.name: a.dtype for a in self.problem.arrays}
-        n_bytes = copies_bytes(self.problem, loop, conflicts)
+        n_bytes = nest_facts.copies_bytes(self.problem, loop, conflicts)
         updated = work.updates_of(loop.body, conflicts, dtypes, n_bytes)
         return updated.way(work.iteration_ns(loop.body), whole, cores)
 
     @staticmethod
-    def schedule(nest: Sequence[For], levels: int) -> int:
+    def schedule(nest: Sequence[ir.For], levels: int) -> int:
         """Returns the schedule of a distributed loop.
 
         Uneven iterations are divided by their rows where these follow one another. That costs a bisection a thread and leaves each
@@ -205,7 +188,7 @@ class _Rules:
 
     # --- bodies
 
-    def vectorise(self, nest: Sequence[For]) -> None:
+    def vectorise(self, nest: Sequence[ir.For]) -> None:
         """Vectorises loops of a nest that compilers leave scalar: along ranges inside of it, or one of its own loops.
 
         The first have lengths that are known only at run time, and look indices up; compilers vectorise plain sums. Measured with
@@ -222,14 +205,14 @@ class _Rules:
             self.decide("dim_kind", (0, name, INNER), DIM_KIND[VECTOR])
             self.decide("size", (0, name, INNER), str(width))
 
-    def may_be_lanes(self, loops: Sequence[For], body: tuple[Stmt, ...]) -> bool:
+    def may_be_lanes(self, loops: Sequence[ir.For], body: tuple[ir.Stmt, ...]) -> bool:
         """True if iterations of loops may be lanes. Each lane makes conflicting updates by itself."""
-        sites = sites_of(loops, body)
+        sites = nest_facts.sites_of(loops, body)
         seen = {s.state.name for s in sites if s.op != "update"}
-        shared = conflicting(sites, loops_of(loops))
+        shared = conflicting(sites, nest_facts.loops_of(loops))
         return not shared or (self.task.fast_math and seen.isdisjoint(shared))
 
-    def prefetch(self, loop: For) -> None:
+    def prefetch(self, loop: ir.For) -> None:
         """Prefetches the blocks that a list names, if it pays and some array of them is larger than a core's cache."""
         array, near = self.problem.array, self.target.own_cache_bytes
         found = blocks_of(loop.loop, loop.body, array)

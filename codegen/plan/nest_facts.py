@@ -8,78 +8,56 @@ from functools import lru_cache
 from ...kernels.analysis import wavefronts
 from ...kernels.analysis.accesses import analyse
 from ...kernels.analysis.conflicts import conflicting
+from ...kernels.ir import kernel as ir
 from ...kernels.ir.body import Closure, Reason, Site
 from ...kernels.ir.domain import UNBOUNDED, Loop
-from ...kernels.ir.kernel import (
-    NOWHERE,
-    Assert,
-    Binary,
-    Cast,
-    Compare,
-    Const,
-    DType,
-    Expr,
-    For,
-    If,
-    Load,
-    Local,
-    LoopIndex,
-    Print,
-    Select,
-    SetLocal,
-    Stmt,
-    Store,
-    Update,
-    UpdateLocal,
-    While,
-)
 from ...kernels.ir.task import Problem
 from ...kernels.ir.walk import children, local_changed, nested_statements, walk
 from .nest_plan import Sum
 
 
-def constant(extent: Expr) -> int | None:
+def constant(extent: ir.Expr) -> int | None:
     """Returns a constant extent; None for one that only a run determines."""
-    return max(0, int(extent.value)) if isinstance(extent, Const) else None
+    return max(0, int(extent.value)) if isinstance(extent, ir.Const) else None
 
 
-def shared_locals(body: Sequence[Stmt]) -> dict[str, DType]:
+def shared_locals(body: Sequence[ir.Stmt]) -> dict[str, ir.DType]:
     """Returns the locals that are set outside of the loops, with their types."""
     return {
         x.name: x.value.dtype
         for s in body
-        if not isinstance(s, For)
+        if not isinstance(s, ir.For)
         for x in nested_statements((s,))
-        if isinstance(x, SetLocal)
+        if isinstance(x, ir.SetLocal)
     }
 
 
-def sweep_at(body: tuple[Stmt, ...], k: int) -> tuple[wavefronts.Sweep, int] | None:
+def sweep_at(body: tuple[ir.Stmt, ...], k: int) -> tuple[wavefronts.Sweep, int] | None:
     """See kernels/analysis/wavefronts.py. Each sweep has a while loop as its second statement."""
-    may_be_sweep = k + 1 < len(body) and isinstance(body[k + 1], While)
+    may_be_sweep = k + 1 < len(body) and isinstance(body[k + 1], ir.While)
     return _sweep_at(body, k) if may_be_sweep else None
 
 
 @lru_cache(maxsize=16)  # by the rules, and when their decisions are read
-def _sweep_at(body: tuple[Stmt, ...], k: int) -> tuple[wavefronts.Sweep, int] | None:
+def _sweep_at(body: tuple[ir.Stmt, ...], k: int) -> tuple[wavefronts.Sweep, int] | None:
     return wavefronts.sweep_at(body, k)
 
 
 # --- independent iterations
 
 
-def perfect_nest(loop: For) -> tuple[For, ...]:
+def perfect_nest(loop: ir.For) -> tuple[ir.For, ...]:
     """Returns the loop and the loops directly in one another, of constant extent."""
     loops = [loop]
     while len(loops[-1].body) == 1:
         (inner,) = loops[-1].body
-        if not isinstance(inner, For) or not isinstance(inner.extent, Const):
+        if not isinstance(inner, ir.For) or not isinstance(inner.extent, ir.Const):
             break
         loops.append(inner)
     return tuple(loops)
 
 
-def independent_levels(nest: Sequence[For]) -> tuple[int, frozenset[str]]:
+def independent_levels(nest: Sequence[ir.For]) -> tuple[int, frozenset[str]]:
     """Returns the number of loops of the nest, from the outside, that are distributed as one, and the loops that a compiler may run
     at once.
 
@@ -87,124 +65,129 @@ def independent_levels(nest: Sequence[For]) -> tuple[int, frozenset[str]]:
     the outermost reported to the compiler too: in one thread an order that a program leaves open is preserved.
     """
     for levels in range(len(nest), 0, -1):
-        if not all(isinstance(x.extent, Const) for x in nest[:levels]):
+        if not all(isinstance(x.extent, ir.Const) for x in nest[:levels]):
             continue
         if _are_apart(nest[:levels], nest[levels - 1].body):
             return levels, frozenset(x.loop for x in nest[:levels])
     return 1, frozenset()
 
 
-def _are_apart(loops: Sequence[For], body: tuple[Stmt, ...]) -> bool:
+def _are_apart(loops: Sequence[ir.For], body: tuple[ir.Stmt, ...]) -> bool:
     """True if no iteration of the loops accesses an element that another one stores or updates.
 
     False also for a body with a while loop, a print or an assertion.
     """
-    if any(isinstance(s, While | Print | Assert) for s in nested_statements(body)):
+    if any(isinstance(s, ir.While | ir.Print | ir.Assert) for s in nested_statements(body)):
         return False
     return not conflicting(sites_of(loops, body), loops_of(loops))
 
 
-def scatters_some(loop: For) -> bool:
+def scatters_some(loop: ir.For) -> bool:
     """True if some iterations of a loop store to elements that its body computes: compilers would scatter parts of vectors."""
-    computed = {s.name for s in nested_statements(loop.body) if isinstance(s, SetLocal)}
-    guarded = (s for s in nested_statements(loop.body) if isinstance(s, If) and not _is_there(s))
-    stores = (x for s in guarded for x in nested_statements(s.then) if isinstance(x, Store))
+    computed = {s.name for s in nested_statements(loop.body) if isinstance(s, ir.SetLocal)}
+    guarded = (s for s in nested_statements(loop.body) if isinstance(s, ir.If) and not _is_there(s))
+    stores = (x for s in guarded for x in nested_statements(s.then) if isinstance(x, ir.Store))
     places = (x.indices[-1] for x in stores if x.indices)
-    return any(isinstance(x, Local) and x.name in computed for x in places)
+    return any(isinstance(x, ir.Local) and x.name in computed for x in places)
 
 
-def _is_there(s: If) -> bool:
+def _is_there(s: ir.If) -> bool:
     """True if a statement tests whether a cell exists."""
     c = s.condition
-    return isinstance(c, Compare) and c.op == "ne" and isinstance(c.b, Const)
+    return isinstance(c, ir.Compare) and c.op == "ne" and isinstance(c.b, ir.Const)
 
 
-def loops_of(loops: Sequence[For]) -> tuple[Loop, ...]:
+def loops_of(loops: Sequence[ir.For]) -> tuple[Loop, ...]:
     return tuple(Loop(x.loop, constant(x.extent) or UNBOUNDED, False) for x in loops)
 
 
-def sites_of(loops: Sequence[For], body: tuple[Stmt, ...]) -> tuple[Site, ...]:
+def sites_of(loops: Sequence[ir.For], body: tuple[ir.Stmt, ...]) -> tuple[Site, ...]:
     return _analysed(loops_of(loops), body)
 
 
 @lru_cache(maxsize=16)  # several questions about one loop
-def _analysed(loops: tuple[Loop, ...], body: tuple[Stmt, ...]) -> tuple[Site, ...]:
-    return analyse(body, loops, Reason(Closure.ORDER, "", NOWHERE)).sites
+def _analysed(loops: tuple[Loop, ...], body: tuple[ir.Stmt, ...]) -> tuple[Site, ...]:
+    return analyse(body, loops, Reason(Closure.ORDER, "", ir.NOWHERE)).sites
 
 
 # --- updates of elements that iterations share
 
 
-def shared_updates(loop: For) -> list[Update]:
+def shared_updates(loop: ir.For) -> list[ir.Update]:
     """Returns updates of elements that several iterations may update, in the order of the text: all of an array, or none."""
     shared = _updated_by_several(loop)
-    return [s for s in nested_statements(loop.body) if isinstance(s, Update) and s.array in shared]
+    return [
+        s for s in nested_statements(loop.body) if isinstance(s, ir.Update) and s.array in shared
+    ]
 
 
 @lru_cache(maxsize=16)  # by the rules, and when their decisions are read
-def _updated_by_several(loop: For) -> frozenset[str]:
+def _updated_by_several(loop: ir.For) -> frozenset[str]:
     """Returns the arrays with an element that several iterations may update."""
     sites = [s for s in sites_of((loop,), loop.body) if s.op == "update"]
     return frozenset(conflicting(sites, loops_of((loop,))))
 
 
 def sums_of(
-    problem: Problem, loop: For, shared: dict[str, DType], updates: Sequence[Update]
+    problem: Problem, loop: ir.For, shared: dict[str, ir.DType], updates: Sequence[ir.Update]
 ) -> Iterator[Sum]:
     """Yields reductions into one element, or into a local of the kernel, that no iteration reads. Their order is free."""
     inside = list(nested_statements(loop.body))
-    loaded = {x.array for s in inside for e in children(s) for x in walk(e) if isinstance(x, Load)}
-    stored = {s.array for s in inside if isinstance(s, Store)}
-    kinds: dict[str, dict[tuple[Expr | float, ...], set[tuple[str, str]]]] = {}
+    loaded = {
+        x.array for s in inside for e in children(s) for x in walk(e) if isinstance(x, ir.Load)
+    }
+    stored = {s.array for s in inside if isinstance(s, ir.Store)}
+    kinds: dict[str, dict[tuple[ir.Expr | float, ...], set[tuple[str, str]]]] = {}
     for s in inside:
-        if isinstance(s, Update):
+        if isinstance(s, ir.Update):
             kinds.setdefault(s.array, {}).setdefault(_place(s), set()).add((s.op, s.result))
-    found: dict[tuple[str, tuple[Expr, ...]], Sum] = {}
+    found: dict[tuple[str, tuple[ir.Expr, ...]], Sum] = {}
     changing = {local_changed(s) for s in inside} - {""}
     for u in updates:
         is_fixed = not any(
-            isinstance(x, LoopIndex | Load) or (isinstance(x, Local) and x.name in changing)
+            isinstance(x, ir.LoopIndex | ir.Load)
+            or (isinstance(x, ir.Local) and x.name in changing)
             for e in u.indices
             for x in walk(e)
         )
         places = kinds[u.array]
         # Other places of the array are other elements only where all of them are constants.
-        is_apart = len(places) == 1 or not any(isinstance(x, Expr) for i in places for x in i)
+        is_apart = len(places) == 1 or not any(isinstance(x, ir.Expr) for i in places for x in i)
         is_plain = places[_place(u)] == {(u.op, "")}
         if is_fixed and is_apart and is_plain and u.array not in loaded | stored:
             dtype = problem.array(u.array).dtype
             found[u.array, u.indices] = Sum(u.op, dtype, u.array, u.indices, "")
     yield from found.values()
-    ops = {s.name: s.op for s in inside if isinstance(s, UpdateLocal) and s.name in shared}
+    ops = {s.name: s.op for s in inside if isinstance(s, ir.UpdateLocal) and s.name in shared}
     for name, op in ops.items():
         yield Sum(op, shared[name], "", (), name)
 
 
-def scattered(loop: For, sums: Sequence[Sum]) -> list[Update]:
+def scattered(loop: ir.For, sums: Sequence[Sum]) -> list[ir.Update]:
     """Returns the updates of shared elements that are no reductions into one element."""
     summed = {(s.array, s.indices) for s in sums}
     return [u for u in shared_updates(loop) if (u.array, u.indices) not in summed]
 
 
-def copies_bytes(problem: Problem, loop: For, scattered: Sequence[Update]) -> int:
+def copies_bytes(problem: Problem, loop: ir.For, scattered: Sequence[ir.Update]) -> int:
     """Returns the bytes of the arrays that are updated so, if threads may add to private copies; else 0.
 
     Nothing else in the loop may access them, and all updates must be additions without a result that is used.
     """
     inside = list(nested_statements(loop.body))
     names = {u.array for u in scattered}
-    seen = {x.array for s in inside for e in children(s) for x in walk(e) if isinstance(x, Load)}
-    seen |= {s.array for s in inside if isinstance(s, Store)}
-    others = (s for s in inside if isinstance(s, Update) and s.array in names)
+    seen = {x.array for s in inside for e in children(s) for x in walk(e) if isinstance(x, ir.Load)}
+    seen |= {s.array for s in inside if isinstance(s, ir.Store)}
+    others = (s for s in inside if isinstance(s, ir.Update) and s.array in names)
     if names & seen or any(s.op != "add" or s.result for s in others):
         return 0
     arrays = [a for a in problem.arrays if a.name in names]
-    if any(a.dtype in (DType.f16, DType.bool_) for a in arrays):
+    if any(a.dtype in (ir.DType.f16, ir.DType.bool_) for a in arrays):
         return 0
     return sum(a.size_bytes for a in arrays)
 
 
-def overlap_of(loop: For, scattered: Sequence[Update], cores: int) -> int | None:
+def overlap_of(loop: ir.For, scattered: Sequence[ir.Update], cores: int) -> int | None:
     """Returns the distance of the farthest iterations that update one element; None where it is not known, or equal parts of the
     loop for so many threads are not twice as long.
 
@@ -213,8 +196,8 @@ def overlap_of(loop: For, scattered: Sequence[Update], cores: int) -> int | None
     """
     inside = list(nested_statements(loop.body))
     names = {u.array for u in scattered}
-    seen = {x.array for s in inside for e in children(s) for x in walk(e) if isinstance(x, Load)}
-    seen |= {s.array for s in inside if isinstance(s, Store)}
+    seen = {x.array for s in inside for e in children(s) for x in walk(e) if isinstance(x, ir.Load)}
+    seen |= {s.array for s in inside if isinstance(s, ir.Store)}
     if names & seen or any(u.result for u in scattered):
         return None
     found = [_overlap_in(loop, [u for u in scattered if u.array == name]) for name in names]
@@ -225,7 +208,7 @@ def overlap_of(loop: For, scattered: Sequence[Update], cores: int) -> int | None
     return overlap if extent is not None and extent >= 2 * cores * max(1, overlap) else None
 
 
-def _overlap_in(loop: For, updates: Sequence[Update]) -> int | None:
+def _overlap_in(loop: ir.For, updates: Sequence[ir.Update]) -> int | None:
     extent = constant(loop.extent)
     if extent is None:
         return None
@@ -238,25 +221,25 @@ def _overlap_in(loop: For, updates: Sequence[Update]) -> int | None:
     return min(overlaps, default=None)
 
 
-def window_of(e: Expr, loop: str, extent: int) -> tuple[int, int] | None:
+def window_of(e: ir.Expr, loop: str, extent: int) -> tuple[int, int] | None:
     """Returns least and largest distance of an index from the iteration of a loop that begins at 0; None where it has no window.
 
     An index that is clamped to constants is in the window of an unclamped one and of the constants, seen from the ends of the loop.
     """
     match e:
-        case LoopIndex() if e.loop == loop:
+        case ir.LoopIndex() if e.loop == loop:
             return 0, 0
-        case Cast(x=x) if x.dtype.is_integer and e.dtype.is_index:
+        case ir.Cast(x=x) if x.dtype.is_integer and e.dtype.is_index:
             return window_of(x, loop, extent)
-        case Select(a=a, b=b):
+        case ir.Select(a=a, b=b):
             sides = [window_of(x, loop, extent) for x in (a, b)]
             known = [w for w in sides if w is not None]
             return (min(known)[0], max(w[1] for w in known)) if len(known) == 2 else None
-        case Binary(op="add" | "sub" | "min" | "max", a=a, b=b):
-            if isinstance(a, Const) and e.op != "sub":
+        case ir.Binary(op="add" | "sub" | "min" | "max", a=a, b=b):
+            if isinstance(a, ir.Const) and e.op != "sub":
                 a, b = b, a
             inner = window_of(a, loop, extent)
-            if inner is not None and isinstance(b, Const):
+            if inner is not None and isinstance(b, ir.Const):
                 return _with_constant(e.op, inner, int(b.value), extent)
     return None
 
@@ -273,6 +256,6 @@ def _with_constant(op: str, window: tuple[int, int], k: int, extent: int) -> tup
     return low + k, high + k
 
 
-def _place(u: Update) -> tuple[Expr | float, ...]:
+def _place(u: ir.Update) -> tuple[ir.Expr | float, ...]:
     """Returns the element of an update: equal constants of several types are one."""
-    return tuple(x.value if isinstance(x, Const) else x for x in u.indices)
+    return tuple(x.value if isinstance(x, ir.Const) else x for x in u.indices)

@@ -21,15 +21,7 @@ from ...space.families.tiling import DIM_KIND, PARALLEL, VECTOR
 from ...space.families.unrolling import ALL_COPIES, UNROLLED, place_of
 from ...space.families.wavefronts import BY_DIAGONALS, WAVES
 from ...space.targets.target import Target
-from .nest_facts import (
-    overlap_of,
-    perfect_nest,
-    scattered,
-    shared_locals,
-    shared_updates,
-    sums_of,
-    sweep_at,
-)
+from . import nest_facts
 from .nest_plan import ANY_ORDER, SCALAR, NestPlan, Partition, Step, Sum, WavePlan
 from .schedules import BlockPrefetch, Lanes, Wave
 
@@ -52,7 +44,7 @@ class _Steps:
         self.task: Task = problem.tasks[t]
         assert self.task.body is not None
         self.body = self.task.body.statements
-        self.shared = shared_locals(self.body)
+        self.shared = nest_facts.shared_locals(self.body)
 
     def value(self, kind: str, *place: Any) -> str:
         """Returns the value of a choice about a place in the body; "" where there is none."""
@@ -61,7 +53,7 @@ class _Steps:
     def step(self, k: int) -> tuple[Step, int]:
         """Returns the plan of statement k, and the number of statements that it is for."""
         s = self.body[k]
-        found = sweep_at(self.body, k) if "waves" in self.decisions else None
+        found = nest_facts.sweep_at(self.body, k) if "waves" in self.decisions else None
         if found is not None and (order := self.value("waves", found[0].outer)):
             sweep, n = found
             rows, columns = (
@@ -81,18 +73,20 @@ class _Steps:
         inside = [loop, *(s for s in nested_statements(loop.body) if isinstance(s, For))]
         sums: tuple[Sum, ...] = ()
         if self.value("reduction", loop.loop):
-            sums = tuple(sums_of(self.problem, loop, self.shared, shared_updates(loop)))
+            sums = tuple(
+                nest_facts.sums_of(self.problem, loop, self.shared, nest_facts.shared_updates(loop))
+            )
         how = self.value("scatter", loop.loop)
-        conflicts = scattered(loop, sums) if how else []
+        conflicts = nest_facts.scattered(loop, sums) if how else []
         is_private = how == SCATTER[PRIVATE]
-        levels = sum(self.is_parallel(x.loop) for x in perfect_nest(loop))
+        levels = sum(self.is_parallel(x.loop) for x in nest_facts.perfect_nest(loop))
         copied = tuple(dict.fromkeys(u.array for u in conflicts)) if is_private else ()
         partition = self.partition(loop, copied)
         # Elsewhere threads would run iterations twice, or conflict: there updates are atomic.
         is_plain = partition.schedule == SCHEDULE[BLOCKED] and levels < 2 and not sums
         overlap = None
         if how == SCATTER[COLOUR] and is_plain:
-            overlap = overlap_of(loop, conflicts, self.target.cores)
+            overlap = nest_facts.overlap_of(loop, conflicts, self.target.cores)
         return NestPlan(
             loop,
             levels=max(1, levels),

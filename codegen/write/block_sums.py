@@ -9,16 +9,7 @@ from ...space.backbone import OUTER
 from ...space.targets.gpu_facts import start_of
 from ..bodies.iteration_point import LoopIndexAt, Point, affine_at, row_strides
 from ..bodies.memory import Value
-from ..loops.ir import (
-    CombineSums,
-    FillSums,
-    FinishSums,
-    FlushSums,
-    PrefetchSums,
-    ReduceThreads,
-    ResetSums,
-    SumPhase,
-)
+from ..loops import ir as loop_ir
 from ..passes.map_grid import WARP, blocks_along, partial_blocks
 from ..plan.plan import TaskPlan
 from ..text import csyntax as c
@@ -42,17 +33,17 @@ class BlockSumWriter:
         self.kernel, self.scene = kernel, kernel.scene
         self.sums, self.values = accumulators, accumulators.values
 
-    def write(self, phase: SumPhase, task: TaskPlan, ctx: Context) -> None:
+    def write(self, phase: loop_ir.SumPhase, task: TaskPlan, ctx: Context) -> None:
         match phase:
-            case ResetSums():
+            case loop_ir.ResetSums():
                 reset(self.sums, task, ctx)
-            case ReduceThreads():
+            case loop_ir.ReduceThreads():
                 self.tree(task, ctx)
-            case FlushSums():
+            case loop_ir.FlushSums():
                 self.flush(task, ctx)
-            case FinishSums():
+            case loop_ir.FinishSums():
                 self.finish(task, ctx)
-            case FillSums() | PrefetchSums() | CombineSums():
+            case loop_ir.FillSums() | loop_ir.PrefetchSums() | loop_ir.CombineSums():
                 raise AssertionError("sums of a block are in registers")
 
     def tree(self, task: TaskPlan, ctx: Context) -> None:

@@ -10,17 +10,7 @@ from ...kernels.ir.kernel import DType
 from ...space.backbone import OUTER, Operand
 from ..bodies.cuda_prelude import COPY_ASYNC
 from ..bodies.iteration_point import LoopIndexAt, Point, affine_at, row_strides
-from ..loops.ir import (
-    AdvanceCopies,
-    AwaitCopies,
-    Copy,
-    CopyPhase,
-    Loop,
-    PackBlock,
-    PackPhase,
-    StartCopies,
-    loop_of,
-)
+from ..loops import ir as loop_ir
 from ..plan.plan import TaskPlan
 from ..text import csyntax as c
 from .context import Context
@@ -34,11 +24,13 @@ class CopyWriter:
     def __init__(self, kernel: KernelScene) -> None:
         self.kernel, self.scene = kernel, kernel.scene
 
-    def write(self, phase: PackPhase | CopyPhase, task: TaskPlan, ctx: Context) -> None:
+    def write(
+        self, phase: loop_ir.PackPhase | loop_ir.CopyPhase, task: TaskPlan, ctx: Context
+    ) -> None:
         match phase:
-            case PackBlock(_, operand):
+            case loop_ir.PackBlock(_, operand):
                 self.copy(task, operand, ctx)
-            case StartCopies() | AwaitCopies() | AdvanceCopies():
+            case loop_ir.StartCopies() | loop_ir.AwaitCopies() | loop_ir.AdvanceCopies():
                 self.transfer(phase, ctx)
             case _:
                 raise AssertionError("threads of a block do not pack ahead")
@@ -48,21 +40,23 @@ class CopyWriter:
         self.move_block(task, operand, ctx, None)
         self.scene.w.forget(self.kernel.kept_copies[task.index, operand.site].name)
 
-    def transfer(self, phase: CopyPhase, ctx: Context) -> None:
+    def transfer(self, phase: loop_ir.CopyPhase, ctx: Context) -> None:
         """Writes asynchronous copies, which proceed while earlier tiles are used. Each step is one commit group of the thread."""
         w, stages = self.scene.w, [x.stages for x in phase.copies]
         match phase:
-            case StartCopies(copies, holder):
+            case loop_ir.StartCopies(copies, holder):
                 for group in range(max(stages) - 1):
                     self.fill(copies, holder, group, ctx)
-            case AwaitCopies():
+            case loop_ir.AwaitCopies():
                 w.write(c.Evaluate(c.Call(f"copy_async_wait<{min(stages) - 2}>", ())))
-            case AdvanceCopies(copies, holder):
+            case loop_ir.AdvanceCopies(copies, holder):
                 for n in sorted(set(stages)):
                     self.follow([x for x in copies if x.stages == n], n, holder, ctx)
                 w.write(c.Evaluate(c.Call("copy_async_commit", ())))
 
-    def fill(self, copies: tuple[Copy, ...], holder: Loop, group: int, ctx: Context) -> None:
+    def fill(
+        self, copies: tuple[loop_ir.Copy, ...], holder: loop_ir.Loop, group: int, ctx: Context
+    ) -> None:
         """Starts one group of the copies before the loop.
 
         These are the copies that iteration `group - (groups before the loop)` would start.
@@ -74,12 +68,14 @@ class CopyWriter:
             if 0 <= tile * holder.step < holder.extent and tile >= 0:
                 task = self.scene.plan.tasks[t]
                 layout = self.kernel.placed[t, operand.site]
-                first = {(t, loop_of(holder, t), OUTER): c.number(tile * holder.step)}
+                first = {(t, loop_ir.loop_of(holder, t), OUTER): c.number(tile * holder.step)}
                 begun = replace(ctx, variables={**ctx.variables, **first})
                 self.move_block(task, operand, begun, c.number(tile * layout.n_elements))
         self.scene.w.write(c.Evaluate(c.Call("copy_async_commit", ())))
 
-    def follow(self, copies: Sequence[Copy], stages: int, holder: Loop, ctx: Context) -> None:
+    def follow(
+        self, copies: Sequence[loop_ir.Copy], stages: int, holder: loop_ir.Loop, ctx: Context
+    ) -> None:
         """Declares the places of this iteration's tiles, and starts later copies.
 
         These are the copies of the tiles `stages - 1` iterations later, if there are any.
@@ -103,7 +99,7 @@ class CopyWriter:
             for x in copies:
                 t, operand = x.task, x.operand
                 layout = self.kernel.placed[t, operand.site]
-                begun = {**ctx.variables, (t, loop_of(holder, t), OUTER): c.Id(later)}
+                begun = {**ctx.variables, (t, loop_ir.loop_of(holder, t), OUTER): c.Id(later)}
                 place = self.stage(c.Id(later), holder.step, stages, layout)
                 task = self.scene.plan.tasks[t]
                 self.move_block(task, operand, replace(ctx, variables=begun), place)

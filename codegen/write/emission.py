@@ -15,16 +15,7 @@ from ..bodies.emitter import Builder
 from ..bodies.iteration_point import LoopIndexAt, Point
 from ..bodies.memory import Value
 from ..loops.ir import Launch, Runs, loops_in
-from ..passes.storage import (
-    AccumulatorLayout,
-    Buffer,
-    CopyLayout,
-    ScatterMemory,
-    SharedLayout,
-    WindowLayout,
-    Workspace,
-    merged_levels,
-)
+from ..passes import storage
 from ..plan.plan import LoopPlan, Plan, PlannedLoop, PlannedNode, TaskPlan
 from ..text import csyntax as c
 from ..text.types import type_name
@@ -39,7 +30,7 @@ class Emission:
         self,
         plan: Plan,
         launch: Launch,
-        workspace: Workspace,
+        workspace: storage.Workspace,
         w: Builder,
     ) -> None:
         self.plan, self.launch, self.target = plan, launch, plan.target
@@ -47,23 +38,25 @@ class Emission:
         self.tiles: dict[
             tuple[int, str], EmittedTile
         ] = {}  # (task, "acc" or "value"), see also rescaled_sums.py
-        self.shared: dict[int, tuple[Buffer, SharedLayout]] = {}
-        self.kept: dict[tuple[int, str], tuple[Buffer, SharedLayout]] = {}
+        self.shared: dict[int, tuple[storage.Buffer, storage.SharedLayout]] = {}
+        self.kept: dict[tuple[int, str], tuple[storage.Buffer, storage.SharedLayout]] = {}
         # Blocks of operands, by task and site.
-        self.copies: dict[tuple[int, str], tuple[Buffer, CopyLayout]] = {}
-        self.windows: dict[tuple[int, str], tuple[Buffer, WindowLayout]] = {}
+        self.copies: dict[tuple[int, str], tuple[storage.Buffer, storage.CopyLayout]] = {}
+        self.windows: dict[tuple[int, str], tuple[storage.Buffer, storage.WindowLayout]] = {}
         # Begins of the present blocks of double-buffered operands, in their buffers.
         self.halves: dict[tuple[int, str], c.CExpr] = {}
-        self.accumulators: dict[int, tuple[Buffer, AccumulatorLayout]] = {}
-        self.scatters: dict[int, ScatterMemory] = {}
-        self.opened: list[Buffer] = []
-        self.counters: list[Buffer] = []  # of parts of loops that threads take one after the other
+        self.accumulators: dict[int, tuple[storage.Buffer, storage.AccumulatorLayout]] = {}
+        self.scatters: dict[int, storage.ScatterMemory] = {}
+        self.opened: list[storage.Buffer] = []
+        self.counters: list[
+            storage.Buffer
+        ] = []  # of parts of loops that threads take one after the other
         self.hoisted: list[c.CStmt] | None = None
         self.carried: Carried | None = None  # of the loop that is written
         # Units of the thread ranges of loops partitioned in blocks, by extent and step.
         self.units = {(n.extent, n.step): n.unit for n in loops_in(launch.nodes) if n.unit}
         self.partitions: dict[tuple[int, int], tuple[c.CExpr, c.CExpr]] = {}
-        self.merged: dict[tuple[Flow, str], int] = merged_levels(plan, self.matches())
+        self.merged: dict[tuple[Flow, str], int] = storage.merged_levels(plan, self.matches())
         self.flow_of = {
             (f.consumer, f.array): (f, kind)
             for t in plan.tasks
@@ -87,7 +80,7 @@ class Emission:
             visit(roots)
         return found
 
-    def buffer(self, stem: str, dtype: DType, n_elements: int, is_private: bool) -> Buffer:
+    def buffer(self, stem: str, dtype: DType, n_elements: int, is_private: bool) -> storage.Buffer:
         buffer = self.workspace.allocate(self.w.fresh(stem), dtype, n_elements, is_private)
         self.opened.append(buffer)
         return buffer

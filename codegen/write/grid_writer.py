@@ -12,16 +12,7 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from ...space.backbone import MID
-from ..loops.ir import (
-    CopyPhase,
-    Loop,
-    Node,
-    PackPhase,
-    ScatterPhase,
-    Strips,
-    SumPhase,
-    last_loop_plan,
-)
+from ..loops import ir as loop_ir
 from ..passes.map_grid import AXES
 from ..plan.plan import TaskPlan
 from ..text import csyntax as c
@@ -64,7 +55,7 @@ class BlockThreads(Threads):
         self.kernel.uses_tid = True
         return c.Bin("<", c.Id("tid"), c.number(n_threads))
 
-    def block_along(self, loop: Loop) -> c.CExpr:
+    def block_along(self, loop: loop_ir.Loop) -> c.CExpr:
         axis = AXES[len(self.axes) - 1 - self.axes.index(loop)]
         number = c.CastTo(self.index_type, c.Id(f"blockIdx.{axis}"))
         for m in loop.members:
@@ -73,7 +64,7 @@ class BlockThreads(Threads):
 
     @contextmanager
     def inside(
-        self, loop: Loop, variable: c.CExpr, ctx: Context
+        self, loop: loop_ir.Loop, variable: c.CExpr, ctx: Context
     ) -> Iterator[tuple[Statements, Context]]:
         w = self.scene.w
         variables = dict(ctx.variables)
@@ -81,7 +72,7 @@ class BlockThreads(Threads):
         declared: list[c.CStmt] = []
         for m in loop.members:
             task = self.scene.plan.tasks[m.task]
-            p = last_loop_plan(loop, self.scene.plan.tasks, m)
+            p = loop_ir.last_loop_plan(loop, self.scene.plan.tasks, m)
             if p is None or not p.is_thread:
                 continue
             is_vector = p.is_vector and self.scene.is_full(task, p, ctx)
@@ -103,24 +94,24 @@ class BlockThreads(Threads):
 
     def phase(
         self,
-        phase: SumPhase | PackPhase | CopyPhase | ScatterPhase,
+        phase: loop_ir.SumPhase | loop_ir.PackPhase | loop_ir.CopyPhase | loop_ir.ScatterPhase,
         task: TaskPlan,
         ctx: Context,
     ) -> None:
-        assert not isinstance(phase, ScatterPhase), "blocks of a grid do not scatter"
-        if isinstance(phase, SumPhase):
+        assert not isinstance(phase, loop_ir.ScatterPhase), "blocks of a grid do not scatter"
+        if isinstance(phase, loop_ir.SumPhase):
             BlockSumWriter(self.kernel, self.sums).write(phase, task, ctx)
         else:
             CopyWriter(self.kernel).write(phase, task, ctx)
 
-    def at_strip(self, strips: Strips, n_strips: int, ctx: Context) -> None:
+    def at_strip(self, strips: loop_ir.Strips, n_strips: int, ctx: Context) -> None:
         raise AssertionError("threads of a block do not pack in strips")
 
 
-def _grid(nodes: Sequence[Node]) -> Iterator[Loop]:
+def _grid(nodes: Sequence[loop_ir.Node]) -> Iterator[loop_ir.Loop]:
     """Yields the loops over blocks, outermost first."""
     for n in nodes:
-        if isinstance(n, Loop) and n.is_parallel:
+        if isinstance(n, loop_ir.Loop) and n.is_parallel:
             yield n
             yield from _grid(n.children)
 

@@ -26,21 +26,7 @@ from ..bodies.body_values import TilePlace
 from ..bodies.lanes import Lanes, LaneScope, LaneWriter
 from ..bodies.vector_functions import permitted_ulp
 from ..bodies.wavefront_sweeps import wavefront
-from ..loops.ir import (
-    Alone,
-    Barrier,
-    InBlocks,
-    JoinedBodies,
-    Late,
-    Loop,
-    Node,
-    Phase,
-    Schedule,
-    Tails,
-    TileBody,
-    last_loop_plan,
-    phases_of,
-)
+from ..loops import ir as loop_ir
 from ..passes.packing import iterations
 from ..plan.plan import LoopPlan, Member, TaskPlan
 from ..text import csyntax as c
@@ -81,11 +67,11 @@ class LaunchWriter:
         self.closed: list[c.Function] = []
         self.may_outline = bool(name)
 
-    def children(self, nodes: Sequence[Node], ctx: Context) -> None:
+    def children(self, nodes: Sequence[loop_ir.Node], ctx: Context) -> None:
         for n in nodes:
             self.node(n, ctx)
 
-    def alone(self, node: Alone, ctx: Context) -> None:
+    def alone(self, node: loop_ir.Alone, ctx: Context) -> None:
         """Writes a part that few threads run.
 
         Register tiles that it leaves behind are declared for all threads, since others may follow.
@@ -98,34 +84,34 @@ class LaunchWriter:
             self.scene.w.write(declaration)
         self.scene.w.write(c.If(self.threads.is_among(node.n_threads), tuple(body.statements)))
 
-    def node(self, node: Node, ctx: Context) -> None:
+    def node(self, node: loop_ir.Node, ctx: Context) -> None:
         if self.may_outline and is_closed(self.scene, node):
             self.outline(node, ctx)
             return
         match node:
-            case Barrier():
+            case loop_ir.Barrier():
                 self.scene.w.write(c.Barrier())
-            case Loop():
+            case loop_ir.Loop():
                 self.loop(node, ctx)
-            case Late():
+            case loop_ir.Late():
                 self.late(node, ctx)
-            case Alone():
+            case loop_ir.Alone():
                 self.alone(node, ctx)
-            case InBlocks():
+            case loop_ir.InBlocks():
                 self.in_blocks(node, ctx)
             case _:
                 self.phase(node, self.scene.plan.tasks[node.task], ctx)
 
-    def phase(self, phase: Phase, task: TaskPlan, ctx: Context) -> None:
+    def phase(self, phase: loop_ir.Phase, task: TaskPlan, ctx: Context) -> None:
         match phase:
-            case TileBody():
+            case loop_ir.TileBody():
                 self.body(task, ctx)
-            case JoinedBodies():
+            case loop_ir.JoinedBodies():
                 self.joined(phase, task, ctx)
             case _:
                 self.threads.phase(phase, task, ctx)
 
-    def outline(self, node: Node, ctx: Context) -> None:
+    def outline(self, node: loop_ir.Node, ctx: Context) -> None:
         """Writes a node of non-affine (closed) bodies as a function of its own, and its call.
 
         A body without a loop stays in place, since it would not gain by it.
@@ -134,7 +120,7 @@ class LaunchWriter:
         with self.scene.w.scope() as body:
             self.node(node, ctx)
         self.may_outline = True
-        is_free = all(self.scene.plan.tasks[p.task].task.fast_math for p in phases_of(node))
+        is_free = all(self.scene.plan.tasks[p.task].task.fast_math for p in loop_ir.phases_of(node))
         statements = tuple(
             replace(s, in_any_order=is_free and not has_loop(s.body)) if isinstance(s, c.For) else s
             for s in body.statements
@@ -145,11 +131,11 @@ class LaunchWriter:
             return
         self.scene.w.write(self.closed_call(statements, ctx.variables.values()))
 
-    def in_blocks(self, node: InBlocks, ctx: Context) -> None:
+    def in_blocks(self, node: loop_ir.InBlocks, ctx: Context) -> None:
         """Writes iterations block by block; the work of one block is a function."""
         scene, task = self.scene, self.scene.plan.tasks[node.task]
         (loop,) = node.children
-        assert isinstance(loop, Loop)
+        assert isinstance(loop, loop_ir.Loop)
         at = sorted_blocks.places(scene, loop)
         variables = {(m.task, m.loop, m.level): at.iteration for m in loop.members}
         inside = replace(
@@ -179,7 +165,7 @@ class LaunchWriter:
             self.closed.append(function)
         return call
 
-    def block(self, node: Loop, ctx: Context) -> None:
+    def block(self, node: loop_ir.Loop, ctx: Context) -> None:
         """Writes a loop of a grid: the index of this block's tile, then the body."""
         first, w = node.members[0], self.scene.w
         number = self.threads.block_along(node)
@@ -193,19 +179,19 @@ class LaunchWriter:
         for statement in self.tested(node, variable, *versions):
             w.write(statement)
 
-    def loop(self, node: Loop, ctx: Context) -> None:
-        if node.schedule is Schedule.GRID:
+    def loop(self, node: loop_ir.Loop, ctx: Context) -> None:
+        if node.schedule is loop_ir.Schedule.GRID:
             self.block(node, ctx)
             return
         n = n_iterations(self.scene, node)
-        if node.schedule is Schedule.GUIDED:
+        if node.schedule is loop_ir.Schedule.GUIDED:
             self.guided(node, n, ctx)
             return
         if node.ends:
             self.loop_over(node, Part(*counted_range(self.scene, node, n), ctx))
             return
         lo, hi = self.loop_range(node, ctx)
-        is_part = node.within is not None and node.schedule is Schedule.BLOCKED
+        is_part = node.within is not None and node.schedule is loop_ir.Schedule.BLOCKED
         key = (node.extent, node.step)
         with self.scene.sharing(key, (lo, hi)) if is_part else nullcontext():
             for part in parts(self.scene, node, lo, hi, ctx):
@@ -214,7 +200,7 @@ class LaunchWriter:
             if not self.scene.plan.tasks[m.task].task.is_reduction:
                 self.scene.w.forget(self.scene.plan.tasks[m.task].task.target.array)
 
-    def guided(self, node: Loop, n: c.CExpr, ctx: Context) -> None:
+    def guided(self, node: loop_ir.Loop, n: c.CExpr, ctx: Context) -> None:
         """Writes a loop over parts that a thread takes from a counter of the team, around the loop over one part."""
         scene, w = self.scene, self.scene.w
         counter = scene.buffer("next", DType.i64, LINE_BYTES // DType.i64.size_bytes, False)
@@ -228,7 +214,7 @@ class LaunchWriter:
             w.write(statement)
         w.write(c.While(goes_on, (*body.statements, advance)))
 
-    def loop_over(self, node: Loop, part: Part) -> None:
+    def loop_over(self, node: loop_ir.Loop, part: Part) -> None:
         """Writes a part of the range of a loop."""
         lo, hi, ctx = part.lo, part.hi, part.ctx
         first = node.members[0]
@@ -245,7 +231,7 @@ class LaunchWriter:
         for statement in before:
             self.scene.w.write(statement)
         self.scene.w.used.discard(name)
-        if rest and node.tails is Tails.ROWS_BEHIND:
+        if rest and node.tails is loop_ir.Tails.ROWS_BEHIND:
             for statement in self.apart(name, lo, hi, node, whole, rest, ctx):
                 self.scene.w.write(statement)
             return
@@ -256,7 +242,7 @@ class LaunchWriter:
         for statement in loops:
             self.scene.w.write(statement)
 
-    def late(self, node: Late, ctx: Context) -> None:
+    def late(self, node: loop_ir.Late, ctx: Context) -> None:
         """Writes retimed nodes: they belong to the iteration before the present one of a loop.
 
         Its tile was whole, or it would have been the last.
@@ -280,7 +266,7 @@ class LaunchWriter:
         self.scene.w.write(c.If(c.Bin(">", now, first), (before, *body.statements)))
 
     def tested(
-        self, node: Loop, variable: c.CExpr, whole: Statements, rest: Statements
+        self, node: loop_ir.Loop, variable: c.CExpr, whole: Statements, rest: Statements
     ) -> Statements:
         """Returns both versions of a loop's body under a test for whole tiles; the first alone if there is no second."""
         if not rest:
@@ -293,7 +279,7 @@ class LaunchWriter:
         name: str,
         lo: c.CExpr,
         hi: c.CExpr,
-        node: Loop,
+        node: loop_ir.Loop,
         whole: Statements,
         rest: Statements,
         ctx: Context,
@@ -323,7 +309,7 @@ class LaunchWriter:
         name: str,
         lo: c.CExpr,
         hi: c.CExpr,
-        node: Loop,
+        node: loop_ir.Loop,
         body: Statements,
         ctx: Context,
     ) -> Statements:
@@ -345,14 +331,14 @@ class LaunchWriter:
         inside = c.For(name, c.Id(strip), end, node.step, body)
         return (c.For(strip, lo, hi, length, (*head.statements, inside)),)
 
-    def span(self, node: Loop) -> int:
+    def span(self, node: loop_ir.Loop) -> int:
         """The number of iterations of the register tiles that start at a loop and need not be whole."""
         return max(p.reach for m, p in self.tiles_at(node) if self.may_be_cut(m, p))
 
-    def tiles_at(self, node: Loop) -> list[tuple[Member, LoopPlan]]:
+    def tiles_at(self, node: loop_ir.Loop) -> list[tuple[Member, LoopPlan]]:
         """Returns the members of a loop at which register tiles start, with their loop plans."""
         tasks = self.scene.plan.tasks
-        plans = ((m, last_loop_plan(node, tasks, m)) for m in node.members)
+        plans = ((m, loop_ir.last_loop_plan(node, tasks, m)) for m in node.members)
         return [(m, p) for m, p in plans if p is not None and p.reach > 1]
 
     def may_be_cut(self, member: Member, p: LoopPlan) -> bool:
@@ -362,7 +348,7 @@ class LaunchWriter:
         return not (p.divides or is_padded)
 
     def versions(
-        self, node: Loop, variable: c.CExpr, ctx: Context, *, may_be_cut: bool = True
+        self, node: loop_ir.Loop, variable: c.CExpr, ctx: Context, *, may_be_cut: bool = True
     ) -> tuple[Statements, Statements]:
         """Returns the body of a loop for whole register tiles, and, if they may be cut, the body for cut ones.
 
@@ -371,7 +357,7 @@ class LaunchWriter:
         starting = self.tiles_at(node)
         cut = [(m, p) for m, p in starting if may_be_cut and self.may_be_cut(m, p)]
         has_vectors = any(p.is_vector for _, p in cut)
-        is_by_elements = has_vectors or node.tails is Tails.ELEMENTS_TESTED
+        is_by_elements = has_vectors or node.tails is loop_ir.Tails.ELEMENTS_TESTED
         status = {**ctx.status, **{(m.task, m.loop): True for m, _ in starting}}
         whole = replace(ctx, status=status)
         rest = replace(
@@ -386,7 +372,7 @@ class LaunchWriter:
             return self.version(node, variable, rest), ()
         return self.version(node, variable, whole), self.version(node, variable, rest)
 
-    def version(self, node: Loop, variable: c.CExpr, ctx: Context) -> Statements:
+    def version(self, node: loop_ir.Loop, variable: c.CExpr, ctx: Context) -> Statements:
         """Returns the body of a loop, given which register tiles that start at its `variable` are full."""
         with (
             self.scene.w.scope() as body,
@@ -396,25 +382,25 @@ class LaunchWriter:
             self.children(node.children, inside)
         return tuple(body.statements)
 
-    def whole_range(self, node: Loop) -> tuple[c.CExpr, c.CExpr]:
+    def whole_range(self, node: loop_ir.Loop) -> tuple[c.CExpr, c.CExpr]:
         """Returns begin and end of a parallel loop for one thread: its part, or of a cyclic loop the first step and the extent."""
         if node.is_cyclic:
             return c.Bin("*", c.Id("tid"), c.number(node.step)), c.number(node.extent)
         return self.scene.partition(node.extent, node.step)
 
     @staticmethod
-    def stride(node: Loop) -> c.CExpr:
+    def stride(node: loop_ir.Loop) -> c.CExpr:
         """Returns the distance from one iteration of a thread to its next."""
         step = c.number(node.step)
         return c.Bin("*", c.Id("n_threads"), step) if node.is_cyclic else step
 
-    def loop_range(self, node: Loop, ctx: Context) -> tuple[c.CExpr, c.CExpr]:
+    def loop_range(self, node: loop_ir.Loop, ctx: Context) -> tuple[c.CExpr, c.CExpr]:
         if node.is_last:
             lo, hi = self.whole_range(node)
             stride = self.stride(node)
             steps = c.Bin("/", c.Bin("-", c.Bin("-", hi, lo), c.Num("1")), stride)
             return c.Bin("+", lo, c.Bin("*", steps, stride)), hi
-        if node.schedule is Schedule.BALANCED:
+        if node.schedule is loop_ir.Schedule.BALANCED:
             return self.balanced(node)
         if node.is_parallel and node.within is not None:
             return shared_part(self.scene, node, ctx)
@@ -427,7 +413,7 @@ class LaunchWriter:
         start = ctx.variables[first.task, first.loop, OUTER]
         return start, self.scene.tile_end(p, start)
 
-    def balanced(self, node: Loop) -> tuple[c.CExpr, c.CExpr]:
+    def balanced(self, node: loop_ir.Loop) -> tuple[c.CExpr, c.CExpr]:
         """Returns begin and end of this thread's range of a loop over rows, with about as much work as the others."""
         scene = self.scene
         rows = rows_of(scene.plan.tasks[node.members[0].task].task)
@@ -460,7 +446,7 @@ class LaunchWriter:
                 value = self.values.value(task, task.task.value, point, inner)
                 self.values.put(task, point, value, inner)
 
-    def joined(self, phase: JoinedBodies, first: TaskPlan, ctx: Context) -> None:
+    def joined(self, phase: loop_ir.JoinedBodies, first: TaskPlan, ctx: Context) -> None:
         """Writes the bodies of several tasks, as the body of the first of them."""
         assert first.task.body is not None
         body = replace(first.task.body, statements=phase.statements)

@@ -7,16 +7,7 @@ from itertools import product
 
 from ...space.backbone import OUTER, Operand
 from ..bodies.iteration_point import LoopIndexAt, Point, affine_at, row_strides
-from ..loops.ir import (
-    CopyPhase,
-    DoubleBuffer,
-    OpenBlock,
-    PackBlock,
-    PackFirstBlock,
-    PackPhase,
-    PackRest,
-    Strips,
-)
+from ..loops import ir as loop_ir
 from ..plan.plan import LoopPlan, TaskPlan
 from ..text import csyntax as c
 from .context import Context
@@ -32,20 +23,22 @@ class PackWriter:
     def __init__(self, operands: PackedOperands) -> None:
         self.operands, self.scene = operands, operands.scene
 
-    def write(self, phase: PackPhase | CopyPhase, task: TaskPlan, ctx: Context) -> None:
+    def write(
+        self, phase: loop_ir.PackPhase | loop_ir.CopyPhase, task: TaskPlan, ctx: Context
+    ) -> None:
         match phase:
-            case PackBlock(_, operand):
+            case loop_ir.PackBlock(_, operand):
                 self.copy(task, operand, ctx)
-            case PackFirstBlock(_, operand):
+            case loop_ir.PackFirstBlock(_, operand):
                 self.first_block(task, operand, ctx)
-            case OpenBlock(_, operand):
+            case loop_ir.OpenBlock(_, operand):
                 self.stage(task, operand, ctx)
-            case PackRest(_, operand):
+            case loop_ir.PackRest(_, operand):
                 self.rest(task, operand, ctx)
             case _:
                 raise AssertionError("nothing travels by itself on a CPU")
 
-    def at_strip(self, strips: Strips, n_strips: int, ctx: Context) -> None:
+    def at_strip(self, strips: loop_ir.Strips, n_strips: int, ctx: Context) -> None:
         for t, operand in strips.packs:
             task = self.scene.plan.tasks[t]
             self.ask(task, operand, n_strips)
@@ -81,7 +74,7 @@ class PackWriter:
         enough = (p for p in loops if p.mid >= self.scene.plan.cores)
         return next(enough, max(loops, key=lambda p: p.mid))
 
-    def pipeline(self, task: TaskPlan, operand: Operand) -> DoubleBuffer:
+    def pipeline(self, task: TaskPlan, operand: Operand) -> loop_ir.DoubleBuffer:
         return self.scene.launch.buffers[task.index, operand.site]
 
     def first_block(self, task: TaskPlan, operand: Operand, ctx: Context) -> None:
@@ -153,7 +146,7 @@ class PackWriter:
         w.write(c.If(c.Bin("<", following, now.slices), tuple(body.statements)))
 
     def first_of(
-        self, task: TaskPlan, made: DoubleBuffer, now: BufferState, number: c.CExpr
+        self, task: TaskPlan, made: loop_ir.DoubleBuffer, now: BufferState, number: c.CExpr
     ) -> tuple[c.CExpr, c.CExpr]:
         """Returns the start of a slice along both loops."""
         tile, chunk = _over(number, made.chunks), _mod(number, made.chunks)

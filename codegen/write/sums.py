@@ -10,18 +10,7 @@ from ...kernels.ir.access import flat_strides
 from ...space.targets.target import LINE_BYTES
 from ..bodies.iteration_point import Point
 from ..bodies.memory import Value
-from ..loops.ir import (
-    AdvanceSums,
-    CombineSums,
-    FillSums,
-    FinishSums,
-    FlushSums,
-    PrefetchSums,
-    ReduceThreads,
-    RescaleSums,
-    ResetSums,
-    SumPhase,
-)
+from ..loops import ir as loop_ir
 from ..passes.storage import Buffer
 from ..plan.plan import TaskPlan
 from ..text import csyntax as c
@@ -45,26 +34,26 @@ class SumWriter:
         self.sums = accumulators
         self.scene, self.values = accumulators.scene, accumulators.values
 
-    def write(self, phase: SumPhase, task: TaskPlan, ctx: Context) -> None:
+    def write(self, phase: loop_ir.SumPhase, task: TaskPlan, ctx: Context) -> None:
         match phase:
-            case FillSums():
+            case loop_ir.FillSums():
                 self.fill(task, ctx)
-            case PrefetchSums():
+            case loop_ir.PrefetchSums():
                 self.ask(task, ctx)
-            case ResetSums():
+            case loop_ir.ResetSums():
                 reset(self.sums, task, ctx)
                 rescaled_sums.begin(self.sums, task, ctx)
-            case FlushSums():
+            case loop_ir.FlushSums():
                 self.flush(task, ctx)
-            case FinishSums():
+            case loop_ir.FinishSums():
                 finish(self.sums, task, ctx)
-            case CombineSums():
+            case loop_ir.CombineSums():
                 self.combine(task, ctx)
-            case AdvanceSums():
+            case loop_ir.AdvanceSums():
                 rescaled_sums.advance(self.sums, task, ctx)
-            case RescaleSums():
+            case loop_ir.RescaleSums():
                 rescaled_sums.rescale(self.sums, task, ctx)
-            case ReduceThreads():
+            case loop_ir.ReduceThreads():
                 raise AssertionError("threads of a team do not reduce together")
 
     def ask(self, task: TaskPlan, ctx: Context) -> None:

@@ -12,17 +12,9 @@ from ..bodies.emitter import Builder
 from ..bodies.memory import CMemory
 from ..bodies.vectors import Prelude
 from ..loops.ir import CopyPhase, Loop, Owner, PackPhase, ScatterPhase, Strips, SumPhase
+from ..passes import storage
 from ..passes.nests import nests
 from ..passes.pipeline import PASSES, Passes, run
-from ..passes.storage import (
-    AccumulatorLayout,
-    Buffer,
-    CopyLayout,
-    SharedLayout,
-    WindowLayout,
-    Workspace,
-    place_temporaries,
-)
 from ..plan.plan import Plan, PlannedNode, TaskPlan
 from ..plan.summary import sentence
 from ..text import csyntax as c
@@ -88,8 +80,8 @@ def team_launches(
 ) -> Launches:
     """Returns the launches of a plan for a CPU: the passes, by default those of CPUs, then the writer of each launch."""
     passes = passes or PASSES[plan.target.kind]
-    workspace = Workspace(plan.cores, passes.apart_bytes)
-    temporaries = place_temporaries(plan, workspace)
+    workspace = storage.Workspace(plan.cores, passes.apart_bytes)
+    temporaries = storage.place_temporaries(plan, workspace)
     found = written_launches(plan, plan.launches, prelude, names, passes, workspace)
     return replace(found, temporaries=temporaries)
 
@@ -100,7 +92,7 @@ def written_launches(
     prelude: Prelude,
     names: dict[str, str],
     passes: Passes,
-    workspace: Workspace,
+    workspace: storage.Workspace,
 ) -> Launches:
     """Returns some launches of a plan, numbered from 0. Temporaries of the problem are parameters."""
     functions, calls = [], []
@@ -169,10 +161,12 @@ def allocate(scene: Emission, task: TaskPlan) -> None:
     array = scene.plan.problem.array(task.task.target.array)
     acc = scene.launch.accumulators.get(t)
     if acc is not None and acc.owner is not Owner.REGISTERS:
-        layout = AccumulatorLayout.of(task, acc, array)
+        layout = storage.AccumulatorLayout.of(task, acc, array)
         private = acc.owner in (Owner.THREAD, Owner.PARTIALS) and scene.launch.is_parallel
         if acc.in_result:
-            buffer = Buffer(scene.w.names[array.name], array.dtype, prod(array.shape), 0, False)
+            buffer = storage.Buffer(
+                scene.w.names[array.name], array.dtype, prod(array.shape), 0, False
+            )
         else:
             stem = f"{array.name}_sum"
             buffer = scene.buffer(stem, task.task.dtype, layout.n_elements, private)
@@ -185,12 +179,12 @@ def allocate(scene: Emission, task: TaskPlan) -> None:
     for operand in task.copies:
         source = scene.plan.problem.array(operand.access.array)
         if operand.is_window:
-            window = WindowLayout.of(task, operand, source)
+            window = storage.WindowLayout.of(task, operand, source)
             stem, private = f"{source.name}_halo", scene.launch.is_parallel
             buffer = scene.buffer(stem, source.dtype, window.n_elements, private)
             scene.windows[t, operand.site] = buffer, window
             continue
-        packed = CopyLayout.of(task, operand, scene.nest_order(task, operand))
+        packed = storage.CopyLayout.of(task, operand, scene.nest_order(task, operand))
         buffer = scene.buffer(
             f"{source.name}_packed",
             source.dtype,
@@ -204,10 +198,10 @@ def allocate(scene: Emission, task: TaskPlan) -> None:
 
 def own_array(
     scene: Emission, task: TaskPlan, flows: tuple[Flow, ...], stem: str
-) -> tuple[Buffer, SharedLayout]:
+) -> tuple[storage.Buffer, storage.SharedLayout]:
     """Returns the array in which a thread stores values for the readers of `flows`."""
     array = scene.plan.problem.array(flows[0].array)
-    layout = SharedLayout.of(task, flows, array, scene.merged)
+    layout = storage.SharedLayout.of(task, flows, array, scene.merged)
     private = scene.launch.is_parallel
     return scene.buffer(stem, array.dtype, layout.n_elements, private), layout
 
@@ -222,7 +216,7 @@ def set_counters(scene: Emission) -> tuple[c.CStmt, ...]:
     return tuple(made)
 
 
-def open_buffer(scene: Emission, b: Buffer) -> c.CStmt:
+def open_buffer(scene: Emission, b: storage.Buffer) -> c.CStmt:
     place = c.number(b.offset_bytes)
     if b.is_private:
         place = c.linear(((c.Id("tid"), b.stride_bytes),), b.offset_bytes)

@@ -16,19 +16,10 @@ from ...kernels.ir.task import Problem
 from ..passes.pipeline import PASSES
 from ..passes.storage import Workspace
 from ..text import csyntax as c
+from ..text import source
 from ..text.cprint import Printer
 from ..text.dialect import Dialect
 from ..text.names import own_names
-from ..text.source import (
-    ENTRY,
-    UNIT_ENTRY,
-    Slot,
-    Source,
-    UnitCall,
-    UnitTable,
-    UnitText,
-    labelled,
-)
 from .program_text import LoweredProgram, arguments_of, function_lines, print_body, title
 
 _WORKSPACE = "workspace"  # its parameter in functions
@@ -42,7 +33,7 @@ _TOKEN = re.compile(r'"(?:\\.|[^"\\])*"|\b[A-Za-z_]\w*')
 class Unit:
     """A unit, and the names in the sequence of its arguments, in their order."""
 
-    text: UnitText
+    text: source.UnitText
     arguments: tuple[str, ...]
     workspace_bytes: int
 
@@ -61,7 +52,7 @@ def unit_of(program: LoweredProgram, dialect: Dialect) -> Unit | None:
     own = frozenset((*_declared(functions), *parameters)) - {_WORKSPACE}
     p = Printer(dialect)
     print_body(p, program, dialect, _renamed(lines, own))
-    text = UnitText(
+    text = source.UnitText(
         "\n".join(p.lines) + "\n",
         program.n_threads,
         dialect.suffix,
@@ -100,8 +91,8 @@ def _entry_lines(
         argument = f"args[{place[name]}]"
         return argument if kinds[name].endswith("*") else f"*({kinds[name]}*){argument}"
 
-    p.line(f"void {UNIT_ENTRY}(void **args);")
-    p.open_function("void ", UNIT_ENTRY, (c.Parameter("void **", "args"),))
+    p.line(f"void {source.UNIT_ENTRY}(void **args);")
+    p.open_function("void ", source.UNIT_ENTRY, (c.Parameter("void **", "args"),))
     if not parameters:
         p.line("(void)args;")
     for name, names in program.calls:
@@ -133,39 +124,41 @@ def linked(
     units: Sequence[tuple[int, Unit]],
     repeats: tuple[Repeat, ...],
     dialect: Dialect,
-) -> Source:
+) -> source.Source:
     """Returns the source that calls units one after the other, each with the number of its component.
 
     Temporaries come first in the workspace. Behind them is the memory of one unit, of which others find nothing.
     """
-    memory, places = Workspace(n_threads), dict[str, Slot]()
+    memory, places = Workspace(n_threads), dict[str, source.Slot]()
     arguments = arguments_of(problem, 1)
     for k, a in enumerate(arguments[:-1]):
-        places[a.name] = Slot(k)
+        places[a.name] = source.Slot(k)
     named = {name for _, unit in units for name in unit.arguments}
     last = len(arguments) - 1
     for array in problem.arrays:
         if array.role == "temp" and array.name in named:
             n = array.size_bytes // array.dtype.size_bytes
             buffer = memory.allocate(array.name, array.dtype, n, is_private=False)
-            places[array.name] = Slot(last, buffer.offset_bytes)
+            places[array.name] = source.Slot(last, buffer.offset_bytes)
     apart = PASSES["cpu"].apart_bytes
-    places[_MEMORY] = Slot(last, memory.size_bytes + apart)
-    places |= {r.index: Slot(-1, k) for k, r in enumerate(repeats)}
+    places[_MEMORY] = source.Slot(last, memory.size_bytes + apart)
+    places |= {r.index: source.Slot(-1, k) for k, r in enumerate(repeats)}
     most = max((unit.workspace_bytes for _, unit in units), default=0)
     distinct = {unit.text.key: unit.text for _, unit in units}
     numbers = {key: k for k, key in enumerate(distinct)}
-    table = UnitTable(
+    table = source.UnitTable(
         tuple(
-            UnitCall(numbers[unit.text.key], component, tuple(places[x] for x in unit.arguments))
+            source.UnitCall(
+                numbers[unit.text.key], component, tuple(places[x] for x in unit.arguments)
+            )
             for component, unit in units
         ),
         repeats,
     )
     components = {component: unit.text.key for component, unit in units}
-    return Source(
+    return source.Source(
         "\n".join((*title(problem, ()), *_table_lines(table, tuple(distinct)))) + "\n",
-        ENTRY,
+        source.ENTRY,
         arguments_of(problem, memory.size_bytes + apart + most if _uses(table, last) else 0),
         n_threads,
         suffix=dialect.suffix,
@@ -175,17 +168,17 @@ def linked(
     )
 
 
-def _uses(table: UnitTable, argument: int) -> bool:
+def _uses(table: source.UnitTable, argument: int) -> bool:
     return any(slot.argument == argument for call in table.calls for slot in call.slots)
 
 
-def _table_lines(table: UnitTable, keys: Sequence[str]) -> Iterator[str]:
+def _table_lines(table: source.UnitTable, keys: Sequence[str]) -> Iterator[str]:
     """Yields the table as C: a function that calls units with the arguments of the sequence and numbers of steps."""
     yield "/* Units, by the keys of their texts:"
     yield from (f" *   {k}: {key}" for k, key in enumerate(keys))
     yield " */"
-    yield f"void {ENTRY}(void **args);"
-    yield f"void {ENTRY}(void **args) {{"
+    yield f"void {source.ENTRY}(void **args);"
+    yield f"void {source.ENTRY}(void **args) {{"
     if table.repeats:
         yield f"    long steps[{len(table.repeats)}];"
     ends: list[int] = []
@@ -196,7 +189,7 @@ def _table_lines(table: UnitTable, keys: Sequence[str]) -> Iterator[str]:
                 yield f"{_INDENT * (1 + len(ends))}for ({step} = 0; {step} < {r.count}; ++{step}) {{"
                 ends.append(r.stop)
         places = ", ".join(map(_place, call.slots)) or "0"
-        unit = labelled(UNIT_ENTRY, call.unit)
+        unit = source.labelled(source.UNIT_ENTRY, call.unit)
         yield f"{_INDENT * (1 + len(ends))}{unit}((void *[]){{{places}}});"
         while ends and ends[-1] == k + 1:
             ends.pop()
@@ -204,7 +197,7 @@ def _table_lines(table: UnitTable, keys: Sequence[str]) -> Iterator[str]:
     yield "}"
 
 
-def _place(slot: Slot) -> str:
+def _place(slot: source.Slot) -> str:
     if slot.argument < 0:
         return f"&steps[{slot.offset}]"
     place = f"args[{slot.argument}]"

@@ -11,22 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from ..ir.kernel import (
-    Binary,
-    Cast,
-    Compare,
-    Expr,
-    Load,
-    Local,
-    LocalElement,
-    SetElement,
-    SetLocal,
-    Stmt,
-    Store,
-    Unary,
-    Update,
-    UpdateLocal,
-)
+from ..ir import kernel as ir
 from ..ir.walk import children, nested_statements, walk
 from .cycles import strong_components
 
@@ -47,32 +32,32 @@ class ExactRounding:
     is_exact: bool
     fed: frozenset[str] = frozenset()
 
-    def level(self, s: Stmt) -> int:
+    def level(self, s: ir.Stmt) -> int:
         """Returns ALL where no product of a statement may be contracted, FREE where each may be."""
         is_fed = any(name in self.fed for name, _ in _written(s))
         return ALL if self.is_exact or is_fed else FREE
 
 
-def rounding_of(body: tuple[Stmt, ...], fast_math: bool) -> ExactRounding:
+def rounding_of(body: tuple[ir.Stmt, ...], fast_math: bool) -> ExactRounding:
     """Returns the rounding of a kernel's or a task's statements."""
     return ExactRounding(False, fed(body)) if fast_math else ExactRounding(True)
 
 
-def is_step(x: Expr) -> bool:
+def is_step(x: ir.Expr) -> bool:
     """True if the value of an expression jumps where its operands, which are floats, change by a rounding."""
     match x:
-        case Unary(op=op):
+        case ir.Unary(op=op):
             return op in _STEPS
-        case Compare(a=a):
+        case ir.Compare(a=a):
             return a.dtype.is_float
-        case Cast(x=y, dtype=dtype):
+        case ir.Cast(x=y, dtype=dtype):
             return y.dtype.is_float and not dtype.is_float
-        case Binary(op=op, dtype=dtype):
+        case ir.Binary(op=op, dtype=dtype):
             return op in _REMAINDERS and dtype.is_float
     return False
 
 
-def fed(body: tuple[Stmt, ...]) -> frozenset[str]:
+def fed(body: tuple[ir.Stmt, ...]) -> frozenset[str]:
     """Names of the locals and arrays whose values feed a step of these statements.
 
     Values that are computed from themselves, such as sums and iterations, are not among them.
@@ -95,7 +80,7 @@ def fed(body: tuple[Stmt, ...]) -> frozenset[str]:
     )
 
 
-def divides(body: tuple[Stmt, ...]) -> bool:
+def divides(body: tuple[ir.Stmt, ...]) -> bool:
     """True if a quotient feeds a step. It is then not computed as a product with a reciprocal, which rounds twice."""
     names = fed(body)
     for s in nested_statements(body):
@@ -106,31 +91,31 @@ def divides(body: tuple[Stmt, ...]) -> bool:
     return False
 
 
-def _is_quotient(x: Expr) -> bool:
-    return isinstance(x, Binary) and x.dtype.is_float and (x.op == "div" or is_step(x))
+def _is_quotient(x: ir.Expr) -> bool:
+    return isinstance(x, ir.Binary) and x.dtype.is_float and (x.op == "div" or is_step(x))
 
 
-def _written(s: Stmt) -> Sequence[tuple[str, Expr]]:
+def _written(s: ir.Stmt) -> Sequence[tuple[str, ir.Expr]]:
     match s:
-        case SetLocal(name=name, value=value) | SetElement(name=name, value=value):
+        case ir.SetLocal(name=name, value=value) | ir.SetElement(name=name, value=value):
             return ((name, value),)
-        case UpdateLocal(name=name, value=value):
-            return ((name, value), (name, Local(name, value.dtype)))
-        case Store(array=name, value=value):
+        case ir.UpdateLocal(name=name, value=value):
+            return ((name, value), (name, ir.Local(name, value.dtype)))
+        case ir.Store(array=name, value=value):
             return ((name, value),)
-        case Update(array=name, indices=indices, value=value):
-            return ((name, value), (name, Load(name, indices, value.dtype)))
+        case ir.Update(array=name, indices=indices, value=value):
+            return ((name, value), (name, ir.Load(name, indices, value.dtype)))
     return ()
 
 
-def _names(values: Iterable[Expr]) -> set[str]:
+def _names(values: Iterable[ir.Expr]) -> set[str]:
     """The locals and arrays whose values are operands. Operands inside of indices do not count."""
     found: set[str] = set()
     for x in values:
         match x:
-            case Local(name=name) | LocalElement(name=name):
+            case ir.Local(name=name) | ir.LocalElement(name=name):
                 found.add(name)
-            case Load(array=name):
+            case ir.Load(array=name):
                 found.add(name)
             case _:
                 found |= _names(children(x))

@@ -5,31 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from ..ir import kernel as ir
 from ..ir.affine import to_affine, unclamped
 from ..ir.domain import Loop
-from ..ir.kernel import (
-    Assert,
-    Binary,
-    Cast,
-    Compare,
-    Const,
-    DType,
-    Expr,
-    For,
-    If,
-    Load,
-    Local,
-    LocalArray,
-    LoopIndex,
-    SetElement,
-    SetLocal,
-    Stmt,
-    Store,
-    Unary,
-    Update,
-    UpdateLocal,
-    While,
-)
 from ..ir.task import Problem
 from ..ir.walk import (
     Renaming,
@@ -51,15 +29,15 @@ class RowStarts:
     offset: int
 
 
-def is_uneven(body: Sequence[Stmt]) -> bool:
+def is_uneven(body: Sequence[ir.Stmt]) -> bool:
     """True if the amount of work of an iteration with this body is known only at run time."""
     return any(
-        isinstance(s, While) or (isinstance(s, For) and not isinstance(s.extent, Const))
+        isinstance(s, ir.While) or (isinstance(s, ir.For) and not isinstance(s.extent, ir.Const))
         for s in nested_statements(tuple(body))
     )
 
 
-def end_of(loop: Loop, body: Sequence[Stmt]) -> Expr | None:
+def end_of(loop: Loop, body: Sequence[ir.Stmt]) -> ir.Expr | None:
     """Returns the end of a loop whose length is known only at run time; None if it is no such loop.
 
     The loop's body is one branch, which is taken in the iterations before the end.
@@ -67,38 +45,40 @@ def end_of(loop: Loop, body: Sequence[Stmt]) -> Expr | None:
     if loop.is_known or len(body) != 1:
         return None
     match body[0]:
-        case If(condition=Compare("lt", LoopIndex(name), end), orelse=()) if name == loop.name:
+        case ir.If(condition=ir.Compare("lt", ir.LoopIndex(name), end), orelse=()) if (
+            name == loop.name
+        ):
             return end
     return None
 
 
-def row_starts(loop: str, body: tuple[Stmt, ...]) -> RowStarts | None:
+def row_starts(loop: str, body: tuple[ir.Stmt, ...]) -> RowStarts | None:
     """Returns the row pointers of `loop` if its body surely runs over rows; None if it does not.
 
     Each iteration reads the begin of its own row and that of the next one. Nothing in the body writes the array.
     """
     written = written_in(body)
     once = [local_changed(s) for s in nested_statements(body)]
-    known: dict[str, Expr] = {}
+    known: dict[str, ir.Expr] = {}
     for s in body:
-        if any(isinstance(x, Assert) for x in nested_statements((s,))):
+        if any(isinstance(x, ir.Assert) for x in nested_statements((s,))):
             break  # a call in which one failed reads nothing behind it
-        if isinstance(s, SetLocal) and once.count(s.name) == 1:
+        if isinstance(s, ir.SetLocal) and once.count(s.name) == 1:
             known[s.name] = Renaming(locals=known).apply(s.value)
-        if isinstance(s, For):
+        if isinstance(s, ir.For):
             found = _starts(loop, Renaming(locals=known).apply(s.extent))
             if found is not None and found.array not in written:
                 return found
     return None
 
 
-def _starts(loop: str, extent: Expr) -> RowStarts | None:
+def _starts(loop: str, extent: ir.Expr) -> RowStarts | None:
     match unclamped(extent):
-        case Binary("sub", a, b) | Binary("add", a, Unary("neg", b)):
+        case ir.Binary("sub", a, b) | ir.Binary("add", a, ir.Unary("neg", b)):
             end, begin = _uncast(a), _uncast(b)
         case _:
             return None
-    if not (isinstance(begin, Load) and isinstance(end, Load)) or begin.array != end.array:
+    if not (isinstance(begin, ir.Load) and isinstance(end, ir.Load)) or begin.array != end.array:
         return None
     if len(begin.indices) != 1 or not begin.dtype.is_integer:
         return None
@@ -109,13 +89,13 @@ def _starts(loop: str, extent: Expr) -> RowStarts | None:
     return RowStarts(begin.array, first.const) if is_next else None
 
 
-def _uncast(e: Expr) -> Expr:
-    while isinstance(e, Cast) and e.dtype.is_integer and e.x.dtype.is_integer:
+def _uncast(e: ir.Expr) -> ir.Expr:
+    while isinstance(e, ir.Cast) and e.dtype.is_integer and e.x.dtype.is_integer:
         e = e.x
     return e
 
 
-def lane_ranges(body: tuple[Stmt, ...], problem: Problem, fast_math: bool) -> tuple[For, ...]:
+def lane_ranges(body: tuple[ir.Stmt, ...], problem: Problem, fast_math: bool) -> tuple[ir.For, ...]:
     """Returns the innermost loops of a body that may be vectorised.
 
     Their only results are sums into locals of the iteration around them. The order of the sums is free, and nothing in the loop
@@ -125,14 +105,14 @@ def lane_ranges(body: tuple[Stmt, ...], problem: Problem, fast_math: bool) -> tu
     return tuple(
         s
         for s in every
-        if isinstance(s, For)
-        and not any(isinstance(x, For | While) for x in nested_statements(s.body))
+        if isinstance(s, ir.For)
+        and not any(isinstance(x, ir.For | ir.While) for x in nested_statements(s.body))
         and not refusal(s.body, problem)
         and _only_adds_up(s, _outside(body, s), fast_math)
     )
 
 
-def _outside(body: tuple[Stmt, ...], loop: For) -> Iterator[Stmt]:
+def _outside(body: tuple[ir.Stmt, ...], loop: ir.For) -> Iterator[ir.Stmt]:
     """Yields the statements that are not inside of a loop."""
     for s in body:
         yield s
@@ -140,16 +120,16 @@ def _outside(body: tuple[Stmt, ...], loop: For) -> Iterator[Stmt]:
             yield from _outside(block, loop)
 
 
-def _only_adds_up(loop: For, elsewhere: Iterator[Stmt], fast_math: bool) -> bool:
+def _only_adds_up(loop: ir.For, elsewhere: Iterator[ir.Stmt], fast_math: bool) -> bool:
     inside = list(nested_statements(loop.body))
-    if any(isinstance(s, Store | Update | LocalArray | SetElement) for s in inside):
+    if any(isinstance(s, ir.Store | ir.Update | ir.LocalArray | ir.SetElement) for s in inside):
         return False
-    own = {s.name for s in loop.body if isinstance(s, SetLocal)}
+    own = {s.name for s in loop.body if isinstance(s, ir.SetLocal)}
     sums: dict[str, set[str]] = {}
     for s in inside:
-        if isinstance(s, SetLocal) and s.name not in own:
+        if isinstance(s, ir.SetLocal) and s.name not in own:
             return False
-        if isinstance(s, UpdateLocal) and s.name not in own:
+        if isinstance(s, ir.UpdateLocal) and s.name not in own:
             sums.setdefault(s.name, set()).add(s.op)
             if not (fast_math or s.op in ("min", "max") or not s.value.dtype.is_float):
                 return False
@@ -162,28 +142,28 @@ def _only_adds_up(loop: For, elsewhere: Iterator[Stmt], fast_math: bool) -> bool
     )
 
 
-def _read(s: Stmt) -> set[str]:
+def _read(s: ir.Stmt) -> set[str]:
     """The locals that a statement itself reads."""
-    return {x.name for e in children(s) for x in walk(e) if isinstance(x, Local)}
+    return {x.name for e in children(s) for x in walk(e) if isinstance(x, ir.Local)}
 
 
-def sets_first(body: tuple[Stmt, ...], own: set[str]) -> bool:
+def sets_first(body: tuple[ir.Stmt, ...], own: set[str]) -> bool:
     """True if each of these locals is set before any other use of it."""
     ready: set[str] = set()
     for s in body:
         touched = _read(s)
         for x in nested_statements(tuple(y for b in blocks(s) for y in b)):
             touched |= _read(x) | {local_changed(x)}
-        if isinstance(s, UpdateLocal):
+        if isinstance(s, ir.UpdateLocal):
             touched.add(s.name)
         if (touched & own) - ready:
             return False
-        if isinstance(s, SetLocal):
+        if isinstance(s, ir.SetLocal):
             ready.add(s.name)
     return True
 
 
-def widest(body: Sequence[Stmt]) -> int:
+def widest(body: Sequence[ir.Stmt]) -> int:
     """Returns the size in bytes of the widest type that the body computes with, at least 4.
 
     If the body computes with floats, only these count.
@@ -192,7 +172,7 @@ def widest(body: Sequence[Stmt]) -> int:
     for s in nested_statements(tuple(body)):
         for e in children(s):
             for x in walk(e):
-                if isinstance(x, Binary | Unary | Load) and x.dtype is not DType.bool_:
+                if isinstance(x, ir.Binary | ir.Unary | ir.Load) and x.dtype is not ir.DType.bool_:
                     kind = x.dtype.is_float
                     sizes[kind] = max(sizes.get(kind, 0), x.dtype.size_bytes)
     return max(4, sizes.get(True, sizes.get(False, 4)))

@@ -12,24 +12,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
+from ..ir import kernel as ir
 from ..ir.affine import to_affine
-from ..ir.kernel import (
-    Binary,
-    Expr,
-    For,
-    If,
-    Load,
-    Local,
-    LocalElement,
-    LoopIndex,
-    Select,
-    SetLocal,
-    Stmt,
-    Store,
-    Update,
-    UpdateLocal,
-    While,
-)
 from ..ir.walk import children, local_changed, locals_read, nested_statements, walk
 
 
@@ -42,9 +26,9 @@ class BasicBlock:
     """
 
     number: int
-    statements: tuple[Stmt, ...]
+    statements: tuple[ir.Stmt, ...]
     parent: int
-    around: tuple[For | While, ...]
+    around: tuple[ir.For | ir.While, ...]
     times: int | None
 
 
@@ -58,39 +42,39 @@ class Needed:
     `late`: the statement is needed if the innermost loop around it runs this number of further iterations, which use its value.
     """
 
-    statement: Stmt
-    expressions: tuple[Expr, ...]
+    statement: ir.Stmt
+    expressions: tuple[ir.Expr, ...]
     block: int
     place: int
     late: int = 0
 
 
 @lru_cache(maxsize=64)  # asked for each array of a task
-def blocks_of(body: tuple[Stmt, ...]) -> tuple[BasicBlock, ...]:
+def blocks_of(body: tuple[ir.Stmt, ...]) -> tuple[BasicBlock, ...]:
     """Returns the blocks of a body."""
     return tuple(block for block, _ in _blocks(body))
 
 
 @lru_cache(maxsize=64)
-def needed(body: tuple[Stmt, ...]) -> tuple[Needed, ...]:
+def needed(body: tuple[ir.Stmt, ...]) -> tuple[Needed, ...]:
     """Returns the must-execute statements of a body, in the order of the text. Each is needed wherever control reaches it."""
     return _NeedReader(body).found()
 
 
-def surely(e: Expr) -> Iterator[Expr]:
+def surely(e: ir.Expr) -> Iterator[ir.Expr]:
     """Yields the parts of an expression that are evaluated for any values of its conditions, parents first."""
     yield e
     match e:
-        case Select():
+        case ir.Select():
             yield from surely(e.condition)
-        case Binary(op="and" | "or"):
+        case ir.Binary(op="and" | "or"):
             yield from surely(e.a)
         case _:
             for part in children(e):
                 yield from surely(part)
 
 
-def known_extent(s: For) -> int | None:
+def known_extent(s: ir.For) -> int | None:
     """Returns the extent of a loop if it is a constant, else None."""
     affine = to_affine(s.extent)
     return max(0, affine.const) if affine is not None and not affine.terms else None
@@ -101,13 +85,13 @@ _LATEST = 4  # iterations
 _Inside = tuple[BasicBlock, dict[int, tuple[int, ...]]]  # with the blocks that its statements have
 
 
-def _blocks(body: tuple[Stmt, ...]) -> list[_Inside]:
+def _blocks(body: tuple[ir.Stmt, ...]) -> list[_Inside]:
     found: list[_Inside] = []
 
     def add(
-        statements: tuple[Stmt, ...],
+        statements: tuple[ir.Stmt, ...],
         parent: int,
-        around: tuple[For | While, ...],
+        around: tuple[ir.For | ir.While, ...],
         times: int | None,
     ) -> int:
         block = BasicBlock(len(found), statements, parent, around, times)
@@ -115,11 +99,11 @@ def _blocks(body: tuple[Stmt, ...]) -> list[_Inside]:
         found.append((block, inside))
         for k, s in enumerate(statements):
             match s:
-                case For():
+                case ir.For():
                     inside[k] = (add(s.body, block.number, (*around, s), known_extent(s)),)
-                case While():
+                case ir.While():
                     inside[k] = (add(s.body, block.number, (*around, s), None),)
-                case If():
+                case ir.If():
                     inside[k] = tuple(
                         add(x, block.number, around, None) for x in (s.then, s.orelse)
                     )
@@ -132,7 +116,7 @@ def _blocks(body: tuple[Stmt, ...]) -> list[_Inside]:
 class _NeedReader:
     """Backward fixpoint iteration that marks needed statements, each with the distance (`late`) of the nearest use of its value."""
 
-    def __init__(self, body: tuple[Stmt, ...]) -> None:
+    def __init__(self, body: tuple[ir.Stmt, ...]) -> None:
         self.inside = _blocks(body)
         self.late: dict[tuple[int, int], int] = {}  # block, place in it -> see `Needed`
         self.has_changed = True
@@ -143,21 +127,23 @@ class _NeedReader:
         self.places: dict[tuple[int, str], list[int]] = {}
         self.looked_at = _looked_at(body)
         of_loops: dict[int, tuple[frozenset[str], frozenset[str]]] = {}
-        self.expressions: dict[tuple[int, int], tuple[Expr, ...]] = {}  # that matter in each run
+        self.expressions: dict[tuple[int, int], tuple[ir.Expr, ...]] = {}  # that matter in each run
         for block, _ in self.inside:
             for k, s in enumerate(block.statements):
                 at = block.number, k
                 self.expressions[at] = children(s)
-                if isinstance(s, Store) and _only_last_counts(s, block.around, of_loops):
+                if isinstance(s, ir.Store) and _only_last_counts(s, block.around, of_loops):
                     self.expressions[at] = s.indices
-                own = (x for e in self.expressions[at] for x in surely(e) if isinstance(x, Local))
+                own = (
+                    x for e in self.expressions[at] for x in surely(e) if isinstance(x, ir.Local)
+                )
                 self.reads[at] = frozenset(x.name for x in own)
-                if isinstance(s, UpdateLocal):
+                if isinstance(s, ir.UpdateLocal):
                     self.reads[at] |= {s.name}
                 every = tuple(nested_statements((s,)))
                 self.changes[at] = frozenset(local_changed(x) for x in every)
                 met = self.reads[at] | self.changes[at]
-                if isinstance(s, For):
+                if isinstance(s, ir.For):
                     met |= {name for x in every for e in children(x) for name in locals_read(e)}
                 for name in met:
                     self.places.setdefault((block.number, name), []).append(k)
@@ -174,10 +160,10 @@ class _NeedReader:
         block, inside = self.inside[b]
         for k, s in enumerate(block.statements):
             late = self.late.get((b, k))
-            if late is not None and not isinstance(s, While):
+            if late is not None and not isinstance(s, ir.While):
                 made.append(Needed(s, self.expressions[b, k], b, k, late))
             for inner in inside.get(k, ()):
-                if late is not None and isinstance(s, While):
+                if late is not None and isinstance(s, ir.While):
                     made.append(Needed(s, conjuncts(s.condition), inner, -1, 0))
                 self.collect(inner, made)
 
@@ -194,13 +180,13 @@ class _NeedReader:
                 self.late[b, k] = late
                 self.has_changed = True
 
-    def wanted(self, b: int, k: int, s: Stmt, behind: tuple[tuple[int, int], ...]) -> int | None:
+    def wanted(self, b: int, k: int, s: ir.Stmt, behind: tuple[tuple[int, int], ...]) -> int | None:
         match s:
-            case Store():
+            case ir.Store():
                 return None if self.is_overwritten(s, behind) else 0
-            case Update():
+            case ir.Update():
                 return 0
-            case If() | For() | While():
+            case ir.If() | ir.For() | ir.While():
                 # Control flow is needed if a statement inside is: as late as the earliest of these.
                 inner = self.inside[b][1].get(k, ())
                 every = (
@@ -209,16 +195,16 @@ class _NeedReader:
                     for i in range(len(self.inside[n][0].statements))
                 )
                 return min((x for x in every if x is not None), default=None)
-            case SetLocal() | UpdateLocal():
-                return self.uses(s.name, behind, isinstance(s, UpdateLocal))
+            case ir.SetLocal() | ir.UpdateLocal():
+                return self.uses(s.name, behind, isinstance(s, ir.UpdateLocal))
         return None
 
-    def is_overwritten(self, s: Store, behind: tuple[tuple[int, int], ...]) -> bool:
+    def is_overwritten(self, s: ir.Store, behind: tuple[tuple[int, int], ...]) -> bool:
         """True if the stored value is dead: no statement reads the array, and a later statement stores the element again."""
         if s.array in self.looked_at:
             return False
         return any(
-            isinstance(x, Store) and (x.array, x.indices) == (s.array, s.indices)
+            isinstance(x, ir.Store) and (x.array, x.indices) == (s.array, s.indices)
             for place, first in behind
             for x in self.inside[place][0].statements[first:]
         )
@@ -248,7 +234,7 @@ class _NeedReader:
     def in_next(self, name: str, b: int, block: BasicBlock) -> int | None:
         """Returns the same distance for a use in the next iteration of the loop that runs a block."""
         loop = block.around[-1]
-        if isinstance(loop, While) and any(_reads(e, name) for e in conjuncts(loop.condition)):
+        if isinstance(loop, ir.While) and any(_reads(e, name) for e in conjuncts(loop.condition)):
             return 1
         found, _ = self.used_in(name, b, 0, len(block.statements))
         return None if found is None or found >= _LATEST else found + 1
@@ -266,52 +252,54 @@ class _NeedReader:
             if late is not None:
                 if name in self.reads[b, k]:
                     best = _least(best, late)
-                if isinstance(s, For) and (self.inside[inside[k][0]][0].times or 0) > 0:
+                if isinstance(s, ir.For) and (self.inside[inside[k][0]][0].times or 0) > 0:
                     inner = inside[k][0]
                     n = len(self.inside[inner][0].statements)
                     best = _least(best, self.used_in(name, inner, 0, n)[0])
                 if best == 0:
                     return best, True  # no other use is nearer
             if name in self.changes[b, k]:
-                return best, not (isinstance(s, UpdateLocal) and s.name == name)
+                return best, not (isinstance(s, ir.UpdateLocal) and s.name == name)
         return best, False
 
 
-def conjuncts(e: Expr) -> tuple[Expr, ...]:
+def conjuncts(e: ir.Expr) -> tuple[ir.Expr, ...]:
     """Returns the conditions whose conjunction `e` is."""
     match e:
-        case Binary(op="and"):
+        case ir.Binary(op="and"):
             return (*conjuncts(e.a), *conjuncts(e.b))
     return (e,)
 
 
 def _only_last_counts(
-    s: Store,
-    around: Sequence[For | While],
+    s: ir.Store,
+    around: Sequence[ir.For | ir.While],
     known: dict[int, tuple[frozenset[str], frozenset[str]]],
 ) -> bool:
     """True if a loop stores repeatedly to one element and does not read the array. Compilers keep only the last of such stores.
 
     `known`, by identity, caches for each loop the locals that it changes and the arrays that it reads.
     """
-    read = {x.name for i in s.indices for x in walk(i) if isinstance(x, Local | LocalElement)}
-    loops = {x.loop for i in s.indices for x in walk(i) if isinstance(x, LoopIndex)}
+    read = {x.name for i in s.indices for x in walk(i) if isinstance(x, ir.Local | ir.LocalElement)}
+    loops = {x.loop for i in s.indices for x in walk(i) if isinstance(x, ir.LoopIndex)}
     for loop in around:
         if id(loop) not in known:
             changed = frozenset(local_changed(x) for x in nested_statements(loop.body))
             known[id(loop)] = changed, _looked_at((loop,))
         changed, looked_at = known[id(loop)]
-        is_fixed = not (isinstance(loop, For) and loop.loop in loops) and not read & changed
+        is_fixed = not (isinstance(loop, ir.For) and loop.loop in loops) and not read & changed
         if is_fixed and s.array not in looked_at:
             return True
     return False
 
 
-def _looked_at(statements: tuple[Stmt, ...]) -> frozenset[str]:
+def _looked_at(statements: tuple[ir.Stmt, ...]) -> frozenset[str]:
     """The arrays that statements read or update."""
     every = tuple(nested_statements(statements))
-    loaded = {x.array for s in every for e in children(s) for x in walk(e) if isinstance(x, Load)}
-    return frozenset(loaded | {s.array for s in every if isinstance(s, Update)})
+    loaded = {
+        x.array for s in every for e in children(s) for x in walk(e) if isinstance(x, ir.Load)
+    }
+    return frozenset(loaded | {s.array for s in every if isinstance(s, ir.Update)})
 
 
 def _least(a: int | None, b: int | None) -> int | None:
@@ -319,13 +307,13 @@ def _least(a: int | None, b: int | None) -> int | None:
     return min(known, default=None)
 
 
-def _reads(e: Expr, name: str) -> bool:
-    return any(isinstance(x, Local) and x.name == name for x in surely(e))
+def _reads(e: ir.Expr, name: str) -> bool:
+    return any(isinstance(x, ir.Local) and x.name == name for x in surely(e))
 
 
-def set_in(statements: Sequence[Stmt]) -> dict[str, list[Stmt]]:
+def set_in(statements: Sequence[ir.Stmt]) -> dict[str, list[ir.Stmt]]:
     """Returns for each local the statements that change it, at any depth."""
-    found: dict[str, list[Stmt]] = {}
+    found: dict[str, list[ir.Stmt]] = {}
     for s in nested_statements(tuple(statements)):
         if name := local_changed(s):
             found.setdefault(name, []).append(s)

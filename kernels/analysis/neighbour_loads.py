@@ -10,30 +10,14 @@ from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
 
+from ..ir import kernel as ir
 from ..ir.affine import Affine, to_affine
-from ..ir.kernel import (
-    Binary,
-    Cast,
-    Const,
-    DType,
-    Expr,
-    If,
-    Load,
-    Local,
-    LocalElement,
-    SetElement,
-    SetLocal,
-    Stmt,
-    Store,
-    Update,
-    UpdateLocal,
-)
 from ..ir.walk import blocks, children, local_changed, mapped, nested_statements, written_in
 
 GROUP_BYTES = 16  # vector instructions that exchange elements do so within groups of these
 
 # An array, what holds of it, and its indices without their constants.
-_Key = tuple[str, int, tuple[Expr | None, ...]]
+_Key = tuple[str, int, tuple[ir.Expr | None, ...]]
 
 
 @dataclass(frozen=True)
@@ -45,7 +29,7 @@ class LoadGroup:
 
     number: int  # of those of a block
     place: int  # the number of where the first is: groups of several arrays may be at the same
-    load: Load
+    load: ir.Load
     before: int
 
 
@@ -63,52 +47,52 @@ class _SeenLoad:
     """A load at a statement. `distance` is that of its element from the one at its indices without their constants."""
 
     at: int
-    load: Load
+    load: ir.Load
     distance: int
 
 
-def split_constant(e: Expr) -> tuple[Expr | None, int]:
+def split_constant(e: ir.Expr) -> tuple[ir.Expr | None, int]:
     """Returns an index as a base and a constant. Sums that wrap around are not split."""
     match e:
-        case Const(value, dtype) if not dtype.is_float:
+        case ir.Const(value, dtype) if not dtype.is_float:
             return None, int(value)
-        case Cast(x, dtype) if _is_wider(x.dtype, dtype):
+        case ir.Cast(x, dtype) if _is_wider(x.dtype, dtype):
             base, n = split_constant(x)
-            return (None if base is None else Cast(base, dtype)), n
-        case Binary("add", a, b, dtype) if dtype.is_index:
+            return (None if base is None else ir.Cast(base, dtype)), n
+        case ir.Binary("add", a, b, dtype) if dtype.is_index:
             (left, n), (right, m) = split_constant(a), split_constant(b)
             if left is None or right is None:
                 return (right if left is None else left), n + m
-            return Binary("add", left, right, dtype), n + m
-        case Binary("sub", a, Const(value=value), dtype) if dtype.is_index:
+            return ir.Binary("add", left, right, dtype), n + m
+        case ir.Binary("sub", a, ir.Const(value=value), dtype) if dtype.is_index:
             base, n = split_constant(a)
             return base, n - int(value)
     return e, 0
 
 
-def _is_wider(of: DType, to: DType) -> bool:
+def _is_wider(of: ir.DType, to: ir.DType) -> bool:
     return of.is_index and to.is_index and to.size_bytes >= of.size_bytes
 
 
-def row_length(dtype: DType) -> int:
+def row_length(dtype: ir.DType) -> int:
     """The number of elements of the longest row that is one vector."""
     return max(1, GROUP_BYTES // dtype.size_bytes) if dtype.size_bytes >= 4 else 1
 
 
 def near_loads(
-    body: Sequence[Stmt],
+    body: Sequence[ir.Stmt],
     shape_of: Callable[[str], Sequence[int]],
-    may: Callable[[Load], bool],
-    most: Callable[[DType], int],
+    may: Callable[[ir.Load], bool],
+    most: Callable[[ir.DType], int],
     given: Container[str] = (),
-) -> tuple[Mapping[Load, tuple[Near, int]], ...]:
+) -> tuple[Mapping[ir.Load, tuple[Near, int]], ...]:
     """Returns for each statement of a block the group of each load, with the load's place in the group.
 
     `may`: true for a load that may join a group. `most`: for each type the largest number of elements from the first to the last.
     Loads that short-circuit evaluation may skip are ignored, and so are the values of the locals in `given`. Blocks inside are
     analysed by themselves.
     """
-    found: list[dict[Load, tuple[Near, int]]] = [{} for _ in body]
+    found: list[dict[ir.Load, tuple[Near, int]]] = [{} for _ in body]
     places: dict[tuple[object, ...], int] = {}
     for number, (key, seen) in enumerate(_groups(body, shape_of, may, given).items()):
         array, _, bases = key
@@ -128,16 +112,16 @@ def near_loads(
 
 
 def _groups(
-    body: Sequence[Stmt],
+    body: Sequence[ir.Stmt],
     shape_of: Callable[[str], Sequence[int]],
-    may: Callable[[Load], bool],
+    may: Callable[[ir.Load], bool],
     given: Container[str],
 ) -> dict[_Key, list[_SeenLoad]]:
     """The loads of a block in groups at constant distances, in their order."""
     groups: dict[_Key, list[_SeenLoad]] = {}
     versions, answers = _Versions(), dict[_Key, bool]()
     for at, s in enumerate(body):
-        is_given = isinstance(s, SetLocal) and s.name in given
+        is_given = isinstance(s, ir.SetLocal) and s.name in given
         evaluated = () if is_given else _evaluated(s)
         for load in dict.fromkeys(x for e in evaluated for x in _sure(e)):
             parts = [split_constant(versions.seen(i)) for i in load.indices]
@@ -167,23 +151,23 @@ def _runs(distances: Sequence[int], most: int) -> list[list[int]]:
     return [run for run in runs if len(run) > 1]
 
 
-def _evaluated(s: Stmt) -> tuple[Expr, ...]:
+def _evaluated(s: ir.Stmt) -> tuple[ir.Expr, ...]:
     """Returns the expressions of a statement that run once and before anything else of it."""
     match s:
-        case If(condition):
+        case ir.If(condition):
             return (condition,)
-        case SetLocal() | UpdateLocal() | SetElement() | Store() | Update():
+        case ir.SetLocal() | ir.UpdateLocal() | ir.SetElement() | ir.Store() | ir.Update():
             return tuple(children(s))
     return ()
 
 
-def _sure(e: Expr) -> Iterator[Load]:
+def _sure(e: ir.Expr) -> Iterator[ir.Load]:
     """Yields the loads that may run wherever an expression does. Both sides of a selection are among them."""
     match e:
-        case Binary("and" | "or", a, _):
+        case ir.Binary("and" | "or", a, _):
             yield from _sure(a)
             return
-        case Load():
+        case ir.Load():
             yield e
     for x in children(e):
         yield from _sure(x)
@@ -194,43 +178,43 @@ class _Versions:
     """Value numbering at a place of a block: names of locals and arrays get the numbers of their versions."""
 
     numbers: dict[str, int] = field(default_factory=dict)
-    meanings: dict[str, Expr] = field(default_factory=dict)  # of locals: others, and a constant
+    meanings: dict[str, ir.Expr] = field(default_factory=dict)  # of locals: others, and a constant
 
     def of(self, name: str) -> int:
         return self.numbers.get(name, 0)
 
-    def seen(self, e: Expr) -> Expr:
+    def seen(self, e: ir.Expr) -> ir.Expr:
         """Returns an expression with versioned names: equal results have equal values."""
         e = mapped(e, self.seen, lambda s: s)
         match e:
-            case Local(name, dtype):
+            case ir.Local(name, dtype):
                 meaning = self.meanings.get(name)
                 if meaning is not None and meaning.dtype is dtype:
                     return meaning
                 return replace(e, name=f"{name}@{self.of(name)}")
-            case LocalElement(name):
+            case ir.LocalElement(name):
                 return replace(e, name=f"{name}@{self.of(name)}")
-            case Load(array):
+            case ir.Load(array):
                 return replace(e, array=f"{array}@{self.of(array)}")
         return e
 
-    def change(self, s: Stmt) -> None:
+    def change(self, s: ir.Stmt) -> None:
         """Updates the versions for the changes that a statement makes."""
-        meaning = self.seen(s.value) if isinstance(s, SetLocal) else None
+        meaning = self.seen(s.value) if isinstance(s, ir.SetLocal) else None
         changed = {local_changed(x) for x in nested_statements((s,))} | written_in((s,))
         for name in changed:
             self.numbers[name] = self.of(name) + 1
             self.meanings.pop(name, None)
-        if isinstance(s, SetLocal) and meaning is not None and _is_short(meaning):
+        if isinstance(s, ir.SetLocal) and meaning is not None and _is_short(meaning):
             self.meanings[s.name] = meaning
 
 
-def _is_short(e: Expr) -> bool:
+def _is_short(e: ir.Expr) -> bool:
     """True if an index is one value plus a constant, so that expressions made with it stay short."""
     base, _ = split_constant(e)
-    while isinstance(base, Cast) and _is_wider(base.x.dtype, base.dtype):
+    while isinstance(base, ir.Cast) and _is_wider(base.x.dtype, base.dtype):
         base = base.x
-    return base is None or isinstance(base, Local)
+    return base is None or isinstance(base, ir.Local)
 
 
 def _is_strided(axes: Sequence[Affine | None]) -> bool:
@@ -239,14 +223,16 @@ def _is_strided(axes: Sequence[Affine | None]) -> bool:
 
 
 def has_near_loads(
-    body: Sequence[Stmt], shape_of: Callable[[str], Sequence[int]], most: Callable[[DType], int]
+    body: Sequence[ir.Stmt],
+    shape_of: Callable[[str], Sequence[int]],
+    most: Callable[[ir.DType], int],
 ) -> bool:
     """True if a body, or a block in it, has neighbouring loads that are not contiguous across iterations.
 
     Their indices are not affine, or no loop runs along the last axis.
     """
 
-    def may(load: Load) -> bool:
+    def may(load: ir.Load) -> bool:
         axes = [to_affine(i) for i in load.indices]
         is_apart = None in axes or _is_strided(axes)
         return most(load.dtype) > 1 and is_apart

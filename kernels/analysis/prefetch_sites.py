@@ -14,24 +14,9 @@ from collections import Counter
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from ..ir import kernel as ir
 from ..ir.affine import Affine, to_affine
 from ..ir.arrays import ArrayInfo
-from ..ir.kernel import (
-    Binary,
-    Const,
-    DType,
-    Expr,
-    For,
-    If,
-    Load,
-    Local,
-    LoopIndex,
-    SetLocal,
-    Stmt,
-    Store,
-    Update,
-    While,
-)
 from ..ir.unrolling import few_rows
 from ..ir.walk import Renaming, children, loads, local_changed, nested_statements, walk, written_in
 
@@ -54,7 +39,7 @@ class PrefetchRow:
 
     loop: str
     array: str
-    before: tuple[Const, ...]
+    before: tuple[ir.Const, ...]
     first: Affine
     n_bytes: int
     step_bytes: int
@@ -76,7 +61,7 @@ class PrefetchCandidates:
 
     loop: str
     own: str
-    number: Expr
+    number: ir.Expr
     last: int
     rows: tuple[PrefetchRow, ...]
 
@@ -85,27 +70,27 @@ class PrefetchCandidates:
         """True if prefetching the blocks is likely to save time."""
         return max(x.block_bytes for x in self.rows) >= _LEAST_BYTES
 
-    def later(self, distance: int) -> Expr:
+    def later(self, distance: int) -> ir.Expr:
         """Returns the number of the block `distance` iterations ahead, or of the one at the end of the list.
 
         It is any number if the list's element was never set.
         """
 
-        def ahead(e: LoopIndex) -> Expr:
-            there = Binary("add", e, Const(distance, e.dtype), e.dtype)
-            return Binary("min", there, Const(self.last, e.dtype), e.dtype)
+        def ahead(e: ir.LoopIndex) -> ir.Expr:
+            there = ir.Binary("add", e, ir.Const(distance, e.dtype), e.dtype)
+            return ir.Binary("min", there, ir.Const(self.last, e.dtype), e.dtype)
 
-        found = next(x for x in walk(self.number) if isinstance(x, LoopIndex))
+        found = next(x for x in walk(self.number) if isinstance(x, ir.LoopIndex))
         return Renaming(loops={self.loop: ahead(found)}).apply(self.number)
 
 
 def blocks_of(
-    loop: str, body: Sequence[Stmt], array: Callable[[str], ArrayInfo]
+    loop: str, body: Sequence[ir.Stmt], array: Callable[[str], ArrayInfo]
 ) -> PrefetchCandidates | None:
     """Returns the blocks that iterations of a loop touch, by the first list that names some; None without such a list."""
     body = tuple(body)
     times = Counter(local_changed(s) for s in nested_statements(body))
-    once = [s for s in nested_statements(body) if isinstance(s, SetLocal) and times[s.name] == 1]
+    once = [s for s in nested_statements(body) if isinstance(s, ir.SetLocal) and times[s.name] == 1]
     written = written_in(body)
     for s in once:
         last = _end_of_list(s.value, loop, written, array)
@@ -119,21 +104,21 @@ def blocks_of(
 
 
 def _end_of_list(
-    e: Expr, loop: str, written: frozenset[str], array: Callable[[str], ArrayInfo]
+    e: ir.Expr, loop: str, written: frozenset[str], array: Callable[[str], ArrayInfo]
 ) -> int | None:
     """Returns the last index of the list of which a block number is the element at the loop's index; None if it is no such number.
 
     The only load is at that index, so no other load depends on elements behind the list's end.
     """
     found = loads(e)
-    if len(found) != 1 or not found[0].indices or any(isinstance(x, Local) for x in walk(e)):
+    if len(found) != 1 or not found[0].indices or any(isinstance(x, ir.Local) for x in walk(e)):
         return None
     (x,) = found
     index = to_affine(x.indices[-1])
     is_plain = index == Affine(0, ((loop, 1),)) and all(
-        isinstance(i, Const) for i in x.indices[:-1]
+        isinstance(i, ir.Const) for i in x.indices[:-1]
     )
-    n_loops = sum(isinstance(y, LoopIndex) for y in walk(e))
+    n_loops = sum(isinstance(y, ir.LoopIndex) for y in walk(e))
     if not is_plain or n_loops != 1 or x.array in written or x.dtype.is_float:
         return None
     return array(x.array).shape[-1] - 1
@@ -143,41 +128,41 @@ class _RowReader:
     """Collects the rows of a block. `known`: the locals that are set once, with their values."""
 
     def __init__(
-        self, own: str, known: Mapping[str, Expr], array: Callable[[str], ArrayInfo]
+        self, own: str, known: Mapping[str, ir.Expr], array: Callable[[str], ArrayInfo]
     ) -> None:
         self.own, self.array = own, array
-        self.known: dict[str, Expr | None] = {own: LoopIndex(OWN, DType.i64)}
+        self.known: dict[str, ir.Expr | None] = {own: ir.LoopIndex(OWN, ir.DType.i64)}
         self.values = known
 
     def rows(
-        self, body: Sequence[Stmt], around: tuple[For, ...], names: Container[str]
+        self, body: Sequence[ir.Stmt], around: tuple[ir.For, ...], names: Container[str]
     ) -> Iterator[PrefetchRow]:
         """Yields the rows of these names in statements inside of these loops, in the order of the text."""
         for s in body:
             match s:
-                case For() if s.loop in names and _is_row(s):
+                case ir.For() if s.loop in names and _is_row(s):
                     yield from self.row(s, around)
-                case For():
+                case ir.For():
                     yield from self.rows(s.body, (*around, s), names)
-                case If():
+                case ir.If():
                     yield from self.rows((*s.then, *s.orelse), around, names)
 
-    def row(self, s: For, around: tuple[For, ...]) -> Iterator[PrefetchRow]:
+    def row(self, s: ir.For, around: tuple[ir.For, ...]) -> Iterator[PrefetchRow]:
         """Yields the rows that one loop touches, an array each.
 
         Rows that differ in a constant are one row. A row that is also stored counts as written.
         """
-        found: dict[tuple[str, tuple[Const, ...], tuple[tuple[str, int], ...]], tuple[int, bool]]
+        found: dict[tuple[str, tuple[ir.Const, ...], tuple[tuple[str, int], ...]], tuple[int, bool]]
         found = {}
         for name, indices, is_written in _touched(s.body):
             index = self.affine(indices[-1]) if indices else None
-            before = tuple(i for i in indices[:-1] if isinstance(i, Const))
+            before = tuple(i for i in indices[:-1] if isinstance(i, ir.Const))
             if index is None or len(before) + 1 != len(indices):
                 continue
             key = name, before, index.terms
             least, stored = found.get(key, (index.const, False))
             found[key] = min(least, index.const), stored or is_written
-        assert isinstance(s.extent, Const)
+        assert isinstance(s.extent, ir.Const)
         allowed = {x.loop for x in around}
         for (name, before, terms), (least, is_written) in found.items():
             size = self.array(name).dtype.size_bytes
@@ -192,9 +177,9 @@ class _RowReader:
             if made.n_lines <= _MOST_LINES:
                 yield made
 
-    def affine(self, e: Expr) -> Affine | None:
+    def affine(self, e: ir.Expr) -> Affine | None:
         """Returns an index as an affine expression, with its locals substituted; None where some are unknown."""
-        names = {x.name for x in walk(e) if isinstance(x, Local)}
+        names = {x.name for x in walk(e) if isinstance(x, ir.Local)}
         found = {name: self.value(name) for name in names}
         if any(x is None for x in found.values()):
             return None
@@ -202,7 +187,7 @@ class _RowReader:
             Renaming(locals={k: x for k, x in found.items() if x is not None}).apply(e)
         )
 
-    def value(self, name: str) -> Expr | None:
+    def value(self, name: str) -> ir.Expr | None:
         """Returns the value of a local with its operands substituted.
 
         None unless it, and in turn each local in it, is set exactly once.
@@ -210,7 +195,7 @@ class _RowReader:
         if name not in self.known:
             self.known[name] = None
             e = self.values.get(name)
-            names = () if e is None else {x.name for x in walk(e) if isinstance(x, Local)}
+            names = () if e is None else {x.name for x in walk(e) if isinstance(x, ir.Local)}
             found = {k: self.value(k) for k in names}
             if e is not None and not any(x is None for x in found.values()):
                 renaming = Renaming(locals={k: x for k, x in found.items() if x is not None})
@@ -218,17 +203,17 @@ class _RowReader:
         return self.known[name]
 
 
-def _is_row(s: For) -> bool:
+def _is_row(s: ir.For) -> bool:
     """True if a loop is innermost and has a positive constant extent."""
-    inner = any(isinstance(x, For | While) for x in nested_statements(s.body))
-    return isinstance(s.extent, Const) and s.extent.value > 0 and not inner
+    inner = any(isinstance(x, ir.For | ir.While) for x in nested_statements(s.body))
+    return isinstance(s.extent, ir.Const) and s.extent.value > 0 and not inner
 
 
-def _touched(body: tuple[Stmt, ...]) -> Iterator[tuple[str, tuple[Expr, ...], bool]]:
+def _touched(body: tuple[ir.Stmt, ...]) -> Iterator[tuple[str, tuple[ir.Expr, ...], bool]]:
     """Yields the accesses of a body as array, indices, and whether they write."""
     for s in nested_statements(body):
-        if isinstance(s, Store | Update):
+        if isinstance(s, ir.Store | ir.Update):
             yield s.array, s.indices, True
         for x in (x for e in children(s) for x in walk(e)):
-            if isinstance(x, Load):
+            if isinstance(x, ir.Load):
                 yield x.array, x.indices, False

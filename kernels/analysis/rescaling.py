@@ -21,21 +21,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import isclose, prod
 
-from ..ir.kernel import (
-    Accumulator,
-    Binary,
-    Cast,
-    Compare,
-    Const,
-    DType,
-    Expr,
-    Load,
-    Local,
-    LoopIndex,
-    ReduceOp,
-    Select,
-    Unary,
-)
+from ..ir import kernel as ir
 from ..ir.task import Task
 from ..ir.walk import Renaming, coerced, is_neutral, loads, neutral_of
 
@@ -61,9 +47,9 @@ class Rescaling:
     `is_mean` the result so far is that of all iterations, were the others like those so far.
     """
 
-    is_lost: Expr | None = None
-    factor: Expr | None = None
-    added: Expr | None = None
+    is_lost: ir.Expr | None = None
+    factor: ir.Expr | None = None
+    added: ir.Expr | None = None
     is_mean: bool = False
 
 
@@ -75,10 +61,10 @@ class Base:
     pairs: Mapping[str, str]
 
     @property
-    def value(self) -> Expr:
+    def value(self) -> ir.Expr:
         """What it reduces, in the loops of the other one."""
         assert self.task.value is not None
-        renaming = Renaming(loops={old: LoopIndex(new) for old, new in self.pairs.items()})
+        renaming = Renaming(loops={old: ir.LoopIndex(new) for old, new in self.pairs.items()})
         return renaming.apply(self.task.value)
 
 
@@ -97,7 +83,7 @@ def rescaling(bases: Sequence[Base], task: Task) -> Rescaling | None:
     return None
 
 
-def _read(e: Expr) -> set[str]:
+def _read(e: ir.Expr) -> set[str]:
     return {x.array for x in loads(e)}
 
 
@@ -106,10 +92,10 @@ def _is_greatest(base: Task) -> bool:
     if base.op not in ("max", "min"):
         return False
     match base.finish:
-        case None | Accumulator():
+        case None | ir.Accumulator():
             return True
-        case Binary(op=op, a=a, b=b) if op == base.op:
-            return isinstance(a, Accumulator) != isinstance(b, Accumulator)
+        case ir.Binary(op=op, a=a, b=b) if op == base.op:
+            return isinstance(a, ir.Accumulator) != isinstance(b, ir.Accumulator)
     return False
 
 
@@ -139,7 +125,7 @@ def _of_squares(bases: Sequence[Base], task: Task) -> Rescaling | None:
     if len(apart) != 2 or apart[0] != apart[1] or any(is_divisor for _, is_divisor in factors):
         return None
     match apart[0]:
-        case Binary(op="sub", a=a, b=b) if bool(results & _read(a)) != bool(results & _read(b)):
+        case ir.Binary(op="sub", a=a, b=b) if bool(results & _read(a)) != bool(results & _read(b)):
             x, centre = (b, a) if results & _read(a) else (a, b)
             if len(bases) == 1:
                 return _of_mean(bases[0], task, x, centre, weights)
@@ -148,10 +134,10 @@ def _of_squares(bases: Sequence[Base], task: Task) -> Rescaling | None:
 
 
 def _of_mean(
-    base: Base, task: Task, x: Expr, centre: Expr, weights: list[Expr]
+    base: Base, task: Task, x: ir.Expr, centre: ir.Expr, weights: list[ir.Expr]
 ) -> Rescaling | None:
     reduced = [loop.extent for loop in task.loops if loop.is_reduction]
-    finish = base.task.finish if base.task.finish is not None else Accumulator(task.dtype)
+    finish = base.task.finish if base.task.finish is not None else ir.Accumulator(task.dtype)
     scales = [_scale(finish), _scale(centre)]
     if weights or base.value != x or len(reduced) != 1 or None in scales:
         return None
@@ -159,68 +145,75 @@ def _of_mean(
         return None
     array, dtype = base.task.target.array, task.dtype
     distance = _distance(centre, [array], dtype)
-    weight = Local(COUNT, dtype)
+    weight = ir.Local(COUNT, dtype)
     return Rescaling(added=_product([weight, distance, distance], dtype), is_mean=True)
 
 
 def _of_weighted_mean(
-    bases: Sequence[Base], task: Task, x: Expr, centre: Expr, weights: list[Expr]
+    bases: Sequence[Base], task: Task, x: ir.Expr, centre: ir.Expr, weights: list[ir.Expr]
 ) -> Rescaling | None:
     match centre:
-        case Binary(op="div", a=Load(array=total), b=Load(array=weight)):
+        case ir.Binary(op="div", a=ir.Load(array=total), b=ir.Load(array=weight)):
             by_array = {b.task.target.array: b for b in bases}
         case _:
             return None
     if len(bases) != 2 or by_array.keys() != {total, weight}:
         return None
-    if not all(isinstance(b.task.finish, Accumulator | None) for b in bases):
+    if not all(isinstance(b.task.finish, ir.Accumulator | None) for b in bases):
         return None
     if not _equal_factors(by_array[weight].value, weights):
         return None
     if not _equal_factors(by_array[total].value, [*weights, x]):
         return None
-    dtype, zero = task.dtype, Const(0.0, task.dtype)
-    earlier = Local(before(weight), dtype)
+    dtype, zero = task.dtype, ir.Const(0.0, task.dtype)
+    earlier = ir.Local(before(weight), dtype)
     distance = _distance(centre, [total, weight], dtype)
     added = _product([earlier, distance, distance], dtype)
-    return Rescaling(added=Select(Compare("eq", earlier, zero), zero, added, dtype))
+    return Rescaling(added=ir.Select(ir.Compare("eq", earlier, zero), zero, added, dtype))
 
 
-def _scale(e: Expr) -> float | None:
+def _scale(e: ir.Expr) -> float | None:
     """Returns c of an expression c m of a result m; None of other expressions."""
     match e:
-        case Accumulator() | Load():
+        case ir.Accumulator() | ir.Load():
             return 1.0
-        case Binary(op="div", a=x, b=Const(value=k)) if k:
+        case ir.Binary(op="div", a=x, b=ir.Const(value=k)) if k:
             inner = _scale(x)
             return None if inner is None else inner / float(k)
-        case Binary(op="mul", a=x, b=Const(value=k)) | Binary(op="mul", a=Const(value=k), b=x):
+        case (
+            ir.Binary(op="mul", a=x, b=ir.Const(value=k))
+            | ir.Binary(op="mul", a=ir.Const(value=k), b=x)
+        ):
             inner = _scale(x)
             return None if inner is None else inner * float(k)
     return None
 
 
-def _distance(centre: Expr, arrays: Sequence[str], dtype: DType) -> Expr:
+def _distance(centre: ir.Expr, arrays: Sequence[str], dtype: ir.DType) -> ir.Expr:
     """Returns the distance that a centre of results has moved since the last correction."""
 
-    def at(when: Mapping[str, Expr], e: Expr) -> Expr:
-        if isinstance(e, Load):
+    def at(when: Mapping[str, ir.Expr], e: ir.Expr) -> ir.Expr:
+        if isinstance(e, ir.Load):
             return when[e.array]
-        assert isinstance(e, Binary | Const)
-        return e if isinstance(e, Const) else Binary(e.op, at(when, e.a), at(when, e.b), e.dtype)
+        assert isinstance(e, ir.Binary | ir.Const)
+        return (
+            e if isinstance(e, ir.Const) else ir.Binary(e.op, at(when, e.a), at(when, e.b), e.dtype)
+        )
 
-    earlier = at({x: Local(before(x), dtype) for x in arrays}, centre)
-    return Binary("sub", earlier, at({x: Local(now(x), dtype) for x in arrays}, centre), dtype)
+    earlier = at({x: ir.Local(before(x), dtype) for x in arrays}, centre)
+    return ir.Binary(
+        "sub", earlier, at({x: ir.Local(now(x), dtype) for x in arrays}, centre), dtype
+    )
 
 
-def _product(factors: Sequence[Expr], dtype: DType) -> Expr:
+def _product(factors: Sequence[ir.Expr], dtype: ir.DType) -> ir.Expr:
     made = factors[0]
     for x in factors[1:]:
-        made = Binary("mul", made, x, dtype)
+        made = ir.Binary("mul", made, x, dtype)
     return made
 
 
-def _equal_factors(e: Expr, wanted: Sequence[Expr]) -> bool:
+def _equal_factors(e: ir.Expr, wanted: Sequence[ir.Expr]) -> bool:
     """True if an expression is the product of these factors, in any order."""
     left = list(wanted)
     for x, is_divisor in _factors(e):
@@ -236,12 +229,12 @@ def _equal_factors(e: Expr, wanted: Sequence[Expr]) -> bool:
 class _RescaledTerms:
     """Terms of a sum that read a maximum, or a minimum, of values `x`."""
 
-    def __init__(self, base: Task, x: Expr, task: Task) -> None:
+    def __init__(self, base: Task, x: ir.Expr, task: Task) -> None:
         assert base.op is not None
         assert task.op is not None
         self.base, self.task = base, task
-        self.base_op: ReduceOp = base.op
-        self.op: ReduceOp = task.op
+        self.base_op: ir.ReduceOp = base.op
+        self.op: ir.ReduceOp = task.op
         self.values = [x]
         self._note_numbers()
 
@@ -250,61 +243,63 @@ class _RescaledTerms:
         value = self.task.value
         if any(x.dtype is not self.base.dtype for x in loads(value) if self._is_result(x)):
             return None
-        while isinstance(value, Select) and self._is_free(value.condition):
+        while isinstance(value, ir.Select) and self._is_free(value.condition):
             if not self._adds_nothing(value.b):
                 return None
             self._wanted_where(value.condition)
             value = value.a
         return self._of_selected(value) or self._of_product(value)
 
-    def _wanted_where(self, condition: Expr) -> None:
+    def _wanted_where(self, condition: ir.Expr) -> None:
         """Takes note that terms count where a condition holds, as a value of the maximum may do."""
         x = self.values[-1]
-        if isinstance(x, Select) and x.condition == condition and is_neutral(self.base_op, x.b):
+        if isinstance(x, ir.Select) and x.condition == condition and is_neutral(self.base_op, x.b):
             self.values.append(x.a)
             self._note_numbers()
 
     def _note_numbers(self) -> None:
         """Takes note of a value that the maximum leaves out where it is no number: then it equals nothing."""
         match self.values[-1]:
-            case Select(Compare("eq", a, b), x, other) if a == b == x and is_neutral(
+            case ir.Select(ir.Compare("eq", a, b), x, other) if a == b == x and is_neutral(
                 self.base_op, other
             ):
                 self.values.append(x)
 
-    def _adds_nothing(self, e: Expr) -> bool:
+    def _adds_nothing(self, e: ir.Expr) -> bool:
         """True if a term is neutral, or what a minimum or maximum is finished with, too."""
         if e == neutral_of(self.op, e.dtype) or is_neutral(self.op, e):
             return True
         match self.task.finish:
-            case Binary(op=op, a=a, b=b) if op == self.op and op in ("min", "max"):
-                return (a == e and isinstance(b, Accumulator)) or (
-                    b == e and isinstance(a, Accumulator)
+            case ir.Binary(op=op, a=a, b=b) if op == self.op and op in ("min", "max"):
+                return (a == e and isinstance(b, ir.Accumulator)) or (
+                    b == e and isinstance(a, ir.Accumulator)
                 )
         return False
 
-    def _is_result(self, e: Expr) -> bool:
-        return isinstance(e, Load) and e.array == self.base.target.array
+    def _is_result(self, e: ir.Expr) -> bool:
+        return isinstance(e, ir.Load) and e.array == self.base.target.array
 
-    def _is_free(self, e: Expr) -> bool:
+    def _is_free(self, e: ir.Expr) -> bool:
         """True if an expression does not depend on the maximum."""
         return not any(map(self._is_result, loads(e)))
 
-    def _of_selected(self, value: Expr) -> Rescaling | None:
+    def _of_selected(self, value: ir.Expr) -> Rescaling | None:
         """Terms that count where a value is the maximum."""
         match value:
-            case Select(Compare("eq", a, b), wanted, other) if self._is_free(
+            case ir.Select(ir.Compare("eq", a, b), wanted, other) if self._is_free(
                 wanted
             ) and self._adds_nothing(other):
                 is_own = (a in self.values and self._is_result(b)) or (
                     b in self.values and self._is_result(a)
                 )
                 array, dtype = self.base.target.array, self.base.dtype
-                changed = Compare("ne", Local(before(array), dtype), Local(now(array), dtype))
+                changed = ir.Compare(
+                    "ne", ir.Local(before(array), dtype), ir.Local(now(array), dtype)
+                )
                 return Rescaling(changed) if is_own else None
         return None
 
-    def _of_product(self, value: Expr) -> Rescaling | None:
+    def _of_product(self, value: ir.Expr) -> Rescaling | None:
         """Terms with an exponential of the distance to the maximum as a factor."""
         if not self.task.fast_math or self.op not in ("add", "min", "max"):
             return None
@@ -313,53 +308,56 @@ class _RescaledTerms:
         if len(scaled) != 1 or scaled[0][1]:
             return None
         match scaled[0][0]:
-            case Unary(op=op, x=x, dtype=dtype) if op in _EXPONENTIALS:
+            case ir.Unary(op=op, x=x, dtype=dtype) if op in _EXPONENTIALS:
                 rate = self._rate(x)
                 if rate is None or (rate > 0) != (self.base_op == "max"):
                     return None
                 array = self.base.target.array
-                earlier = Local(before(array), dtype)
-                distance: Expr = Binary("sub", earlier, Local(now(array), dtype), dtype)
+                earlier = ir.Local(before(array), dtype)
+                distance: ir.Expr = ir.Binary("sub", earlier, ir.Local(now(array), dtype), dtype)
                 if rate != 1:
-                    distance = Binary("mul", Const(rate, dtype), distance, dtype)
+                    distance = ir.Binary("mul", ir.Const(rate, dtype), distance, dtype)
                 # Without a value so far every term is lost: what was computed of infinities is no number.
-                nothing = Compare("eq", earlier, neutral_of(self.base_op, dtype))
-                return Rescaling(nothing, coerced(Unary(op, distance, dtype), self.task.dtype))
+                nothing = ir.Compare("eq", earlier, neutral_of(self.base_op, dtype))
+                return Rescaling(nothing, coerced(ir.Unary(op, distance, dtype), self.task.dtype))
         return None
 
-    def _rate(self, e: Expr) -> float | None:
+    def _rate(self, e: ir.Expr) -> float | None:
         """Returns c where an expression is c (x - m); None if it is not."""
         if e.dtype is not self.base.dtype:
             return None
         match e:
-            case Binary(op="sub", a=a, b=b):
+            case ir.Binary(op="sub", a=a, b=b):
                 if a in self.values and self._is_result(b):
                     return 1.0
                 return -1.0 if b in self.values and self._is_result(a) else None
-            case Unary(op="neg", x=x):
+            case ir.Unary(op="neg", x=x):
                 rate = self._rate(x)
                 return None if rate is None else -rate
-            case Binary(op="mul", a=Const(value=k), b=x) | Binary(op="mul", a=x, b=Const(value=k)):
+            case (
+                ir.Binary(op="mul", a=ir.Const(value=k), b=x)
+                | ir.Binary(op="mul", a=x, b=ir.Const(value=k))
+            ):
                 rate = self._rate(x)
                 return None if rate is None or not k else rate * float(k)
-            case Binary(op="div", a=x, b=Const(value=k)):
+            case ir.Binary(op="div", a=x, b=ir.Const(value=k)):
                 rate = self._rate(x)
                 return None if rate is None or not k else rate / float(k)
         return None
 
 
-def _factors(e: Expr) -> Iterator[tuple[Expr, bool]]:
+def _factors(e: ir.Expr) -> Iterator[tuple[ir.Expr, bool]]:
     """Yields the factors of a product of floats; with True those that divide it."""
     match e:
-        case Binary(op="mul", a=a, b=b):
+        case ir.Binary(op="mul", a=a, b=b):
             yield from _factors(a)
             yield from _factors(b)
-        case Binary(op="div", a=a, b=b):
+        case ir.Binary(op="div", a=a, b=b):
             yield from _factors(a)
             yield b, True
-        case Unary(op="neg", x=x):
+        case ir.Unary(op="neg", x=x):
             yield from _factors(x)
-        case Cast(x=x) if x.dtype.is_float and e.dtype.is_float and e.dtype is not DType.f16:
+        case ir.Cast(x=x) if x.dtype.is_float and e.dtype.is_float and e.dtype is not ir.DType.f16:
             yield from _factors(x)
         case _:
             yield e, False

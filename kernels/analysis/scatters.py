@@ -6,35 +6,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
+from ..ir import kernel as ir
 from ..ir.arrays import ArrayInfo
 from ..ir.body import Body
 from ..ir.domain import Loop
-from ..ir.kernel import (
-    Assert,
-    Binary,
-    Cast,
-    Const,
-    DType,
-    Expr,
-    For,
-    If,
-    Load,
-    Local,
-    LocalElement,
-    LoopIndex,
-    Print,
-    ReduceOp,
-    SetLocal,
-    Stmt,
-    Update,
-)
 from ..ir.task import Problem, Task
 from ..ir.walk import local_changed, locals_read, nested_statements, walk
 from .conflicts import conflicting
 from .speculation import is_safe
 
 # Types whose updates no hardware makes at once.
-_LACKING = (DType.f16, DType.bool_)
+_LACKING = (ir.DType.f16, ir.DType.bool_)
 
 
 @dataclass(frozen=True)
@@ -44,7 +26,7 @@ class Reach:
     Where `base` is None, it touches the elements `least` to `largest` themselves.
     """
 
-    base: Expr | None
+    base: ir.Expr | None
     least: int
     largest: int
 
@@ -68,11 +50,11 @@ class Scatter:
     """
 
     array: str
-    op: ReduceOp
+    op: ir.ReduceOp
     window: tuple[Reach, ...] = ()
 
     @property
-    def bases(self) -> tuple[Expr, ...]:
+    def bases(self) -> tuple[ir.Expr, ...]:
         """The expressions that give the origin of the box, axis by axis."""
         return tuple(r.base for r in self.window if r.base is not None)
 
@@ -84,9 +66,9 @@ class Placing:
     `kept` are locals that are computed from floats: a second computation may round to another element.
     """
 
-    conditions: tuple[Expr, ...]
-    statements: tuple[SetLocal, ...]
-    kept: tuple[Local, ...] = ()
+    conditions: tuple[ir.Expr, ...]
+    statements: tuple[ir.SetLocal, ...]
+    kept: tuple[ir.Local, ...] = ()
 
 
 def scatters(task: Task, problem: Problem) -> tuple[Scatter, ...]:
@@ -107,11 +89,11 @@ def _of_body(task: Task, arrays: tuple[ArrayInfo, ...]) -> tuple[Scatter, ...]:
     assert task.body is not None
     by_name = {a.name: a for a in arrays}
     every = tuple(nested_statements(task.body.statements))
-    if any(isinstance(s, Print) for s in every):
+    if any(isinstance(s, ir.Print) for s in every):
         return ()
     found = []
     for array in _shared(task.body, task.scope):
-        updates = [s for s in every if isinstance(s, Update) and s.array == array]
+        updates = [s for s in every if isinstance(s, ir.Update) and s.array == array]
         sites = [s for s in task.body.sites if s.state.name == array]
         ops = {s.op for s in updates}
         dtype = by_name[array].dtype
@@ -128,7 +110,7 @@ def _of_body(task: Task, arrays: tuple[ArrayInfo, ...]) -> tuple[Scatter, ...]:
     return tuple(found)
 
 
-def placing(task: Task, bases: Sequence[Expr]) -> Placing | None:
+def placing(task: Task, bases: Sequence[ir.Expr]) -> Placing | None:
     """Returns the computation of the `bases` in an iteration, before any of its updates; None where it is not simple.
 
     It is not simple where locals that are set several times, local arrays, or arrays that the task writes take part. Neither is it
@@ -139,9 +121,9 @@ def placing(task: Task, bases: Sequence[Expr]) -> Placing | None:
     written = {s.state.name for s in task.body.sites if s.writes}
     changed = [local_changed(s) for s in nested_statements(body) if local_changed(s)]
     wanted = {name for e in bases for name in locals_read(e)}
-    taken: list[SetLocal] = []
+    taken: list[ir.SetLocal] = []
     for s in reversed(body):
-        if isinstance(s, SetLocal) and s.name in wanted:
+        if isinstance(s, ir.SetLocal) and s.name in wanted:
             taken.append(s)
             wanted |= set(locals_read(s.value))
     values = (*conditions, *bases, *(s.value for s in taken))
@@ -149,19 +131,19 @@ def placing(task: Task, bases: Sequence[Expr]) -> Placing | None:
         wanted == {s.name for s in taken}
         and all(changed.count(name) == 1 for name in wanted)
         and not any(
-            isinstance(x, LocalElement) or (isinstance(x, Load) and x.array in written)
+            isinstance(x, ir.LocalElement) or (isinstance(x, ir.Load) and x.array in written)
             for e in values
             for x in walk(e)
         )
     )
     rounded = [e for e in bases if _is_rounded(e, taken)]
-    kept = tuple(dict.fromkeys(e for e in rounded if isinstance(e, Local)))
-    if not is_plain or not all(isinstance(e, Local) for e in rounded):
+    kept = tuple(dict.fromkeys(e for e in rounded if isinstance(e, ir.Local)))
+    if not is_plain or not all(isinstance(e, ir.Local) for e in rounded):
         return None
     return Placing(conditions, tuple(reversed(taken)), kept)
 
 
-def _is_rounded(e: Expr, statements: Sequence[SetLocal]) -> bool:
+def _is_rounded(e: ir.Expr, statements: Sequence[ir.SetLocal]) -> bool:
     """True if floats take part in a value that is computed after these statements."""
     names, values = set(locals_read(e)), [e]
     for s in statements:  # the last one first
@@ -171,10 +153,10 @@ def _is_rounded(e: Expr, statements: Sequence[SetLocal]) -> bool:
     return any(x.dtype.is_float for value in values for x in walk(value))
 
 
-def _inside(body: tuple[Stmt, ...]) -> tuple[tuple[Expr, ...], tuple[Stmt, ...]]:
+def _inside(body: tuple[ir.Stmt, ...]) -> tuple[tuple[ir.Expr, ...], tuple[ir.Stmt, ...]]:
     """Returns the conditions of the branches that enclose all statements of a body, and these statements."""
-    conditions: list[Expr] = []
-    while len(body) == 1 and isinstance(body[0], If) and not body[0].orelse:
+    conditions: list[ir.Expr] = []
+    while len(body) == 1 and isinstance(body[0], ir.If) and not body[0].orelse:
         conditions.append(body[0].condition)
         body = body[0].then
     return tuple(conditions), body
@@ -189,7 +171,7 @@ def _shared(body: Body, loops: tuple[Loop, ...]) -> list[str]:
 
 
 def _window(
-    task: Task, updates: Sequence[Update], arrays: Mapping[str, ArrayInfo]
+    task: Task, updates: Sequence[ir.Update], arrays: Mapping[str, ArrayInfo]
 ) -> tuple[Reach, ...]:
     """Returns the box of all updates of an iteration, clipped to the array along axes where it does not move.
 
@@ -197,9 +179,9 @@ def _window(
     """
     assert task.body is not None
     lengths = {
-        s.loop: int(s.extent.value) if isinstance(s.extent, Const) else 0
+        s.loop: int(s.extent.value) if isinstance(s.extent, ir.Const) else 0
         for s in nested_statements(task.body.statements)
-        if isinstance(s, For)
+        if isinstance(s, ir.For)
     }
     window: list[Reach] = []
     for s in updates:
@@ -220,7 +202,10 @@ def _window(
 
 
 def _is_ready(
-    task: Task, updates: Sequence[Update], bases: Sequence[Expr], arrays: Mapping[str, ArrayInfo]
+    task: Task,
+    updates: Sequence[ir.Update],
+    bases: Sequence[ir.Expr],
+    arrays: Mapping[str, ArrayInfo],
 ) -> bool:
     """True if the origin can be computed before the updates.
 
@@ -237,34 +222,34 @@ def _is_ready(
     return all(is_safe(e, task.scope, lambda name: arrays[name].shape) for e in values)
 
 
-def _surely(body: Sequence[Stmt]) -> Iterator[Stmt]:
+def _surely(body: Sequence[ir.Stmt]) -> Iterator[ir.Stmt]:
     """Yields the statements that run whenever a body does, up to the first that may end the call."""
     for s in body:
-        if any(isinstance(x, Assert) for x in nested_statements((s,))):
+        if any(isinstance(x, ir.Assert) for x in nested_statements((s,))):
             return
         yield s
-        if isinstance(s, For) and isinstance(s.extent, Const) and s.extent.value > 0:
+        if isinstance(s, ir.For) and isinstance(s.extent, ir.Const) and s.extent.value > 0:
             yield from _surely(s.body)
 
 
-def _reach(e: Expr, lengths: Mapping[str, int]) -> Reach | None:
+def _reach(e: ir.Expr, lengths: Mapping[str, int]) -> Reach | None:
     """Returns the range of an index while the loops of known `lengths` inside the body run; None where it is not known."""
     match e:
-        case Cast(x=x) if _is_wider(e):
+        case ir.Cast(x=x) if _is_wider(e):
             return _reach(x, lengths)
-        case Const():
+        case ir.Const():
             return Reach(None, int(e.value), int(e.value))
-        case LoopIndex() if e.loop in lengths:
+        case ir.LoopIndex() if e.loop in lengths:
             return Reach(None, 0, lengths[e.loop] - 1) if lengths[e.loop] > 0 else None
-        case Binary(op="add" | "sub" | "mul") if e.dtype.is_index:  # others wrap around
+        case ir.Binary(op="add" | "sub" | "mul") if e.dtype.is_index:  # others wrap around
             made = _of_parts(e, lengths)
             if made is not None:
                 return made
-    inside = any(isinstance(x, LoopIndex) and x.loop in lengths for x in walk(e))
+    inside = any(isinstance(x, ir.LoopIndex) and x.loop in lengths for x in walk(e))
     return None if inside else Reach(e, 0, 0)
 
 
-def _of_parts(e: Binary, lengths: Mapping[str, int]) -> Reach | None:
+def _of_parts(e: ir.Binary, lengths: Mapping[str, int]) -> Reach | None:
     a, b = _reach(e.a, lengths), _reach(e.b, lengths)
     if a is None or b is None:
         return None
@@ -280,7 +265,7 @@ def _of_parts(e: Binary, lengths: Mapping[str, int]) -> Reach | None:
     return None
 
 
-def _is_wider(e: Cast) -> bool:
+def _is_wider(e: ir.Cast) -> bool:
     """True if a cast preserves every integer."""
     of, to = e.x.dtype, e.dtype
     return of.is_integer and to.is_index and to.size_bytes >= of.size_bytes and of.is_signed

@@ -9,28 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from ..ir.kernel import (
-    Binary,
-    Cast,
-    Const,
-    DType,
-    Expr,
-    For,
-    If,
-    Load,
-    Local,
-    LocalArray,
-    LocalElement,
-    LoopIndex,
-    SetLocal,
-    Stmt,
-    Unary,
-    Update,
-    While,
-)
+from ..ir import kernel as ir
 from ..ir.walk import children, local_changed, locals_read, nested_statements, walk
 
-I32, I64 = DType.i32, DType.i64
+I32, I64 = ir.DType.i32, ir.DType.i64
 _Path = tuple[int, ...]  # of blocks, outermost first
 
 
@@ -46,7 +28,7 @@ class _Touch:
 class _Change:
     """A statement that changes a local; `masked` are the blocks around it that not all lanes need to enter."""
 
-    statement: Stmt
+    statement: ir.Stmt
     name: str
     masked: _Path
     varies: bool
@@ -58,7 +40,7 @@ class Uniformity:
     `sums` are locals from outside to which the lanes add.
     """
 
-    def __init__(self, lane: str, body: tuple[Stmt, ...], sums: frozenset[str]) -> None:
+    def __init__(self, lane: str, body: tuple[ir.Stmt, ...], sums: frozenset[str]) -> None:
         self.lane, self.sums = lane, sums
         self.varying: set[str] = set(sums)
         self._whole: set[int] = set()
@@ -75,18 +57,18 @@ class Uniformity:
                         continue
                 self.varying.add(change.name)
 
-    def varies(self, e: Expr) -> bool:
+    def varies(self, e: ir.Expr) -> bool:
         """True if lanes may have different values of an expression."""
         match e:
-            case LoopIndex(loop):
+            case ir.LoopIndex(loop):
                 return loop == self.lane
-            case Local(name):
+            case ir.Local(name):
                 return name in self.varying
-            case LocalElement(name, index):
+            case ir.LocalElement(name, index):
                 return name in self.varying or self.varies(index)
         return any(map(self.varies, children(e)))
 
-    def is_whole(self, s: Stmt) -> bool:
+    def is_whole(self, s: ir.Stmt) -> bool:
         """True if a change of a local needs no mask: nothing reads the values that it leaves in lanes that are not live."""
         return s.uid in self._whole and local_changed(s) not in self.sums
 
@@ -115,53 +97,56 @@ class _LocalReader:
         self.changes: list[_Change] = []
         self.n_blocks = 0
 
-    def block(self, body: tuple[Stmt, ...], path: _Path, masked: _Path) -> None:
+    def block(self, body: tuple[ir.Stmt, ...], path: _Path, masked: _Path) -> None:
         for s in body:
             for e in children(s):
                 self.read(e, path)
             if name := local_changed(s):
                 self.touches.setdefault(name, []).append(
-                    _Touch(path, isinstance(s, SetLocal | LocalArray))
+                    _Touch(path, isinstance(s, ir.SetLocal | ir.LocalArray))
                 )
-                varies = isinstance(s, Update) or any(map(self.varies, children(s)))
+                varies = isinstance(s, ir.Update) or any(map(self.varies, children(s)))
                 self.changes.append(_Change(s, name, masked, varies))
             match s:
-                case If(condition, then, orelse):
+                case ir.If(condition, then, orelse):
                     self.inside(then, path, masked, condition)
                     self.inside(orelse, path, masked, condition)
-                case While(condition, inner):
+                case ir.While(condition, inner):
                     self.inside(inner, path, masked, condition)
                     self.read(condition, path)  # again behind each pass
-                case For(extent=extent, body=inner):
+                case ir.For(extent=extent, body=inner):
                     self.inside(inner, path, masked, extent)
 
-    def read(self, e: Expr, path: _Path) -> None:
+    def read(self, e: ir.Expr, path: _Path) -> None:
         for name in locals_read(e):
             self.touches.setdefault(name, []).append(_Touch(path, False))
 
-    def inside(self, body: tuple[Stmt, ...], path: _Path, masked: _Path, condition: Expr) -> None:
+    def inside(
+        self, body: tuple[ir.Stmt, ...], path: _Path, masked: _Path, condition: ir.Expr
+    ) -> None:
         self.n_blocks += 1
         path = (*path, self.n_blocks)
         self.block(body, path, (*masked, self.n_blocks) if self.varies(condition) else masked)
 
 
-def affine_locals(body: tuple[Stmt, ...]) -> dict[str, Expr]:
+def affine_locals(body: tuple[ir.Stmt, ...]) -> dict[str, ir.Expr]:
     """Returns the locals of a body's top level that are set once, to functions of loop indices alone."""
     changed = [local_changed(s) for s in nested_statements(body)]
     return {
         s.name: s.value
         for s in body
-        if isinstance(s, SetLocal)
+        if isinstance(s, ir.SetLocal)
         and changed.count(s.name) == 1
-        and all(isinstance(x, LoopIndex | Const | Cast | Binary) for x in walk(s.value))
+        and all(isinstance(x, ir.LoopIndex | ir.Const | ir.Cast | ir.Binary) for x in walk(s.value))
         and all(x.dtype.is_index for x in walk(s.value))
     }
 
 
-def looks_up(e: Expr) -> bool:
+def looks_up(e: ir.Expr) -> bool:
     """True if an expression has indices that may be outside in lanes that are not live."""
     return any(
-        isinstance(x, Load) or (isinstance(x, LocalElement) and not isinstance(x.index, Const))
+        isinstance(x, ir.Load)
+        or (isinstance(x, ir.LocalElement) and not isinstance(x.index, ir.Const))
         for x in walk(e)
     )
 
@@ -175,7 +160,7 @@ class Ranges:
 
     extents: Mapping[str, int] = field(default_factory=dict)
 
-    def of(self, e: Expr) -> tuple[int, int] | None:
+    def of(self, e: ir.Expr) -> tuple[int, int] | None:
         """Returns the range of an expression; None if it is unknown."""
         found = self._of(e)
         if found is None or not e.dtype.is_integer:
@@ -183,22 +168,22 @@ class Ranges:
         least, most = e.dtype.range
         return found if least <= found[0] and found[1] <= most else None
 
-    def _of(self, e: Expr) -> tuple[int, int] | None:
+    def _of(self, e: ir.Expr) -> tuple[int, int] | None:
         match e:
-            case Const(value, dtype) if dtype.is_integer:
+            case ir.Const(value, dtype) if dtype.is_integer:
                 return int(value), int(value)
-            case LoopIndex(loop):
+            case ir.LoopIndex(loop):
                 n = self.extents.get(loop)
                 return None if n is None else (0, max(0, n - 1))
-            case Cast(x) if x.dtype.is_integer:
+            case ir.Cast(x) if x.dtype.is_integer:
                 inner = self.of(x)
                 return x.dtype.range if inner is None and x.dtype.size_bytes <= 4 else inner
-            case Local(_, dtype) if dtype.is_integer and dtype.size_bytes <= 4:
+            case ir.Local(_, dtype) if dtype.is_integer and dtype.size_bytes <= 4:
                 return dtype.range
-            case Unary("neg", x):
+            case ir.Unary("neg", x):
                 inner = self.of(x)
                 return None if inner is None else (-inner[1], -inner[0])
-            case Binary("add" | "sub" | "mul" as op, a, b):
+            case ir.Binary("add" | "sub" | "mul" as op, a, b):
                 left, right = self.of(a), self.of(b)
                 if left is None or right is None:
                     return None
@@ -209,19 +194,19 @@ class Ranges:
                 }
                 ends = [act[op](x, y) for x in left for y in right]
                 return min(ends), max(ends)
-            case Binary("floordiv" | "mod" as op, a, Const(value=int(d))) if d > 0:
+            case ir.Binary("floordiv" | "mod" as op, a, ir.Const(value=int(d))) if d > 0:
                 inner = self.of(a)
                 if inner is None:
                     return None
                 return (inner[0] // d, inner[1] // d) if op == "floordiv" else (0, d - 1)
-            case Binary("min" | "max", a, b):
+            case ir.Binary("min" | "max", a, b):
                 left, right = self.of(a), self.of(b)
                 if left is None or right is None:
                     return None
                 return min(left[0], right[0]), max(left[1], right[1])
         return None
 
-    def narrowed(self, e: Expr) -> Expr | None:
+    def narrowed(self, e: ir.Expr) -> ir.Expr | None:
         """Returns an i64 expression as one of i32 with the same value; None if 32 bits may not hold it, or its parts."""
         if e.dtype is I32:
             return e
@@ -229,18 +214,18 @@ class Ranges:
         if e.dtype is not I64 or found is None or found[0] < -(2**31) or found[1] >= 2**31:
             return None
         match e:
-            case Const(value):
-                return Const(int(value), I32)
-            case LoopIndex():
+            case ir.Const(value):
+                return ir.Const(int(value), I32)
+            case ir.LoopIndex():
                 return replace(e, dtype=I32)
-            case Cast(x) if x.dtype is I32:
+            case ir.Cast(x) if x.dtype is I32:
                 return x
-            case Cast(x) if x.dtype.size_bytes < 4:
-                return Cast(x, I32)
-            case Unary("neg", x):
+            case ir.Cast(x) if x.dtype.size_bytes < 4:
+                return ir.Cast(x, I32)
+            case ir.Unary("neg", x):
                 inner = self.narrowed(x)
-                return None if inner is None else Unary("neg", inner, I32)
-            case Binary(op, a, b):
+                return None if inner is None else ir.Unary("neg", inner, I32)
+            case ir.Binary(op, a, b):
                 left, right = self.narrowed(a), self.narrowed(b)
-                return None if left is None or right is None else Binary(op, left, right, I32)
+                return None if left is None or right is None else ir.Binary(op, left, right, I32)
         return None

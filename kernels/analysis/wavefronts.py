@@ -11,30 +11,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from ..ir import kernel as ir
 from ..ir.affine import Affine, combine, to_affine, unclamped
 from ..ir.body import FAR, Closure, Reason
 from ..ir.domain import Loop
-from ..ir.kernel import (
-    NOWHERE,
-    Assert,
-    Compare,
-    Const,
-    DType,
-    Expr,
-    For,
-    Load,
-    Local,
-    LocalArray,
-    LocalElement,
-    LoopIndex,
-    Param,
-    Print,
-    SetElement,
-    SetLocal,
-    Stmt,
-    UpdateLocal,
-    While,
-)
 from ..ir.walk import Renaming, children, local_changed, nested_statements, walk
 from .accesses import analyse
 from .conflicts import crosses, elements, meet_at
@@ -52,8 +32,8 @@ class Sweep:
 
     outer: str
     extent: int
-    before: tuple[SetLocal, ...]
-    inner: For
+    before: tuple[ir.SetLocal, ...]
+    inner: ir.For
     skew: int
     has_chain: bool
 
@@ -71,7 +51,7 @@ class Sweep:
         return max(0, *(x.const + (x.coefficient(self.outer) + self.skew) * i for i in ends))
 
 
-def sweep_at(body: Sequence[Stmt], k: int) -> tuple[Sweep, int] | None:
+def sweep_at(body: Sequence[ir.Stmt], k: int) -> tuple[Sweep, int] | None:
     """Returns the sweep that begins with statement k of a body, and its number of statements; None if there is none.
 
     A sweep is a while loop that counts, around a `for` whose extent is affine in its index. Its iterations may be reordered.
@@ -81,10 +61,10 @@ def sweep_at(body: Sequence[Stmt], k: int) -> tuple[Sweep, int] | None:
         return None
     outer, extent, inside, n = found
     *before, inner = inside or (None,)
-    if not isinstance(inner, For) or not all(isinstance(s, SetLocal) for s in before):
+    if not isinstance(inner, ir.For) or not all(isinstance(s, ir.SetLocal) for s in before):
         return None
     others = [s for j, s in enumerate(body) if not k <= j < k + n]
-    sets = tuple(s for s in before if isinstance(s, SetLocal))
+    sets = tuple(s for s in before if isinstance(s, ir.SetLocal))
     if not _is_private(sets, inner, others):
         return None
     length = _inner_extent(sets, inner)
@@ -94,16 +74,16 @@ def sweep_at(body: Sequence[Stmt], k: int) -> tuple[Sweep, int] | None:
     return None if made is None else (made, n)
 
 
-def _counted(body: Sequence[Stmt], k: int) -> tuple[str, int, tuple[Stmt, ...], int] | None:
+def _counted(body: Sequence[ir.Stmt], k: int) -> tuple[str, int, tuple[ir.Stmt, ...], int] | None:
     """Returns a sequential loop as its index, extent, statements, and the number of statements that it replaces."""
     match tuple(body[k : k + 2]):
         case (
-            SetLocal(name, Const(value=0, dtype=dtype)),
-            While(Compare("lt", Local(name=tested), Const(value=most)), inside),
+            ir.SetLocal(name, ir.Const(value=0, dtype=dtype)),
+            ir.While(ir.Compare("lt", ir.Local(name=tested), ir.Const(value=most)), inside),
         ) if name == tested and inside and dtype.is_index:
             *rest, last = inside
-            counts = isinstance(last, UpdateLocal) and (last.name, last.op) == (name, "add")
-            one = isinstance(last, UpdateLocal) and isinstance(last.value, Const)
+            counts = isinstance(last, ir.UpdateLocal) and (last.name, last.op) == (name, "add")
+            one = isinstance(last, ir.UpdateLocal) and isinstance(last.value, ir.Const)
             if not counts or not one or last.value.value != 1:  # type: ignore[union-attr]
                 return None
             if any(local_changed(s) == name for s in nested_statements(tuple(rest))):
@@ -111,33 +91,33 @@ def _counted(body: Sequence[Stmt], k: int) -> tuple[str, int, tuple[Stmt, ...], 
             behind = [s for s in body[k + 2 :] if name in _mentioned((s,))]
             if behind:
                 return None
-            index = LoopIndex(f"{name}@sweep", DType.i64)
+            index = ir.LoopIndex(f"{name}@sweep", ir.DType.i64)
             renaming = Renaming(locals={name: index})
             return index.loop, int(most), tuple(renaming.apply_stmt(s) for s in rest), 2
     return None
 
 
-def _mentioned(body: tuple[Stmt, ...]) -> set[str]:
+def _mentioned(body: tuple[ir.Stmt, ...]) -> set[str]:
     found = set[str]()
     for s in nested_statements(body):
         found.add(local_changed(s))
         for e in children(s):
-            found |= {x.name for x in walk(e) if isinstance(x, Local | LocalElement)}
+            found |= {x.name for x in walk(e) if isinstance(x, ir.Local | ir.LocalElement)}
     return found - {""}
 
 
-def _is_private(before: tuple[SetLocal, ...], inner: For, others: Sequence[Stmt]) -> bool:
+def _is_private(before: tuple[ir.SetLocal, ...], inner: ir.For, others: Sequence[ir.Stmt]) -> bool:
     """True if no local carries a value from one iteration to another, or out of the nest."""
     inside = list(nested_statements(inner.body))
-    if any(isinstance(s, Print | Assert | LocalArray | SetElement) for s in inside):
+    if any(isinstance(s, ir.Print | ir.Assert | ir.LocalArray | ir.SetElement) for s in inside):
         return False
     around = {s.name for s in before}
-    own = {s.name for s in inner.body if isinstance(s, SetLocal)}
+    own = {s.name for s in inner.body if isinstance(s, ir.SetLocal)}
     changed = {local_changed(s) for s in inside} - {""}
     elsewhere = _mentioned(tuple(others))
     if changed - own or own & around or (own | around) & elsewhere or len(around) != len(before):
         return False
-    if any(isinstance(x, Load) for s in before for x in walk(s.value)):
+    if any(isinstance(x, ir.Load) for s in before for x in walk(s.value)):
         return False
     known = set[str]()
     for s in before:
@@ -147,12 +127,12 @@ def _is_private(before: tuple[SetLocal, ...], inner: For, others: Sequence[Stmt]
     return not (_mentioned((inner,)) - own - around) and sets_first(inner.body, own)
 
 
-def _inner_extent(before: tuple[SetLocal, ...], inner: For) -> Affine | None:
-    known: dict[str, Expr] = {}
+def _inner_extent(before: tuple[ir.SetLocal, ...], inner: ir.For) -> Affine | None:
+    known: dict[str, ir.Expr] = {}
     for s in before:
         known[s.name] = Renaming(locals=known).apply(s.value)
     extent = unclamped(Renaming(locals=known).apply(inner.extent))
-    return None if any(isinstance(x, Param) for x in walk(extent)) else to_affine(extent)
+    return None if any(isinstance(x, ir.Param) for x in walk(extent)) else to_affine(extent)
 
 
 def _skewed(sweep: Sweep, length: Affine) -> Sweep | None:
@@ -162,7 +142,7 @@ def _skewed(sweep: Sweep, length: Affine) -> Sweep | None:
         Loop(sweep.outer, sweep.extent, False),
         Loop(sweep.inner.loop, max(1, *ends), False),
     )
-    reason = Reason(Closure.ORDER, "", NOWHERE)
+    reason = Reason(Closure.ORDER, "", ir.NOWHERE)
     sites = analyse((*sweep.before, *sweep.inner.body), loops, reason).sites
     inside = combine([(1, Affine(0, ((sweep.inner.loop, 1),))), (-1, replace(length, const=0))])
 

@@ -9,6 +9,7 @@ from typing import NoReturn
 
 from ..ir.kernel import ReduceOp
 from ..ir.ops import is_reduction
+from . import values
 from .complex_numbers import is_complex
 from .errors import KernelNameError, KernelSyntaxError, KernelTypeError
 from .expressions import Expressions
@@ -24,21 +25,6 @@ from .side_effects import (
     scope_of,
 )
 from .typing_rules import promote
-from .values import (
-    ArrayRef,
-    Element,
-    LocalRef,
-    LocalVar,
-    MatrixValue,
-    OneOf,
-    StructValue,
-    TupleValue,
-    Typed,
-    Value,
-    is_data,
-    leaves,
-    loaded,
-)
 
 _UPDATES: dict[type[ast.operator], ReduceOp] = {ast.Add: "add", ast.Sub: "add", ast.Mult: "mul"}
 
@@ -64,7 +50,7 @@ class Assignments:
         """`a = value`, or `a = b = value`, whose value is computed once."""
         if len(targets) > 1:
             shared = self._expr.value(value)
-            shared = self._places.kept(shared, value) if is_data(shared) else shared
+            shared = self._places.kept(shared, value) if values.is_data(shared) else shared
             for target in targets:
                 self._assign_to(target, shared, value)
             return
@@ -77,7 +63,7 @@ class Assignments:
                 return
         self._assign_to(target, self._expr.value(value) if x is None else x, value)
 
-    def _assign_to(self, target: ast.expr, x: Value, node: ast.expr) -> None:
+    def _assign_to(self, target: ast.expr, x: values.Value, node: ast.expr) -> None:
         if isinstance(target, ast.Tuple | ast.List):
             self._assign_tuple(target, x, node)
         else:
@@ -128,7 +114,7 @@ class Assignments:
 
     def _update_in_place(
         self, target: ast.expr, update: _Update, node: ast.expr
-    ) -> tuple[bool, Value | None]:
+    ) -> tuple[bool, values.Value | None]:
         """Emits `target op= operand`; False where types or bindings need a plain assignment.
 
         An operand that takes statements is computed once. The plain assignment then reuses its value.
@@ -138,24 +124,24 @@ class Assignments:
             place = self._state.frame.find(target.id)
         else:
             place = self._expr.place(target)
-        if not isinstance(place, LocalVar | Element):
+        if not isinstance(place, values.LocalVar | values.Element):
             return False, None
         with self._state.collected() as statements:
             x = self._expr.value(update.operand)
         for s in statements:
             self._state.emit(s)
-        if isinstance(x, Typed) and self._fits(place, x, update.op):
+        if isinstance(x, values.Typed) and self._fits(place, x, update.op):
             self._places.update(place, update.op, x, update.is_negated, node)
             return True, None
-        return False, self._combined(loaded(place), x, update, node) if statements else None
+        return False, self._combined(values.loaded(place), x, update, node) if statements else None
 
-    def _fits(self, place: LocalVar | Element, x: Typed, op: str) -> bool:
+    def _fits(self, place: values.LocalVar | values.Element, x: values.Typed, op: str) -> bool:
         """True if an updated place keeps its type."""
-        old, is_choice = loaded(place), op in ("min", "max")
+        old, is_choice = values.loaded(place), op in ("min", "max")
         differ = self._expr.operators.differ_in_sign
-        if is_choice and isinstance(old, Typed) and differ(old, x):
+        if is_choice and isinstance(old, values.Typed) and differ(old, x):
             return False
-        if isinstance(place, LocalVar):
+        if isinstance(place, values.LocalVar):
             self._state.note(place, x)
             return place.weak or x.weak or promote(place.dtype, x.dtype) is place.dtype
         if not x.weak:
@@ -164,7 +150,9 @@ class Assignments:
             return promote(place.dtype, x.dtype, is_modular) is place.dtype
         return not x.dtype.is_float or place.dtype.is_float
 
-    def _combined(self, old: Value, x: Value, update: _Update, node: ast.expr) -> Value:
+    def _combined(
+        self, old: values.Value, x: values.Value, update: _Update, node: ast.expr
+    ) -> values.Value:
         """The result of `op` on the target's value and an operand."""
         if not isinstance(node, ast.BinOp):
             return self._expr.operators.least(update.op, [old, x], node)
@@ -177,29 +165,34 @@ class Assignments:
         place = self._expr.place(node.target)
         if isinstance(node.target, ast.Name):
             bound = self._state.frame.find(node.target.id)
-            if not is_data(place) or isinstance(bound, LoopVar | Typed) or bound is None:
+            if (
+                not values.is_data(place)
+                or isinstance(bound, LoopVar | values.Typed)
+                or bound is None
+            ):
                 self._refuse_target(node.target, bound)
-        x: Value | None = None
+        x: values.Value | None = None
         if is_reduction(op) and (op == "add" or not is_complex(place)):
             x = self._expr.value(node.value)
             if op != "mul" or not self._widens(place, x):
                 self._places.update(place, op, x, isinstance(node.op, ast.Sub), node)
                 return
-        old = loaded(place)
+        old = values.loaded(place)
         x = self._expr.value(node.value) if x is None else x
         self._places.assign(place, self._expr.operators.binary(name, old, x, node), node)
 
-    def _widens(self, place: Value, x: Value) -> bool:
+    def _widens(self, place: values.Value, x: values.Value) -> bool:
         """True if a product in a program has another type than its place: the product is computed in that type.
 
         A summand is converted to the type of the place before the addition.
         """
-        number = next(leaves(loaded(x)), None)
+        number = next(values.leaves(values.loaded(x)), None)
         return (
             self._state.rules.is_strict
-            and isinstance(number, Typed)
+            and isinstance(number, values.Typed)
             and any(
-                promote(p.dtype, number.dtype, is_strict=True) is not p.dtype for p in leaves(place)
+                promote(p.dtype, number.dtype, is_strict=True) is not p.dtype
+                for p in values.leaves(place)
             )
         )
 
@@ -223,9 +216,9 @@ class Assignments:
         x = self._expr.converted(self._expr.value(node.value), kind, node)
         self._state.frame.bind(node.target.id, self._places.new_local(node.target.id, x, node))
 
-    def _assign_tuple(self, target: ast.Tuple | ast.List, x: Value, node: ast.AST) -> None:
-        taken: list[Value] = []
-        if isinstance(x, TupleValue | MatrixValue):
+    def _assign_tuple(self, target: ast.Tuple | ast.List, x: values.Value, node: ast.AST) -> None:
+        taken: list[values.Value] = []
+        if isinstance(x, values.TupleValue | values.MatrixValue):
             taken = self._expr.taken_apart(x)
         if len(taken) != len(target.elts):
             self._state.fail(
@@ -233,24 +226,24 @@ class Assignments:
                 node,
                 KernelSyntaxError,
             )
-        items = [self._places.kept(item, node) if is_data(item) else item for item in taken]
+        items = [self._places.kept(item, node) if values.is_data(item) else item for item in taken]
         for element, item in zip(target.elts, items if len(items) > 1 else taken, strict=True):
             if isinstance(element, ast.Tuple | ast.List):
                 self._assign_tuple(element, item, node)
             else:
                 self._assign_value(element, item, node)
 
-    def _assign_value(self, target: ast.expr, x: Value, node: ast.AST) -> None:
+    def _assign_value(self, target: ast.expr, x: values.Value, node: ast.AST) -> None:
         state = self._state
         if isinstance(target, ast.Subscript | ast.Attribute):
             place = self._expr.place(target)
-            if not is_data(place):
+            if not values.is_data(place):
                 state.fail(
                     f"`{ast.unparse(target)}` cannot be assigned to in a kernel: only locals and "
                     f"array elements can",
                     node,
                 )
-            if not is_data(x):
+            if not values.is_data(x):
                 state.fail(
                     f"`{ast.unparse(target)}` is assigned something that is not a number",
                     node,
@@ -265,14 +258,22 @@ class Assignments:
                 node,
             )
         bound = state.frame.find(target.id)
-        if isinstance(bound, LocalVar | MatrixValue | StructValue | OneOf | Element | TupleValue):
-            if not is_data(x):
+        if isinstance(
+            bound,
+            values.LocalVar
+            | values.MatrixValue
+            | values.StructValue
+            | values.OneOf
+            | values.Element
+            | values.TupleValue,
+        ):
+            if not values.is_data(x):
                 state.fail(
                     f"`{target.id}` holds a number and is assigned something else",
                     node,
                     KernelTypeError,
                 )
-            if is_data(bound):
+            if values.is_data(bound):
                 self._places.assign(bound, x, node)
                 return
         if bound is not None:
@@ -287,7 +288,7 @@ class Assignments:
                 target,
                 KernelSyntaxError,
             )
-        if isinstance(bound, ArrayRef | LocalRef):
+        if isinstance(bound, values.ArrayRef | values.LocalRef):
             self._state.fail(
                 f"the array `{name}` is assigned as a whole: assign its elements in a loop",
                 target,
@@ -304,16 +305,16 @@ class Assignments:
             KernelSyntaxError,
         )
 
-    def _new_name(self, name: str, x: Value, node: ast.AST) -> None:
+    def _new_name(self, name: str, x: values.Value, node: ast.AST) -> None:
         """Compiles a first assignment. A name with one assignment is an alias of its value if that costs and changes nothing."""
         frame = self._state.frame
         # A local array is bound to its block: where it is assigned again, its name has another value or has ended.
-        is_once = frame.parsed.assigned[name] == 1 or isinstance(x, LocalRef)
-        if is_once and (not is_data(x) or self._places.is_fixed(x)):
+        is_once = frame.parsed.assigned[name] == 1 or isinstance(x, values.LocalRef)
+        if is_once and (not values.is_data(x) or self._places.is_fixed(x)):
             frame.bind(name, x)
-            if not is_data(x) or not self._changes(name):
+            if not values.is_data(x) or not self._changes(name):
                 return
-        if is_data(x):
+        if values.is_data(x):
             frame.bind(name, self._places.new_local(name, x, node))
         else:
             self._state.fail(f"`{name}` holds {what(x)}, so it can be assigned only once", node)

@@ -17,7 +17,7 @@ from ..fields.structs import Struct
 from ..ir.kernel import Const, DType, LocalArray
 from ..ir.simplify import cast, const
 from ..ir.verify import LOCAL_ARRAY_BYTES
-from . import random, sparse
+from . import random, sparse, values
 from .complex_numbers import ComplexType, complex_annotation, is_complex
 from .data_addresses import address, get_addr
 from .errors import KernelError, KernelSyntaxError, KernelTypeError
@@ -37,24 +37,8 @@ from .protocol import Frontend
 from .python_objects import lifted, python_object
 from .scopes import Pass
 from .typing_rules import settle, static_value
-from .values import (
-    ArrayRef,
-    DictValue,
-    ListOf,
-    LocalRef,
-    MatrixValue,
-    Method,
-    MethodOfClass,
-    Static,
-    StructArray,
-    StructValue,
-    TupleValue,
-    Typed,
-    Value,
-    leaves,
-)
 
-InlineCall = Callable[..., Value | None]
+InlineCall = Callable[..., values.Value | None]
 _FILLED: dict[Any, int] = {np.zeros: 0, np.empty: 0, np.ones: 1}
 _FILLED_LIKE: dict[Any, int] = {np.zeros_like: 0, np.empty_like: 0, np.ones_like: 1}
 _ROOMS = __name__.removesuffix(".frontend.calls")
@@ -73,14 +57,14 @@ class Calls:
 
     # --- what is called
 
-    def called(self, node: ast.Call) -> Value | None:
+    def called(self, node: ast.Call) -> values.Value | None:
         """The callee of a call; None if it has no name that can be resolved."""
         if not isinstance(node.func, ast.Name | ast.Attribute | ast.Call | ast.Subscript):
             return None
         if isinstance(node.func, ast.Call):
             made = self._expr.callee(node)
             if made is not None:
-                return Static(made)
+                return values.Static(made)
         return self._expr.place(node.func)
 
     def runs_statements(self, node: ast.Call) -> bool:
@@ -91,7 +75,9 @@ class Calls:
             return node.func.attr not in methods.METHODS
         place = self._expr.place(node.func)
         callee = python_object(place)
-        if isinstance(place, Method) and isinstance(place.owner, ArrayRef | StructArray | ListOf):
+        if isinstance(place, values.Method) and isinstance(
+            place.owner, values.ArrayRef | values.StructArray | values.ListOf
+        ):
             return place.name != "length"
         return (
             isinstance(callee, Func | BoundFunc)
@@ -105,7 +91,7 @@ class Calls:
         """True if a method's owner contains a call, which resolving the owner would run a second time."""
         return any(isinstance(n, ast.Call) for n in ast.walk(node))
 
-    def call(self, node: ast.Call) -> Value:
+    def call(self, node: ast.Call) -> values.Value:
         result = self.run(node)
         if result is None:
             self._state.fail(
@@ -115,13 +101,13 @@ class Calls:
             )
         return result
 
-    def run(self, node: ast.Call, is_statement: bool = False) -> Value | None:
+    def run(self, node: ast.Call, is_statement: bool = False) -> values.Value | None:
         """The value of a call, None where it has none."""
         inside = self._expr.static_argument(node)
         if inside is not None:
             return lifted(self._state, self._expr.static(inside))
         callee = self.called(node)
-        if isinstance(callee, Method):
+        if isinstance(callee, values.Method):
             return self._method(callee, node, is_statement)
         target = self._expr.callee(node)
         if target is None and isinstance(node.func, ast.Subscript):
@@ -147,7 +133,11 @@ class Calls:
                 return exact
         args = self._expr.values(node.args)
         named = self._named(node)
-        if isinstance(target, MethodOfClass) and args and isinstance(args[0], MatrixValue):
+        if (
+            isinstance(target, values.MethodOfClass)
+            and args
+            and isinstance(args[0], values.MatrixValue)
+        ):
             return self._expr.matrices.method(args[0], target.name, args[1:], named, node)
         return self._of_language(target, args, named, node)
 
@@ -159,7 +149,9 @@ class Calls:
         is_ours = module.startswith(_ROOMS)
         return not is_ours and module.split(".")[0] not in ("numpy", "math", "builtins")
 
-    def _plain(self, target: FunctionType, node: ast.Call, is_statement: bool) -> Value | None:
+    def _plain(
+        self, target: FunctionType, node: ast.Call, is_statement: bool
+    ) -> values.Value | None:
         """The value of a call of an unmarked function.
 
         Python computes it if its arguments are known. Otherwise its body is compiled here.
@@ -182,8 +174,8 @@ class Calls:
         return None if found is None and is_statement else lifted(self._state, found)
 
     def _of_language(
-        self, target: Any, args: list[Value], named: dict[str, Value], node: ast.Call
-    ) -> Value | None:
+        self, target: Any, args: list[values.Value], named: dict[str, values.Value], node: ast.Call
+    ) -> values.Value | None:
         """The value of a call of a function that the language defines."""
         state = self._state
         if target is None:
@@ -220,17 +212,19 @@ class Calls:
 
     # --- methods of values
 
-    def _method(self, method: Method, node: ast.Call, is_statement: bool) -> Value | None:
+    def _method(
+        self, method: values.Method, node: ast.Call, is_statement: bool
+    ) -> values.Value | None:
         owner = method.owner
-        if isinstance(owner, ArrayRef | StructArray | ListOf):
+        if isinstance(owner, values.ArrayRef | values.StructArray | values.ListOf):
             return sparse.method(self._state, self._expr, method, node, is_statement)
         if is_complex(owner) and method.name in ("conjugate", "conj") and not node.args:
             return self._expr.complex.conjugate(owner, node)
-        if isinstance(owner, MatrixValue):
+        if isinstance(owner, values.MatrixValue):
             args = self._expr.values(node.args)
             named = self._named(node)
             return self._expr.matrices.method(owner, method.name, args, named, node)
-        if isinstance(owner, StructValue) and owner.kind is not None:
+        if isinstance(owner, values.StructValue) and owner.kind is not None:
             function = owner.kind.methods.get(method.name)
             if isinstance(function, Func):
                 return self._inline(function, node, is_statement, owner=owner)
@@ -239,8 +233,8 @@ class Calls:
     # --- vectors, matrices, structs
 
     def _makers(
-        self, target: Any, args: list[Value], named: dict[str, Value], node: ast.Call
-    ) -> Value | None:
+        self, target: Any, args: list[values.Value], named: dict[str, values.Value], node: ast.Call
+    ) -> values.Value | None:
         matrices = self._expr.matrices
         if target is Matrix or target is Vector:
             self._at_least_one(args, node)
@@ -258,21 +252,21 @@ class Calls:
         if isinstance(target, StructType):
             return self._struct(target, args, named, node)
         if target is Struct:
-            given = args[0].entries if args and isinstance(args[0], DictValue) else ()
+            given = args[0].entries if args and isinstance(args[0], values.DictValue) else ()
             members = [*((str(name), x) for name, x in given), *named.items()]
-            return StructValue(tuple(members))
+            return values.StructValue(tuple(members))
         return None
 
     def _filled(
-        self, target: Any, args: list[Value], named: dict[str, Value], node: ast.Call
-    ) -> Value:
+        self, target: Any, args: list[values.Value], named: dict[str, values.Value], node: ast.Call
+    ) -> values.Value:
         """The value of `np.zeros(shape, dtype)` and similar calls: a vector or matrix, or a local array if it is larger.
 
         A local array has more components or axes than a vector or matrix may have.
         """
         state, places = self._state, self._expr.places
         given = list(args[1:])
-        value: Value
+        value: values.Value
         if target is np.full:
             if not given and "fill_value" not in named:
                 state.fail(f"`{ast.unparse(node)}` takes a shape and a number in a kernel", node)
@@ -284,7 +278,7 @@ class Calls:
         if target in _FILLED_LIKE:
             shape, dtype = self._shape_and_dtype(args[0], node)
         else:
-            shape = tuple(self._extent(n, node) for n in leaves(args[0]))
+            shape = tuple(self._extent(n, node) for n in values.leaves(args[0]))
         dt = named.pop("dtype", given.pop(0) if given else None)
         if named or given:
             state.fail(f"`{ast.unparse(node)}` takes a shape and a dtype in a kernel", node)
@@ -308,26 +302,32 @@ class Calls:
             )
         start = cast(start, dtype)
         if len(shape) <= 2 and count <= MOST_COMPONENTS:
-            return self._expr.matrices.flat(shape, [places.kept(Typed(start), node)], dtype, node)
+            return self._expr.matrices.flat(
+                shape, [places.kept(values.Typed(start), node)], dtype, node
+            )
         name = state.fresh("array")
         state.emit(LocalArray(name, count, start, state.frame.parsed.where(node)))
-        return LocalRef(name, dtype, shape, is_shared=state.iteration is None)
+        return values.LocalRef(name, dtype, shape, is_shared=state.iteration is None)
 
-    def _shape_and_dtype(self, x: Value, node: ast.Call) -> tuple[tuple[int, ...], DType]:
+    def _shape_and_dtype(self, x: values.Value, node: ast.Call) -> tuple[tuple[int, ...], DType]:
         match x:
-            case ArrayRef(element=()) | LocalRef():
+            case values.ArrayRef(element=()) | values.LocalRef():
                 return x.shape, x.dtype
-            case MatrixValue(shape=shape, items=items):
+            case values.MatrixValue(shape=shape, items=items):
                 return shape, items[0].dtype
         return self._state.fail(
             f"`{ast.unparse(node)}` takes an array, a vector or a matrix in a kernel", node
         )
 
     def _struct(
-        self, kind: StructType, args: list[Value], named: dict[str, Value], node: ast.AST
-    ) -> StructValue:
+        self,
+        kind: StructType,
+        args: list[values.Value],
+        named: dict[str, values.Value],
+        node: ast.AST,
+    ) -> values.StructValue:
         """A struct from members in order, by name, or of another struct; members that are not given are zero."""
-        given: dict[Any, Value]
+        given: dict[Any, values.Value]
         if len(args) == 1 and not named and _members_are(args[0], kind):
             given, args = dict(parts_of(args[0])), []
         else:
@@ -340,14 +340,14 @@ class Calls:
             self._state.fail(
                 f"`{ast.unparse(node)}`: the struct has the members {', '.join(kind.members)}", node
             )
-        return StructValue(
+        return values.StructValue(
             tuple(
                 (name, self.as_type(given.get(name), t, node)) for name, t in kind.members.items()
             ),
             kind,
         )
 
-    def as_type(self, x: Value | None, kind: Any, node: ast.AST) -> Value:
+    def as_type(self, x: values.Value | None, kind: Any, node: ast.AST) -> values.Value:
         """Returns a value converted to a type of the program.
 
         None becomes zero. A value that is no struct becomes the first member of a struct type.
@@ -357,30 +357,30 @@ class Calls:
             start = x or lifted(self._state, 0)
             return self._expr.complex.as_type(start, kind, node)
         if isinstance(kind, StructType):
-            if isinstance(x, StructValue | DictValue):
+            if isinstance(x, values.StructValue | values.DictValue):
                 self.refuse_others(x, kind, node)
                 return self._struct(kind, [], dict(parts_of(x)), node)
             return self._struct(kind, [] if x is None else [x], {}, node)
         if isinstance(kind, MatrixType):
             return matrices.flat(kind.shape, [x or lifted(self._state, 0)], kind.dtype, node)
-        dtype = element_type(self._state, Static(kind), node)
+        dtype = element_type(self._state, values.Static(kind), node)
         number = self._expr.operators.number(x or lifted(self._state, 0), node)
         return matrices.converted(number, dtype)
 
-    def declared(self, x: Value, kind: Any, node: ast.AST) -> Value:
+    def declared(self, x: values.Value, kind: Any, node: ast.AST) -> values.Value:
         """Returns a value with the number types of an annotation; its shape fits already."""
         if isinstance(kind, StructType | MatrixType):
             self.refuse_others(x, kind, node)
         return self.as_type(x, kind, node)
 
-    def refuse_others(self, x: Value, kind: StructType | MatrixType, node: ast.AST) -> None:
+    def refuse_others(self, x: values.Value, kind: StructType | MatrixType, node: ast.AST) -> None:
         """LanguageError for a value of another shape than a type has."""
         match x:
-            case StructValue() | DictValue() if isinstance(kind, StructType):
+            case values.StructValue() | values.DictValue() if isinstance(kind, StructType):
                 fits = {str(name) for name, _ in parts_of(x)} == kind.members.keys()
-            case MatrixValue(shape=shape):
+            case values.MatrixValue(shape=shape):
                 fits = isinstance(kind, MatrixType) and shape == kind.shape
-            case TupleValue():
+            case values.TupleValue():
                 fits = isinstance(kind, MatrixType)  # whose numbers are counted
             case _:
                 fits = False
@@ -393,9 +393,9 @@ class Calls:
 
     # --- arguments
 
-    def _named(self, node: ast.Call) -> dict[str, Value]:
+    def _named(self, node: ast.Call) -> dict[str, values.Value]:
         """The arguments that are given by name."""
-        named: dict[str, Value] = {}
+        named: dict[str, values.Value] = {}
         for k in node.keywords:
             if k.arg is None:
                 self._state.fail(
@@ -406,14 +406,14 @@ class Calls:
             named[k.arg] = self._expr.value(k.value)
         return named
 
-    def _at_least_one(self, args: Sequence[Value], node: ast.Call) -> None:
+    def _at_least_one(self, args: Sequence[values.Value], node: ast.Call) -> None:
         if not args:
             self._state.fail(f"`{ast.unparse(node)}` takes a list of numbers in a kernel", node)
 
-    def _extent(self, x: Value, node: ast.Call) -> int:
+    def _extent(self, x: values.Value, node: ast.Call) -> int:
         """A number of components; the code of the kernel depends on it."""
         match x:
-            case Typed(Const(value, dtype)) if dtype.is_integer:
+            case values.Typed(Const(value, dtype)) if dtype.is_integer:
                 return int(value)
         return self._state.fail(
             f"`{ast.unparse(node)}`: how many components there are must be a constant", node
@@ -421,7 +421,9 @@ class Calls:
 
     # --- atomic updates
 
-    def _atomic(self, op: tuple[str, bool], node: ast.Call, is_statement: bool) -> Value | None:
+    def _atomic(
+        self, op: tuple[str, bool], node: ast.Call, is_statement: bool
+    ) -> values.Value | None:
         """The value of `atomic_add(x[i], v)` and similar calls: the old value where it is used."""
         if len(node.args) != 2 or node.keywords:
             self._state.fail(
@@ -441,13 +443,15 @@ class Calls:
         )
 
 
-def _members_are(x: Value, kind: StructType) -> TypeGuard[StructValue | DictValue]:
+def _members_are(
+    x: values.Value, kind: StructType
+) -> TypeGuard[values.StructValue | values.DictValue]:
     """True if a value has the members of a struct type, and is not the first of them."""
-    return isinstance(x, StructValue | DictValue) and {n for n, _ in parts_of(x)} <= set(
-        kind.members
-    )
+    return isinstance(x, values.StructValue | values.DictValue) and {
+        n for n, _ in parts_of(x)
+    } <= set(kind.members)
 
 
-def parts_of(x: StructValue | DictValue) -> tuple[tuple[Any, Value], ...]:
+def parts_of(x: values.StructValue | values.DictValue) -> tuple[tuple[Any, values.Value], ...]:
     """The members of a struct, or the entries of a dict."""
-    return x.members if isinstance(x, StructValue) else x.entries
+    return x.members if isinstance(x, values.StructValue) else x.entries

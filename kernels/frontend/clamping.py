@@ -14,20 +14,7 @@ from typing import Any
 import numpy as np
 
 from ..analysis.must_execute import set_in
-from ..ir.kernel import (
-    Binary,
-    Cast,
-    Const,
-    Expr,
-    Load,
-    Local,
-    Select,
-    SetLocal,
-    Stmt,
-    Store,
-    Unary,
-    Update,
-)
+from ..ir import kernel as ir
 from ..ir.ops import OPS
 from ..ir.walk import children, locals_read, mapped, nested_statements, rebuild, walk
 
@@ -36,7 +23,7 @@ _ANY: Range = (-math.inf, math.inf)
 _RISING = {"floor", "ceil", "trunc", "rint", "round"}  # of a larger number not less
 
 
-def clamped_indices(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+def clamped_indices(body: tuple[ir.Stmt, ...]) -> tuple[ir.Stmt, ...]:
     """The statements, with each cast from a float to an index clamped to the float's range, where that range is bounded."""
     changes = set_in(body)
     reaching = _reaching(body, changes)
@@ -45,13 +32,15 @@ def clamped_indices(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
     return _Clamps(_FloatRanges(changes), reaching).block(body)
 
 
-def _indices(s: Stmt) -> tuple[Expr, ...]:
+def _indices(s: ir.Stmt) -> tuple[ir.Expr, ...]:
     """The indices of all elements that a statement accesses."""
-    of_loads = (i for e in children(s) for x in walk(e) if isinstance(x, Load) for i in x.indices)
-    return (*of_loads, *(s.indices if isinstance(s, Store | Update) else ()))
+    of_loads = (
+        i for e in children(s) for x in walk(e) if isinstance(x, ir.Load) for i in x.indices
+    )
+    return (*of_loads, *(s.indices if isinstance(s, ir.Store | ir.Update) else ()))
 
 
-def _reaching(body: tuple[Stmt, ...], changes: Mapping[str, Sequence[Stmt]]) -> set[str]:
+def _reaching(body: tuple[ir.Stmt, ...], changes: Mapping[str, Sequence[ir.Stmt]]) -> set[str]:
     """The locals on whose values indices depend."""
     left = [name for s in nested_statements(body) for e in _indices(s) for name in locals_read(e)]
     found: set[str] = set()
@@ -67,35 +56,35 @@ class _Clamps:
     def __init__(self, ranges: _FloatRanges, reaching: set[str]) -> None:
         self.ranges, self.reaching = ranges, reaching
 
-    def block(self, body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+    def block(self, body: tuple[ir.Stmt, ...]) -> tuple[ir.Stmt, ...]:
         return tuple(map(self.statement, body))
 
-    def statement(self, s: Stmt) -> Stmt:
-        whole = isinstance(s, SetLocal) and s.name in self.reaching
+    def statement(self, s: ir.Stmt) -> ir.Stmt:
+        whole = isinstance(s, ir.SetLocal) and s.name in self.reaching
         s = mapped(s, self.clamped if whole else self.inside, self.statement)
-        if isinstance(s, Store | Update):
+        if isinstance(s, ir.Store | ir.Update):
             s = replace(s, indices=tuple(map(self.clamped, s.indices)))
         return s
 
-    def inside(self, e: Expr) -> Expr:
+    def inside(self, e: ir.Expr) -> ir.Expr:
         """Returns an expression with the indices of its loads clamped."""
-        if isinstance(e, Load):
+        if isinstance(e, ir.Load):
             return replace(e, indices=tuple(map(self.clamped, e.indices)))
         return _rebuilt(e, self.inside)
 
-    def clamped(self, e: Expr) -> Expr:
+    def clamped(self, e: ir.Expr) -> ir.Expr:
         """Returns an index expression with its casts clamped."""
         e = _rebuilt(e, self.clamped)
-        if not isinstance(e, Cast) or not e.x.dtype.is_float or not e.dtype.is_index:
+        if not isinstance(e, ir.Cast) or not e.x.dtype.is_float or not e.dtype.is_index:
             return e
         (low, high), (least, most) = self.ranges.of(e.x), e.dtype.range
         if not least <= low <= high <= most:
             return e
-        first, last = (Const(math.trunc(x), e.dtype) for x in (low, high))
-        return Binary("min", Binary("max", e, first, e.dtype), last, e.dtype)
+        first, last = (ir.Const(math.trunc(x), e.dtype) for x in (low, high))
+        return ir.Binary("min", ir.Binary("max", e, first, e.dtype), last, e.dtype)
 
 
-def _rebuilt(e: Expr, change: Callable[[Expr], Expr]) -> Expr:
+def _rebuilt(e: ir.Expr, change: Callable[[ir.Expr], ir.Expr]) -> ir.Expr:
     old = children(e)
     new = tuple(map(change, old))
     return e if all(x is y for x, y in zip(old, new, strict=True)) else rebuild(e, new)
@@ -104,29 +93,29 @@ def _rebuilt(e: Expr, change: Callable[[Expr], Expr]) -> Expr:
 class _FloatRanges:
     """Value ranges of floats other than NaN. Every rounding is monotonic, so the ends of a range are enough."""
 
-    def __init__(self, changes: Mapping[str, Sequence[Stmt]]) -> None:
+    def __init__(self, changes: Mapping[str, Sequence[ir.Stmt]]) -> None:
         self.changes = changes
         self.known: dict[str, Range] = {}
 
-    def of(self, e: Expr) -> Range:
+    def of(self, e: ir.Expr) -> Range:
         """The range of an expression; infinite if nothing is known."""
         if not e.dtype.is_float:
             return _ANY
         match e:
-            case Const(value=value):
+            case ir.Const(value=value):
                 return _ends(e, [value])
-            case Local(name=name):
+            case ir.Local(name=name):
                 return self._of_local(name)
-            case Cast(x=x):
+            case ir.Cast(x=x):
                 return _ends(e, self.of(x))
-            case Select(a=a, b=b):
+            case ir.Select(a=a, b=b):
                 return _ends(e, [*self.of(a), *self.of(b)])
-            case Unary(op=op, x=x) if op in _RISING or op == "neg":
+            case ir.Unary(op=op, x=x) if op in _RISING or op == "neg":
                 return _ends(e, [OPS[op].numpy(_number(e, end)) for end in self.of(x)])
-            case Binary(op=("min" | "max") as op, a=a, b=b):
+            case ir.Binary(op=("min" | "max") as op, a=a, b=b):
                 pick = min if op == "min" else max
                 return pick(self.of(a)[0], self.of(b)[0]), pick(self.of(a)[1], self.of(b)[1])
-            case Binary(op="add" | "sub" | "mul" as op, a=a, b=b):
+            case ir.Binary(op="add" | "sub" | "mul" as op, a=a, b=b):
                 pairs = [(_number(e, x), _number(e, y)) for x in self.of(a) for y in self.of(b)]
                 with np.errstate(all="ignore"):
                     return _ends(e, [OPS[op].numpy(x, y) for x, y in pairs])
@@ -136,16 +125,16 @@ class _FloatRanges:
         if name not in self.known:
             self.known[name] = _ANY  # also while it is looked at: it may depend on itself
             match self.changes.get(name, ()):
-                case [SetLocal(value=value)]:
+                case [ir.SetLocal(value=value)]:
                     self.known[name] = self.of(value)
         return self.known[name]
 
 
-def _number(e: Expr, value: float) -> Any:
+def _number(e: ir.Expr, value: float) -> Any:
     return e.dtype.numpy.type(value)
 
 
-def _ends(e: Expr, values: Sequence[Any]) -> Range:
+def _ends(e: ir.Expr, values: Sequence[Any]) -> Range:
     """The least and the greatest of some values in the type of `e`; the range of all numbers if one of the values is NaN."""
     found = [float(_number(e, x)) for x in values]
     return _ANY if any(map(math.isnan, found)) else (min(found), max(found))

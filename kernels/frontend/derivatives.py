@@ -18,18 +18,7 @@ from ..fields.field import AbstractLeaf, DerivativeKind
 from ..fields.field_view import FieldView
 from ..fields.ndarray import gradient_of
 from ..fields.program import current_program
-from ..ir.kernel import (
-    ArrayParam,
-    Const,
-    DType,
-    For,
-    KernelIR,
-    Load,
-    Location,
-    LoopIndex,
-    Stmt,
-    Store,
-)
+from ..ir import kernel
 from ..ir.verify import check
 from ..transforms.derivatives.access_rule import with_checks
 from ..transforms.derivatives.adjoint import N_KEPT
@@ -39,7 +28,7 @@ from .dispatch import current
 from .instance import Instance, KernelCall
 from .stopping import plain
 
-Prepare = Callable[[Location, tuple[Any, ...], dict[str, Any]], KernelCall]
+Prepare = Callable[[kernel.Location, tuple[Any, ...], dict[str, Any]], KernelCall]
 
 
 class AdjointKernel:
@@ -50,7 +39,7 @@ class AdjointKernel:
 
     def __call__(self, *args: Any, **kwargs: Any) -> None:
         frame = sys._getframe(1)
-        where = Location(frame.f_code.co_filename, frame.f_lineno)
+        where = kernel.Location(frame.f_code.co_filename, frame.f_lineno)
         call = derivative_call(self._prepare(where, args, kwargs), "grad")
         if call is not None:
             current().run(call)
@@ -110,15 +99,17 @@ def copy_call(call: KernelCall, name: str, to: Any) -> KernelCall:
     return KernelCall(made, {source: call.arrays[name], target: to}, {}, call.where)
 
 
-def _copying(param: ArrayParam, where: Location) -> KernelIR:
+def _copying(param: kernel.ArrayParam, where: kernel.Location) -> kernel.KernelIR:
     """The kernel that copies an array to another one."""
     target = replace(param, name=f"{param.name}_before")
     loops = [f"i{k}" for k in range(len(param.shape))]
-    at = tuple(LoopIndex(n) for n in loops)
-    made: Stmt = Store(target.name, at, Load(param.name, at, param.dtype), where)
+    at = tuple(kernel.LoopIndex(n) for n in loops)
+    made: kernel.Stmt = kernel.Store(
+        target.name, at, kernel.Load(param.name, at, param.dtype), where
+    )
     for loop, extent in reversed(list(zip(loops, param.shape, strict=True))):
-        made = For(loop, Const(extent, DType.i64), (made,), where)
-    return KernelIR("copy", (param, target), (), (made,), where)
+        made = kernel.For(loop, kernel.Const(extent, kernel.DType.i64), (made,), where)
+    return kernel.KernelIR("copy", (param, target), (), (made,), where)
 
 
 def _gradients_of_arguments(call: KernelCall) -> dict[str, Any]:

@@ -12,34 +12,27 @@ from ..fields.tree import SNode
 from ..ir.affine import limits, reach
 from ..ir.kernel import Assert, DType, Expr
 from ..ir.simplify import binary, compare, const
+from . import values
 from .errors import KernelIndexError
 from .scopes import Pass
-from .values import (
-    ArrayRef,
-    Element,
-    ListOf,
-    LocalItem,
-    LocalRef,
-    MatrixValue,
-    StructArray,
-    StructValue,
-    Value,
-)
 
 
 def element_of(
-    state: Pass, base: ArrayRef | StructArray | LocalRef, indices: Sequence[Expr], node: ast.AST
-) -> Value:
+    state: Pass,
+    base: values.ArrayRef | values.StructArray | values.LocalRef,
+    indices: Sequence[Expr],
+    node: ast.AST,
+) -> values.Value:
     """The place of `base[indices]`, or the tree of its places."""
-    if isinstance(base, StructArray):
+    if isinstance(base, values.StructArray):
         if len(indices) == len(base.shape) - 1 and list_node(base) is not None:
-            return ListOf(base, tuple(indices))
+            return values.ListOf(base, tuple(indices))
         members = tuple((n, element_of(state, m, indices, node)) for n, m in base.members)
-        return StructValue(members, base.kind)
+        return values.StructValue(members, base.kind)
     shape = base.shape
     is_short = len(indices) == len(shape) - 1
-    if is_short and isinstance(base, ArrayRef) and list_node(base) is not None:
-        return ListOf(base, tuple(indices))
+    if is_short and isinstance(base, values.ArrayRef) and list_node(base) is not None:
+        return values.ListOf(base, tuple(indices))
     if len(indices) != len(shape):
         state.fail(
             f"{base.name} has {len(shape)} dimension{'s' * (len(shape) != 1)} but is indexed with {len(indices)}: "
@@ -47,7 +40,7 @@ def element_of(
             node,
             KernelIndexError,
         )
-    if isinstance(base, LocalRef):
+    if isinstance(base, values.LocalRef):
         return _local_item(state, base, indices, node)
     if base.is_single:
         shape, indices = (1,), [const(0, DType.i64)]
@@ -69,12 +62,15 @@ def element_of(
         component_of(base, checked, nearest, _constants(component))
         for component in _components(base.element)
     )
-    return MatrixValue(base.element, items, (base, checked, nearest))
+    return values.MatrixValue(base.element, items, (base, checked, nearest))
 
 
 def component_of(
-    base: ArrayRef, at: tuple[Expr, ...], nearest: tuple[Expr, ...], component: Sequence[Expr]
-) -> Element:
+    base: values.ArrayRef,
+    at: tuple[Expr, ...],
+    nearest: tuple[Expr, ...],
+    component: Sequence[Expr],
+) -> values.Element:
     """The place of one number of the element `at`, which is read at the indices `nearest`."""
     place = base.element_at(_with_component(base, at, component))
     if nearest == at:
@@ -87,13 +83,13 @@ def _constants(numbers: Sequence[int]) -> list[Expr]:
     return [const(k, DType.i64) for k in numbers]
 
 
-def _reads_on(state: Pass, base: ArrayRef | LocalRef) -> bool:
+def _reads_on(state: Pass, base: values.ArrayRef | values.LocalRef) -> bool:
     """True if reading behind the ends of an array is no error: in a program, as in Taichi, but in debug mode."""
-    is_array = isinstance(base, ArrayRef) and base.param.name not in state.placed
+    is_array = isinstance(base, values.ArrayRef) and base.param.name not in state.placed
     return is_array and state.rules.is_strict and not state.is_debug
 
 
-def _nearest(state: Pass, i: Expr, extent: int, base: ArrayRef) -> Expr:
+def _nearest(state: Pass, i: Expr, extent: int, base: values.ArrayRef) -> Expr:
     """The index that is read: `i`, or where `i` surely leaves the array, the one of the nearest element."""
     ends = reach(i, state.extents)
     is_inside = ends is None or (ends[0] >= 0 and ends[1] < extent)
@@ -102,7 +98,7 @@ def _nearest(state: Pass, i: Expr, extent: int, base: ArrayRef) -> Expr:
     return binary("min", binary("max", i, const(0, i.dtype)), const(extent - 1, i.dtype))
 
 
-def _warn_of_reads(state: Pass, base: ArrayRef, node: ast.AST) -> None:
+def _warn_of_reads(state: Pass, base: values.ArrayRef, node: ast.AST) -> None:
     is_read = isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load)
     if not state.is_final or not is_read:
         return
@@ -116,7 +112,9 @@ def _warn_of_reads(state: Pass, base: ArrayRef, node: ast.AST) -> None:
     )
 
 
-def _local_item(state: Pass, base: LocalRef, indices: Sequence[Expr], node: ast.AST) -> LocalItem:
+def _local_item(
+    state: Pass, base: values.LocalRef, indices: Sequence[Expr], node: ast.AST
+) -> values.LocalItem:
     if base.is_shared and state.iteration is not None:
         state.fail(
             f"`{ast.unparse(node)}` uses a local array that was made before the loop, whose iterations would share it: "
@@ -127,12 +125,12 @@ def _local_item(state: Pass, base: LocalRef, indices: Sequence[Expr], node: ast.
     for k, (i, n) in enumerate(zip(indices, base.shape, strict=True)):
         inside = checked_index(state, i, n, base, k, node)
         at = binary("add", binary("mul", at, const(n, DType.i64)), inside)
-    return LocalItem(base, at)
+    return values.LocalItem(base, at)
 
 
-def list_node(base: ArrayRef | StructArray) -> SNode | None:
+def list_node(base: values.ArrayRef | values.StructArray) -> SNode | None:
     """The dynamic node above a field; None for other fields."""
-    while isinstance(base, StructArray):
+    while isinstance(base, values.StructArray):
         base = base.members[0][1]
     if not isinstance(base.source, AbstractLeaf):
         return None
@@ -142,7 +140,7 @@ def list_node(base: ArrayRef | StructArray) -> SNode | None:
 
 
 def _with_component(
-    base: ArrayRef, indices: tuple[Expr, ...], component: Sequence[Expr]
+    base: values.ArrayRef, indices: tuple[Expr, ...], component: Sequence[Expr]
 ) -> tuple[Expr, ...]:
     """The indices of one component of an element, in the order of the array's axes."""
     return (*indices, *component) if base.is_trailing else (*component, *indices)
@@ -155,7 +153,12 @@ def _components(shape: tuple[int, ...]) -> list[tuple[int, ...]]:
 
 
 def checked_index(
-    state: Pass, i: Expr, extent: int, base: ArrayRef | LocalRef, axis: int, node: ast.AST
+    state: Pass,
+    i: Expr,
+    extent: int,
+    base: values.ArrayRef | values.LocalRef,
+    axis: int,
+    node: ast.AST,
 ) -> Expr:
     """Checks an index against its extent.
 
@@ -165,7 +168,7 @@ def checked_index(
     inside = limits(i, state.extents)
     if inside is not None and inside[0] >= 0 and inside[1] < extent:
         return i
-    clamps = isinstance(base, ArrayRef) and base.clamps
+    clamps = isinstance(base, values.ArrayRef) and base.clamps
     exact = reach(i, state.extents)
     is_certain = state.speculative_depth == 0 and state.guard_depth == 0
     is_error = not clamps and not _reads_on(state, base)
@@ -189,7 +192,12 @@ def checked_index(
 
 
 def _assert_inside(
-    state: Pass, i: Expr, extent: int, base: ArrayRef | LocalRef, axis: int, node: ast.AST
+    state: Pass,
+    i: Expr,
+    extent: int,
+    base: values.ArrayRef | values.LocalRef,
+    axis: int,
+    node: ast.AST,
 ) -> None:
     """Emits an assertion of debug mode: an index out of range ends the call."""
     low = compare("ge", i, const(0, i.dtype))

@@ -14,21 +14,10 @@ import numpy as np
 from ..ir.kernel import Bitcast, DType
 from ..ir.ops import OPS
 from ..ir.simplify import cast, const
-from . import random
+from . import intrinsics, random, values
 from .complex_numbers import complex_annotation, complex_value, is_complex
 from .errors import KernelTypeError
 from .functions import WHOLE, operation_of
-from .intrinsics import (
-    MINMAX_CALLS,
-    as_dtype,
-    assume_in_range,
-    bit_cast,
-    logical_not,
-    one,
-    select,
-    stop_grad,
-    zero,
-)
 from .intrinsics import cast as cast_call
 from .operators import COMPARE
 from .protocol import Frontend
@@ -36,17 +25,6 @@ from .python_objects import lifted, python_object
 from .scopes import Pass
 from .stopping import stopped
 from .typing_rules import truth
-from .values import (
-    ArrayRef,
-    LocalRef,
-    MatrixValue,
-    Static,
-    StructArray,
-    TupleValue,
-    Typed,
-    Value,
-    is_data,
-)
 
 _OF_COMPLEX = (np.conj, np.conjugate, np.real, np.imag, np.angle)
 _PLAIN = (float, int, bool)
@@ -68,7 +46,7 @@ _OPERATORS = {
 }
 
 
-def element_type(state: Pass, x: Value, node: ast.AST) -> DType:
+def element_type(state: Pass, x: values.Value, node: ast.AST) -> DType:
     """The type that an argument names: one of the language, of NumPy, or `float`, `int` and `bool` as the kernel defines them."""
     python = python_object(x)
     if python is float:
@@ -80,7 +58,7 @@ def element_type(state: Pass, x: Value, node: ast.AST) -> DType:
     try:
         if isinstance(python, str) and state.rules.is_strict:
             raise TypeError(python)
-        return as_dtype(python)
+        return intrinsics.as_dtype(python)
     except TypeError:
         return state.fail(
             f"`{ast.unparse(node)}`: {python!r} is not an element type: use ks.f32, ks.f64, ks.i32 or another",
@@ -94,12 +72,14 @@ class FunctionCalls:
     def __init__(self, state: Pass, frontend: Frontend) -> None:
         self._state, self._expr = state, frontend
 
-    def call(self, target: Any, args: list[Value], node: ast.Call) -> Value | None:
+    def call(self, target: Any, args: list[values.Value], node: ast.Call) -> values.Value | None:
         """The value of a call; None where the language has no such function."""
         result = self._of_numbers(target, args, node)
         return self._of_python(target, args, node) if result is None else result
 
-    def _of_numbers(self, target: Any, args: list[Value], node: ast.Call) -> Value | None:
+    def _of_numbers(
+        self, target: Any, args: list[values.Value], node: ast.Call
+    ) -> values.Value | None:
         operators = self._expr.operators
         if isinstance(target, type) and issubclass(target, np.number | np.bool_):
             kind = complex_annotation(target)
@@ -108,34 +88,34 @@ class FunctionCalls:
                 if kind
                 else bool
                 if target is np.bool_
-                else element_type(self._state, Static(target), node)
+                else element_type(self._state, values.Static(target), node)
             )
         if any(target is f for f in _OF_COMPLEX) or complex_annotation(target) is not None:
             return self._of_complex(target, args, node)
         if isinstance(target, DType) or target is cast_call or target in _PLAIN:
             return self.conversion(target, args, node)
-        if target is bit_cast:
+        if target is intrinsics.bit_cast:
             self._count(args, 2, node)
             dtype = element_type(self._state, args[1], node)
-            return operators.each([args[0]], node, lambda x: Typed(Bitcast(x.expr, dtype)))
-        if target in MINMAX_CALLS or target in (builtins.min, builtins.max):
-            return self._least(MINMAX_CALLS[target], args, node)
-        if target is select or target is np.where:
+            return operators.each([args[0]], node, lambda x: values.Typed(Bitcast(x.expr, dtype)))
+        if target in intrinsics.MINMAX_CALLS or target in (builtins.min, builtins.max):
+            return self._least(intrinsics.MINMAX_CALLS[target], args, node)
+        if target is intrinsics.select or target is np.where:
             self._count(args, 3, node)
             return operators.selected(args[0], args[1], args[2], node)
-        if target is logical_not:
+        if target is intrinsics.logical_not:
             self._count(args, 1, node)
             return operators.each([args[0]], node, operators.negated)
-        if target is stop_grad:
+        if target is intrinsics.stop_grad:
             self._count(args, 1, node)
             return self._stopped(args[0], node)
-        if target is assume_in_range:
+        if target is intrinsics.assume_in_range:
             self._count(args, 4, node)
             return args[0]
-        if target in (zero, one):
+        if target in (intrinsics.zero, intrinsics.one):
             self._count(args, 1, node)
-            value = int(target is one)
-            return operators.each([args[0]], node, lambda x: Typed(const(value, x.dtype)))
+            value = int(target is intrinsics.one)
+            return operators.each([args[0]], node, lambda x: values.Typed(const(value, x.dtype)))
         if target is pow:
             self._count(args, 2, node)
             return operators.binary("pow", args[0], args[1], node)
@@ -148,17 +128,17 @@ class FunctionCalls:
             self._state, self._expr.places, target, args, partial(element_type, self._state), node
         )
 
-    def _stopped(self, x: Value, node: ast.Call) -> Value:
+    def _stopped(self, x: values.Value, node: ast.Call) -> values.Value:
         state = self._state
         state.has_forms = True
-        if isinstance(x, ArrayRef):
+        if isinstance(x, values.ArrayRef):
             around = state.blocks[:2][-1]  # of the outermost loop
             state.stopped[id(around)].add(x.param.name)
-        if isinstance(x, ArrayRef) or not state.is_differentiated:
+        if isinstance(x, values.ArrayRef) or not state.is_differentiated:
             return x
-        return self._expr.operators.each([x], node, lambda v: Typed(stopped(v.expr)))
+        return self._expr.operators.each([x], node, lambda v: values.Typed(stopped(v.expr)))
 
-    def _operator(self, name: str, args: list[Value], node: ast.Call) -> Value | None:
+    def _operator(self, name: str, args: list[values.Value], node: ast.Call) -> values.Value | None:
         """The value of a function of Python's module `operator`; None for those that stand for no operator of the language."""
         operators = self._expr.operators
         plain = name.strip("_")
@@ -168,7 +148,7 @@ class FunctionCalls:
         if plain in COMPARE.values():
             self._count(args, 2, node)
             return operators.compare(plain, args[0], args[1], node)  # type: ignore[arg-type]
-        unary: dict[str, Callable[..., Typed]] = {
+        unary: dict[str, Callable[..., values.Typed]] = {
             "neg": operators.negative,
             "not": operators.negated,
             "invert": partial(operators.inverted, node=node),
@@ -181,7 +161,7 @@ class FunctionCalls:
         self._count(args, 1, node)
         return operators.each([args[0]], node, of_one)
 
-    def _of_complex(self, target: Any, args: list[Value], node: ast.Call) -> Value:
+    def _of_complex(self, target: Any, args: list[values.Value], node: ast.Call) -> values.Value:
         """The value of `complex(x, y)`, conversions, parts and conjugates; also for real numbers."""
         complexes = self._expr.complex
         kind = complex_annotation(target)
@@ -201,7 +181,7 @@ class FunctionCalls:
             return complexes.conjugate(args[0], node) if is_complex(args[0]) else args[0]
         return complexes.parts(args[0], node)[target is np.imag]
 
-    def _count(self, args: Sequence[Value], n: int, node: ast.Call) -> None:
+    def _count(self, args: Sequence[values.Value], n: int, node: ast.Call) -> None:
         if len(args) != n:
             self._state.fail(
                 f"`{ast.unparse(node.func)}` takes {n} argument{'s' * (n > 1)} in a kernel, not {len(args)}",
@@ -209,7 +189,7 @@ class FunctionCalls:
                 KernelTypeError,
             )
 
-    def conversion(self, target: Any, args: list[Value], node: ast.Call) -> Value:
+    def conversion(self, target: Any, args: list[values.Value], node: ast.Call) -> values.Value:
         """`ks.f32(x)`, `int(x)`, `ks.cast(x, ks.i64)`."""
         operators, rules = self._expr.operators, self._state.rules
         if target is cast_call:
@@ -221,20 +201,20 @@ class FunctionCalls:
             dtype = None
         self._count(args, 1 + (target is cast_call), node)
 
-        def one_number(x: Typed) -> Typed:
+        def one_number(x: values.Typed) -> values.Typed:
             if dtype is not None:
                 return self._expr.matrices.converted(x, dtype)
             if target is bool:
-                return Typed(truth(x))
+                return values.Typed(truth(x))
             wanted = rules.default_int if target is int else rules.default_float
             keeps = x.dtype.is_integer if target is int else x.dtype.is_float
             if not rules.is_strict and keeps:
                 wanted = x.dtype
-            return Typed(cast(x.expr, wanted), weak=x.weak)
+            return values.Typed(cast(x.expr, wanted), weak=x.weak)
 
         return operators.each([args[0]], node, one_number)
 
-    def _math(self, op: str, target: Any, args: list[Value], node: ast.Call) -> Value:
+    def _math(self, op: str, target: Any, args: list[values.Value], node: ast.Call) -> values.Value:
         operators, row = self._expr.operators, OPS[op]
         self._count(args, row.arity, node)
         if any(map(is_complex, args)):
@@ -248,14 +228,20 @@ class FunctionCalls:
         result = operators.each(args, node, lambda x: operators.function(op, x))
         if any(target is f for f in WHOLE):
             whole = self._state.rules.default_int
-            return operators.each([result], node, lambda x: Typed(cast(x.expr, whole)))
+            return operators.each([result], node, lambda x: values.Typed(cast(x.expr, whole)))
         return result
 
-    def _least(self, op: str, args: list[Value], node: ast.Call) -> Value:
-        is_matrix = len(args) == 1 and isinstance(args[0], MatrixValue) and len(args[0].shape) > 1
-        if len(args) == 1 and isinstance(args[0], TupleValue | MatrixValue) and not is_matrix:
+    def _least(self, op: str, args: list[values.Value], node: ast.Call) -> values.Value:
+        is_matrix = (
+            len(args) == 1 and isinstance(args[0], values.MatrixValue) and len(args[0].shape) > 1
+        )
+        if (
+            len(args) == 1
+            and isinstance(args[0], values.TupleValue | values.MatrixValue)
+            and not is_matrix
+        ):
             args = self._expr.taken_apart(args[0])
-        if len(args) < 2 or not all(is_data(a) for a in args):
+        if len(args) < 2 or not all(values.is_data(a) for a in args):
             self._state.fail(
                 f"`{ast.unparse(node)}`: {op} takes two or more numbers in a kernel",
                 node,
@@ -263,25 +249,31 @@ class FunctionCalls:
             )
         return self._expr.operators.least(op, args, node)
 
-    def _of_python(self, target: Any, args: list[Value], node: ast.Call) -> Value | None:
+    def _of_python(
+        self, target: Any, args: list[values.Value], node: ast.Call
+    ) -> values.Value | None:
         """The value of a Python function on arguments that are known when the kernel is compiled."""
         if target is len:
             x = args[0] if len(args) == 1 else None
-            if isinstance(x, ArrayRef | StructArray | LocalRef) and x.shape:
+            if isinstance(x, values.ArrayRef | values.StructArray | values.LocalRef) and x.shape:
                 return lifted(self._state, x.shape[0])
-            if isinstance(x, TupleValue):
+            if isinstance(x, values.TupleValue):
                 return lifted(self._state, len(x.items))
-            if isinstance(x, MatrixValue):
+            if isinstance(x, values.MatrixValue):
                 return lifted(self._state, x.shape[0])
             self._state.fail("len takes one array or tuple in a kernel", node)
         if (
             target in (tuple, list)
             and len(args) == 1
-            and isinstance(args[0], TupleValue | MatrixValue)
+            and isinstance(args[0], values.TupleValue | values.MatrixValue)
         ):
-            return TupleValue(tuple(self._expr.taken_apart(args[0])))
-        if target is sum and len(args) == 1 and isinstance(args[0], TupleValue | MatrixValue):
-            total: Value = lifted(self._state, 0)
+            return values.TupleValue(tuple(self._expr.taken_apart(args[0])))
+        if (
+            target is sum
+            and len(args) == 1
+            and isinstance(args[0], values.TupleValue | values.MatrixValue)
+        ):
+            total: values.Value = lifted(self._state, 0)
             for k, x in enumerate(self._expr.taken_apart(args[0])):
                 total = x if k == 0 else self._expr.operators.binary("add", total, x, node)
             return total
@@ -289,7 +281,7 @@ class FunctionCalls:
             return self._about_python(target, args, node)
         return None
 
-    def _about_python(self, target: Any, args: list[Value], node: ast.Call) -> Value:
+    def _about_python(self, target: Any, args: list[values.Value], node: ast.Call) -> values.Value:
         given = [python_object(a) for a in args]
         try:
             return lifted(self._state, target(*given))

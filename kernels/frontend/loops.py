@@ -6,21 +6,9 @@ import ast
 from collections.abc import Sequence
 
 from ..fields.tree import SNode
-from ..ir.kernel import (
-    Assert,
-    Const,
-    DType,
-    Expr,
-    For,
-    ForActive,
-    If,
-    Local,
-    LoopIndex,
-    SetLocal,
-    UpdateLocal,
-    While,
-)
+from ..ir import kernel as ir
 from ..ir.simplify import binary, cast, compare, const, unary
+from . import values
 from .bounds import Bounds, extent_of, held_bounds
 from .control import escapes, none_of, targets_of
 from .errors import ZERO_STEP, KernelSyntaxError, KernelValueError
@@ -28,19 +16,8 @@ from .intrinsics import grouped, ndrange
 from .protocol import BodyCompiler, Frontend
 from .scopes import Jumps, LoopVar, Pass
 from .sparse import number_of
-from .values import (
-    ArrayRef,
-    MatrixValue,
-    Static,
-    StructArray,
-    TupleValue,
-    Typed,
-    Value,
-    leaves,
-    loaded,
-)
 
-_ONE = const(1, DType.i64)
+_ONE = const(1, ir.DType.i64)
 
 
 class Loops:
@@ -93,13 +70,13 @@ class Loops:
                 "range and ks.ndrange take their bounds by position", call, KernelSyntaxError
             )
 
-    def _over_value(self, x: Value, node: ast.For, is_grouped: bool) -> None:
+    def _over_value(self, x: values.Value, node: ast.For, is_grouped: bool) -> None:
         """A loop over the indices of an array or a field, or over the items of a tuple."""
         state = self._state
-        if isinstance(x, ArrayRef | StructArray):
+        if isinstance(x, values.ArrayRef | values.StructArray):
             self._refuse_known(node)
             first = x
-            while isinstance(first, StructArray):
+            while isinstance(first, values.StructArray):
                 first = first.members[0][1]
             offset = first.offset or (0,) * len(x.shape)
             placed = state.placed.get(first.param.name)
@@ -107,19 +84,19 @@ class Loops:
                 self._active((placed.tree, placed.node), offset, node, is_grouped)
                 return
             bounds = [
-                (const(o, DType.i64), const(o + n, DType.i64), _ONE)
+                (const(o, ir.DType.i64), const(o + n, ir.DType.i64), _ONE)
                 for o, n in zip(offset, x.shape, strict=True)
             ]
             self._nest(bounds, node, is_grouped)
-        elif isinstance(x, TupleValue | MatrixValue):
+        elif isinstance(x, values.TupleValue | values.MatrixValue):
             self._written_out(node, self._expr.taken_apart(x))
-        elif isinstance(x, Static) and isinstance(x.python, SNode):
+        elif isinstance(x, values.Static) and isinstance(x.python, SNode):
             self._refuse_known(node)
             found = number_of(state, x.python)
             if found is not None:
                 self._active(found, (0,) * len(x.python.shape), node, is_grouped)
                 return
-            ends = [(const(0, DType.i64), const(n, DType.i64), _ONE) for n in x.python.shape]
+            ends = [(const(0, ir.DType.i64), const(n, ir.DType.i64), _ONE) for n in x.python.shape]
             self._nest(ends, node, is_grouped)
         else:
             state.fail(
@@ -141,8 +118,8 @@ class Loops:
         indices = []
         for name, n, o in zip(names, shape, offset, strict=True):
             state.extents[name] = n
-            index = LoopIndex(name, self._index_type())
-            indices.append(Typed(binary("add", index, const(o, index.dtype))))
+            index = ir.LoopIndex(name, self._index_type())
+            indices.append(values.Typed(binary("add", index, const(o, index.dtype))))
         state.is_serial = False
         with state.frame.scope(), state.guarded(), state.collected() as body:
             self._bind(node, indices, is_grouped)
@@ -151,7 +128,7 @@ class Loops:
             self._body(node, Jumps(can_break=False), True)
             state.iteration = None
         where = state.frame.parsed.where(node)
-        state.emit(ForActive(tree, number, tuple(names), tuple(body), where))
+        state.emit(ir.ForActive(tree, number, tuple(names), tuple(body), where))
 
     def _range_bounds(self, call: ast.Call) -> Bounds:
         if len(call.args) > 3:
@@ -160,26 +137,27 @@ class Loops:
             self._expr.as_index(self._expr.operators.number(x, call), call)
             for x in self._expr.values(call.args)
         ]
-        start = bounds[0] if len(bounds) > 1 else const(0, DType.i64)
+        start = bounds[0] if len(bounds) > 1 else const(0, ir.DType.i64)
         step = bounds[2] if len(bounds) > 2 else _ONE
         self._look_at_step(step, call)
         return start, bounds[1] if len(bounds) > 1 else bounds[0], step
 
-    def _look_at_step(self, step: Expr, call: ast.Call) -> None:
+    def _look_at_step(self, step: ir.Expr, call: ast.Call) -> None:
         """Rejects a step of 0: at once if the step is known, else by an assertion at run time."""
         text = f"{ZERO_STEP} in `{ast.unparse(call)}`: give one above or below 0"
-        if not isinstance(step, Const):
+        if not isinstance(step, ir.Const):
             wanted = compare("ne", step, const(0, step.dtype))
-            self._state.emit(Assert(wanted, text, (), self._state.frame.parsed.where(call)))
+            self._state.emit(ir.Assert(wanted, text, (), self._state.frame.parsed.where(call)))
         elif not step.value:
             self._state.fail(text, call, KernelValueError)
 
-    def _pair(self, x: Value, node: ast.expr) -> Bounds:
+    def _pair(self, x: values.Value, node: ast.expr) -> Bounds:
         numbers = [
-            self._expr.as_index(self._expr.operators.number(n, node), node) for n in leaves(x)
+            self._expr.as_index(self._expr.operators.number(n, node), node)
+            for n in values.leaves(x)
         ]
-        if isinstance(x, Typed):
-            return const(0, DType.i64), numbers[0], _ONE
+        if isinstance(x, values.Typed):
+            return const(0, ir.DType.i64), numbers[0], _ONE
         if len(numbers) != 2:
             self._state.fail("a bound of ks.ndrange is an extent or a pair (low, high)", node)
         return numbers[0], numbers[1], _ONE
@@ -252,7 +230,7 @@ class Loops:
         self,
         bounds: list[Bounds],
         names: list[str],
-        indices: list[Typed],
+        indices: list[values.Typed],
         node: ast.For,
         is_grouped: bool,
         is_parallel: bool,
@@ -270,39 +248,39 @@ class Loops:
         start, stop, step = bounds[0]
         extent = extent_of(start, stop, step)
         loop = state.fresh(names[0])
-        known = int(extent.value) if isinstance(extent, Const) else None
+        known = int(extent.value) if isinstance(extent, ir.Const) else None
         state.extents[loop] = known
         is_unsure = known is None or known == 0
         with state.guarded(is_unsure), state.collected() as body:
-            index = self._index(LoopIndex(loop, self._index_type()), start, step)
+            index = self._index(ir.LoopIndex(loop, self._index_type()), start, step)
             self._loop(bounds[1:], names[1:], [*indices, index], node, is_grouped, is_parallel)
-        state.emit(For(loop, extent, tuple(body), state.frame.parsed.where(node)))
+        state.emit(ir.For(loop, extent, tuple(body), state.frame.parsed.where(node)))
 
-    def _iteration(self, indices: list[Typed]) -> Expr:
+    def _iteration(self, indices: list[values.Typed]) -> ir.Expr:
         """A number unique to each iteration of these loops, unless an index is 2^20 or more (2^40 for a single loop)."""
-        number: Expr = const(self._state.n_parallel, DType.u64)
+        number: ir.Expr = const(self._state.n_parallel, ir.DType.u64)
         for x in indices:
             number = binary(
-                "mul", number, const(1 << 20 if len(indices) > 1 else 1 << 40, DType.u64)
+                "mul", number, const(1 << 20 if len(indices) > 1 else 1 << 40, ir.DType.u64)
             )
-            number = binary("add", number, cast(x.expr, DType.u64))
+            number = binary("add", number, cast(x.expr, ir.DType.u64))
         return number
 
-    def _index_type(self) -> DType:
+    def _index_type(self) -> ir.DType:
         return self._state.rules.default_int
 
-    def _index(self, counter: Expr, start: Expr, step: Expr) -> Typed:
+    def _index(self, counter: ir.Expr, start: ir.Expr, step: ir.Expr) -> values.Typed:
         """The program's index for a counter that starts at 0."""
         dtype = counter.dtype
         scaled = binary("mul", counter, cast(step, dtype))
-        return Typed(binary("add", scaled, cast(start, dtype)))
+        return values.Typed(binary("add", scaled, cast(start, dtype)))
 
-    def _bind(self, node: ast.For, indices: list[Typed], is_grouped: bool) -> None:
+    def _bind(self, node: ast.For, indices: list[values.Typed], is_grouped: bool) -> None:
         frame = self._state.frame
         targets = node.target.elts if isinstance(node.target, ast.Tuple) else [node.target]
         if is_grouped and len(targets) == 1:
             assert isinstance(targets[0], ast.Name)
-            frame.bind(targets[0].id, LoopVar(MatrixValue((len(indices),), tuple(indices))))
+            frame.bind(targets[0].id, LoopVar(values.MatrixValue((len(indices),), tuple(indices))))
             return
         for t, index in zip(targets, indices, strict=True):
             assert isinstance(t, ast.Name)
@@ -319,13 +297,13 @@ class Loops:
         with state.collected() as body, frame.scope():
             self._statements.run(node.body)
         if is_parallel and state.draws:
-            state.emit(SetLocal(state.draws, const(0, DType.u64), frame.parsed.where(node)))
+            state.emit(ir.SetLocal(state.draws, const(0, ir.DType.u64), frame.parsed.where(node)))
         state.draws = draws if is_parallel else state.draws
         frame.depth -= 1
         frame.loops.pop()
         if jumps.continued is not None:
             where = frame.parsed.where(node)
-            state.emit(SetLocal(jumps.continued.name, const(False, DType.bool_), where))
+            state.emit(ir.SetLocal(jumps.continued.name, const(False, ir.DType.bool_), where))
         for statement in body:
             state.emit(statement)
 
@@ -337,22 +315,22 @@ class Loops:
         jumps = Jumps(can_break=True)
         counters = [state.fresh(n) for n in names]
         dtype = self._index_type()
-        stops: list[Expr] = []
+        stops: list[ir.Expr] = []
         for (start, stop, step), name in zip(bounds, names, strict=True):
             extent = extent_of(start, stop, step)
-            if not isinstance(extent, Const):
+            if not isinstance(extent, ir.Const):
                 held = state.fresh(f"{name}_end")
-                state.emit(SetLocal(held, extent, where))
-                extent = Local(held, DType.i64)
+                state.emit(ir.SetLocal(held, extent, where))
+                extent = ir.Local(held, ir.DType.i64)
             stops.append(extent)
-        total: Expr = const(1, DType.i64)
+        total: ir.Expr = const(1, ir.DType.i64)
         for extent in stops:
             total = binary("mul", total, extent)
         counter = counters[0] if len(counters) == 1 else state.fresh("iteration")
-        state.emit(SetLocal(counter, const(0, DType.i64), where))
-        at: Expr = Local(counter, DType.i64)
+        state.emit(ir.SetLocal(counter, const(0, ir.DType.i64), where))
+        at: ir.Expr = ir.Local(counter, ir.DType.i64)
         with state.collected() as body, state.guarded(), state.frame.scope():
-            rest, parts = at, list[Expr]()
+            rest, parts = at, list[ir.Expr]()
             for extent in reversed(stops):
                 is_first = len(parts) == len(stops) - 1
                 parts.append(rest if is_first else binary("mod", rest, extent))
@@ -361,20 +339,20 @@ class Loops:
             for part, (start, _, step), name in zip(reversed(parts), bounds, names, strict=True):
                 held = state.fresh(name)
                 index = self._index(cast(part, dtype), start, step)
-                state.emit(SetLocal(held, index.expr, where))
-                indices.append(Typed(Local(held, dtype)))
+                state.emit(ir.SetLocal(held, index.expr, where))
+                indices.append(values.Typed(ir.Local(held, dtype)))
             self._bind(node, indices, is_grouped)
             self._body(node, jumps)
-            state.emit(UpdateLocal(counter, "add", const(1, DType.i64), where))
+            state.emit(ir.UpdateLocal(counter, "add", const(1, ir.DType.i64), where))
         self._until_left(compare("lt", at, total), jumps, body, node)
 
-    def _until_left(self, condition: Expr, jumps: Jumps, body: list, node: ast.AST) -> None:  # type: ignore[type-arg]
+    def _until_left(self, condition: ir.Expr, jumps: Jumps, body: list, node: ast.AST) -> None:  # type: ignore[type-arg]
         """Emits a `while` that also ends when a flag of a jump is set."""
         state, where = self._state, self._state.frame.parsed.where(node)
         flags = [f for f in (jumps.broken, state.frame.left) if f is not None]
         if jumps.broken is not None:
-            state.emit(SetLocal(jumps.broken.name, const(False, DType.bool_), where))
-        state.emit(While(binary("and", none_of(flags), condition), tuple(body), where))
+            state.emit(ir.SetLocal(jumps.broken.name, const(False, ir.DType.bool_), where))
+        state.emit(ir.While(binary("and", none_of(flags), condition), tuple(body), where))
 
     def run_while(self, node: ast.While) -> None:
         """Compiles `while condition:`; a condition that takes statements is evaluated in the loop."""
@@ -389,21 +367,21 @@ class Loops:
         with state.guarded(), state.collected() as body:
             self._body(node, jumps)
         if not before and jumps.broken is None and state.frame.left is None:
-            state.emit(While(condition, tuple(body), where))
+            state.emit(ir.While(condition, tuple(body), where))
             return
-        if isinstance(condition, Const) and condition.value:
+        if isinstance(condition, ir.Const) and condition.value:
             self._until_left(condition, jumps, body, node)
             return
         # The condition is only evaluated while the loop goes on: it may read what is out of range behind the end.
         if jumps.broken is None:
             jumps.broken = state.new_flag("ended")
-        end = SetLocal(jumps.broken.name, const(True, DType.bool_), where)
-        tested = [*before, If(unary("not", condition), (end,), tuple(body), where)]
-        self._until_left(const(True, DType.bool_), jumps, tested, node)
+        end = ir.SetLocal(jumps.broken.name, const(True, ir.DType.bool_), where)
+        tested = [*before, ir.If(unary("not", condition), (end,), tuple(body), where)]
+        self._until_left(const(True, ir.DType.bool_), jumps, tested, node)
 
     # --- loops that are written out
 
-    def _written_out(self, node: ast.For, items: Sequence[Value]) -> str | None:
+    def _written_out(self, node: ast.For, items: Sequence[values.Value]) -> str | None:
         """Unrolls the loop: emits the body once for each item.
 
         Returns "return" if the last iteration surely leaves the function, else None.
@@ -416,20 +394,20 @@ class Loops:
         frame.loops.pop()
         if jumps.broken is not None:
             where = frame.parsed.where(node)
-            state.emit(SetLocal(jumps.broken.name, const(False, DType.bool_), where))
+            state.emit(ir.SetLocal(jumps.broken.name, const(False, ir.DType.bool_), where))
         for statement in rounds:
             state.emit(statement)
         return "return" if left == "return" else None
 
-    def _rounds(self, node: ast.For, items: list[Value], jumps: Jumps) -> str | None:
+    def _rounds(self, node: ast.For, items: list[values.Value], jumps: Jumps) -> str | None:
         state, frame = self._state, self._state.frame
         where = frame.parsed.where(node)
         for k, item in enumerate(items):
             with frame.scope(), state.collected() as body:
-                self._expr.bind_static(node.target, loaded(item))
+                self._expr.bind_static(node.target, values.loaded(item))
                 left = self._statements.run(node.body)
             if jumps.continued is not None:
-                state.emit(SetLocal(jumps.continued.name, const(False, DType.bool_), where))
+                state.emit(ir.SetLocal(jumps.continued.name, const(False, ir.DType.bool_), where))
             for statement in body:
                 state.emit(statement)
             if left in ("break", "return"):
@@ -442,6 +420,6 @@ class Loops:
                     frame.depth += 1
                     self._rounds(node, items[k + 1 :], jumps)
                     frame.depth -= 1
-                state.emit(If(none_of(flags), tuple(rest), (), where))
+                state.emit(ir.If(none_of(flags), tuple(rest), (), where))
                 return None
         return None

@@ -4,25 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from ..ir.kernel import (
-    Const,
-    DType,
-    Expr,
-    IsActive,
-    Item,
-    Length,
-    Load,
-    Local,
-    LocalArray,
-    LocalElement,
-    LoopIndex,
-    Param,
-    SetElement,
-    SetLocal,
-    Store,
-    Update,
-    UpdateLocal,
-)
+from ..ir import kernel as ir
 from ..ir.simplify import binary, cast, compare, const, is_cheap_and_fixed, select, unary
 from ..ir.walk import walk
 from .complex_numbers import is_complex
@@ -85,9 +67,9 @@ _MOST_CHOSEN = (
 LOGICAL = {"bit_and": "and", "bit_or": "or", "bit_xor": "ne"}  # of truth values
 
 
-def combined(op: str, a: Expr, b: Expr) -> Expr:
+def combined(op: str, a: ir.Expr, b: ir.Expr) -> ir.Expr:
     """`a op b`, of numbers of one type or of truth values."""
-    if a.dtype is not DType.bool_ or op not in LOGICAL:
+    if a.dtype is not ir.DType.bool_ or op not in LOGICAL:
         return binary(op, a, b)  # type: ignore[arg-type]
     sign = LOGICAL[op]
     return compare("ne", a, b) if sign == "ne" else binary(sign, a, b)  # type: ignore[arg-type]
@@ -146,7 +128,7 @@ class Places:
             }:
                 return [q for n, m in members for q in self.pairs(m, dict(x.members)[n], node)]
             case StructValue(((_, real), (_, imag))), Typed() if is_complex(place):
-                none = Typed(const(0.0, DType.f64), weak=True)
+                none = Typed(const(0.0, ir.DType.f64), weak=True)
                 return [*self.pairs(real, x, node), *self.pairs(imag, none, node)]
             case TupleValue(items), TupleValue(items=values) if len(items) == len(values):
                 return [
@@ -186,9 +168,9 @@ class Places:
         own_place = pairs[own][0]
         for e in walk(x.expr):
             match e:
-                case Local(name):
+                case ir.Local(name):
                     is_changed = name in locals_
-                case Load(name, indices) | LocalElement(name, indices):
+                case ir.Load(name, indices) | ir.LocalElement(name, indices):
                     is_changed = name in arrays and not _is_at(own_place, name, indices)
                 case _:
                     is_changed = False
@@ -203,21 +185,21 @@ class Places:
         match place:
             case LocalVar(name, dtype):
                 state.note(place, x)
-                state.emit(SetLocal(name, adopt(x.expr, dtype), where))
+                state.emit(ir.SetLocal(name, adopt(x.expr, dtype), where))
             case Element(array, indices):
                 self._check_written(place, node)
                 stored = adopt(truth(x) if place.is_truth else x.expr, array.dtype)
                 stored = self.before_activation(array.name, stored, node)
                 state.activate(array.name, indices, node)
-                state.emit(Store(array.name, indices, stored, where))
+                state.emit(ir.Store(array.name, indices, stored, where))
             case LocalItem(array, index):
-                state.emit(SetElement(array.name, index, adopt(x.expr, array.dtype), where))
+                state.emit(ir.SetElement(array.name, index, adopt(x.expr, array.dtype), where))
             case OneOf(options, index):
                 value = self.in_local("kept", x, node)
                 for k, option in enumerate(options):
                     here = compare("eq", index, const(k, index.dtype))
                     chosen = select(here, adopt(value.expr, option.dtype), option.loaded.expr)
-                    state.emit(SetLocal(option.name, chosen, where))
+                    state.emit(ir.SetLocal(option.name, chosen, where))
 
     def _check_written(self, place: Element, node: ast.AST) -> None:
         if place.fixed:
@@ -267,13 +249,13 @@ class Places:
         plain, written = value, "sub" if is_negated else op
         value = unary("neg", value) if is_negated else value
         match place:
-            case LocalVar() if place.dtype is x.dtype is DType.bool_ and op in LOGICAL:
+            case LocalVar() if place.dtype is x.dtype is ir.DType.bool_ and op in LOGICAL:
                 pass
             case LocalVar(name):
                 watch(state, written, loaded_leaf(place).expr, plain, node)
                 old = self.in_local("old", place.loaded, node) if wants_old else place.loaded
                 state.note(place, x)
-                state.emit(UpdateLocal(name, op, value, where))  # type: ignore[arg-type]
+                state.emit(ir.UpdateLocal(name, op, value, where))  # type: ignore[arg-type]
                 return old
             case Element(array, indices):
                 self._check_written(place, node)
@@ -281,11 +263,13 @@ class Places:
                 result = state.fresh("old") if wants_old or is_watched else ""
                 value = self.before_activation(array.name, value, node)
                 state.activate(array.name, indices, node)
-                state.emit(Update(array.name, indices, op, value, where, result))  # type: ignore[arg-type]
+                state.emit(ir.Update(array.name, indices, op, value, where, result))  # type: ignore[arg-type]
                 if is_watched:
-                    watch(state, written, Local(result, array.dtype), plain, node)
+                    watch(state, written, ir.Local(result, array.dtype), plain, node)
                 return (
-                    Typed(Local(result, array.dtype)) if wants_old else Typed(const(0, array.dtype))
+                    Typed(ir.Local(result, array.dtype))
+                    if wants_old
+                    else Typed(const(0, array.dtype))
                 )
         old = loaded_leaf(place)
         watch(state, written, old.expr, plain, node)
@@ -293,12 +277,12 @@ class Places:
         self.store(place, Typed(combined(op, old.expr, value)), node)
         return old
 
-    def before_activation(self, array: str, value: Expr, node: ast.AST) -> Expr:
+    def before_activation(self, array: str, value: ir.Expr, node: ast.AST) -> ir.Expr:
         """Returns a value to store in a sparse field, evaluated before the element is activated.
 
         It is copied to a local if it depends on the activity, length or item of a cell.
         """
-        asks = any(isinstance(e, IsActive | Length | Item) for e in walk(value))
+        asks = any(isinstance(e, ir.IsActive | ir.Length | ir.Item) for e in walk(value))
         return (
             self.in_local("kept", Typed(value), node).expr
             if asks and array in self._state.placed
@@ -312,15 +296,17 @@ class Places:
         state = self._state
         value = settle(x, state.default_float)
         fresh = state.fresh(name)
-        state.emit(SetLocal(fresh, value, state.frame.parsed.where(node)))
-        return Typed(Local(fresh, value.dtype), weak=x.weak and not state.is_final)
+        state.emit(ir.SetLocal(fresh, value, state.frame.parsed.where(node)))
+        return Typed(ir.Local(fresh, value.dtype), weak=x.weak and not state.is_final)
 
     def kept(self, x: Value, node: ast.AST) -> Value:
         """Returns a value for several uses that later statements do not change."""
 
         def leaf(item: Typed | Place) -> Typed:
             number = loaded_leaf(item)
-            changes = any(isinstance(e, (Load, Local, LocalElement)) for e in walk(number.expr))
+            changes = any(
+                isinstance(e, (ir.Load, ir.Local, ir.LocalElement)) for e in walk(number.expr)
+            )
             return self.in_local("kept", number, node) if changes else number
 
         return rebuilt(x, leaf)
@@ -334,9 +320,9 @@ class Places:
         def leaf(item: Typed | Place) -> Typed:
             number = loaded_leaf(item)
             inner = number.expr
-            while not isinstance(inner, Const) and hasattr(inner, "x"):
+            while not isinstance(inner, ir.Const) and hasattr(inner, "x"):
                 inner = inner.x
-            plain = isinstance(inner, (Const, Local, LoopIndex, Param))
+            plain = isinstance(inner, (ir.Const, ir.Local, ir.LoopIndex, ir.Param))
             return number if plain else self.in_local("part", number, node)
 
         return rebuilt(x, leaf)
@@ -367,7 +353,7 @@ class Places:
                 dtype = default if keeps else found
                 assert dtype is not None
                 value, is_weak = adopt(number.expr, dtype), found is None and not state.is_final
-            state.emit(SetLocal(fresh, value, where))
+            state.emit(ir.SetLocal(fresh, value, where))
             return LocalVar(fresh, value.dtype, is_weak)
 
         return rebuilt(x, leaf)
@@ -390,22 +376,22 @@ class Places:
         dtype = numbers[0].dtype
         where = state.frame.parsed.where(node)
         made = LocalRef(state.fresh(name), dtype, x.shape, is_shared=False)
-        state.emit(LocalArray(made.name, len(numbers), const(0, dtype), where))
-        items = tuple(LocalItem(made, const(k, DType.i64)) for k in range(len(numbers)))
+        state.emit(ir.LocalArray(made.name, len(numbers), const(0, dtype), where))
+        items = tuple(LocalItem(made, const(k, ir.DType.i64)) for k in range(len(numbers)))
         for item, number in zip(items, numbers, strict=True):
-            state.emit(SetElement(made.name, item.index, adopt(number, dtype), where))
+            state.emit(ir.SetElement(made.name, item.index, adopt(number, dtype), where))
         return MatrixValue(x.shape, items)
 
-    def declared(self, name: str, like: Value) -> tuple[Value, list[SetLocal]]:
+    def declared(self, name: str, like: Value) -> tuple[Value, list[ir.SetLocal]]:
         """Locals for a value of the same structure, and the statements that initialise them to zero."""
         state = self._state
-        statements: list[SetLocal] = []
+        statements: list[ir.SetLocal] = []
 
         def leaf(item: Typed | Place) -> LocalVar:
             number = Typed(settle(loaded_leaf(item), state.default_float))
             fresh = state.fresh(name)
             statements.append(
-                SetLocal(
+                ir.SetLocal(
                     fresh, const(0, number.dtype), state.frame.parsed.where(state.frame.parsed.tree)
                 )
             )

@@ -12,26 +12,12 @@ from ..fields import methods
 from ..ir.errors import KernelError, KernelIndexError, KernelTypeError, LanguageError
 from ..ir.kernel import Const, DType, Expr, LocalElement
 from ..ir.simplify import binary, cast, compare, const, select
+from . import values
 from .elements import checked_index, component_of
 from .lvalues import Places
 from .operators import Operators
 from .scopes import Pass
 from .typing_rules import strong, truth
-from .values import (
-    LocalItem,
-    LocalRef,
-    LocalVar,
-    MatrixValue,
-    Method,
-    OneOf,
-    Place,
-    Static,
-    TupleValue,
-    Typed,
-    Value,
-    loaded,
-    loaded_leaf,
-)
 
 _LOGICAL = ("and", "or")
 _COMPARED = ("lt", "le", "gt", "ge", "eq", "ne")
@@ -46,8 +32,8 @@ class Matrices:
     # --- makers
 
     def made(
-        self, name: str, args: Sequence[Value], named: dict[str, Value], node: ast.AST
-    ) -> Value:
+        self, name: str, args: Sequence[values.Value], named: dict[str, values.Value], node: ast.AST
+    ) -> values.Value:
         """The value of `Matrix.zero(...)` and similar makers."""
         given = [self._plain_argument(a) for a in args]
         by_name = {n: self._plain_argument(a) for n, a in named.items()}
@@ -60,47 +46,56 @@ class Matrices:
             self._state.fail(f"`{ast.unparse(node)}` cannot be evaluated: {error}", node)
         return self._value(made, node)
 
-    def matrix(self, items: Value, dtype: DType | None, node: ast.AST) -> MatrixValue:
+    def matrix(self, items: values.Value, dtype: DType | None, node: ast.AST) -> values.MatrixValue:
         """The value of `Vector([...])` or `Matrix([[...], ...])`, from numbers, rows of numbers, or vectors as rows."""
-        x = loaded(items)
-        rows = x.items if isinstance(x, TupleValue | MatrixValue) else ()
+        x = values.loaded(items)
+        rows = x.items if isinstance(x, values.TupleValue | values.MatrixValue) else ()
         if not rows:
             self._state.fail(f"`{ast.unparse(node)}`: a vector is made of a list of numbers", node)
-        if isinstance(x, MatrixValue):
+        if isinstance(x, values.MatrixValue):
             made = x
-        elif all(isinstance(r, TupleValue | MatrixValue) for r in rows):
+        elif all(isinstance(r, values.TupleValue | values.MatrixValue) for r in rows):
             width = {len(r.items) for r in rows}  # type: ignore[union-attr]
             if len(width) > 1:
                 self._state.fail(
                     f"`{ast.unparse(node)}`: the rows of a matrix have one length", node
                 )
             flat = tuple(n for r in rows for n in r.items)  # type: ignore[union-attr]
-            made = MatrixValue(
+            made = values.MatrixValue(
                 (len(rows), width.pop()), tuple(self._operators.number(n, node) for n in flat)
             )
         else:
-            made = MatrixValue((len(rows),), tuple(self._operators.number(r, node) for r in rows))
-        if dtype is not None:
-            return MatrixValue(
-                made.shape, tuple(self.converted(loaded_leaf(i), dtype) for i in made.items)
+            made = values.MatrixValue(
+                (len(rows),), tuple(self._operators.number(r, node) for r in rows)
             )
-        return MatrixValue(made.shape, self._of_one_type(tuple(loaded_leaf(i) for i in made.items)))
+        if dtype is not None:
+            return values.MatrixValue(
+                made.shape, tuple(self.converted(values.loaded_leaf(i), dtype) for i in made.items)
+            )
+        return values.MatrixValue(
+            made.shape, self._of_one_type(tuple(values.loaded_leaf(i) for i in made.items))
+        )
 
-    def _of_one_type(self, items: tuple[Typed, ...]) -> tuple[Typed, ...]:
+    def _of_one_type(self, items: tuple[values.Typed, ...]) -> tuple[values.Typed, ...]:
         """The components of a vector, converted to their common type."""
         if all(i.weak for i in items) or len({i.dtype for i in items}) == 1:
             return items
         total = items[0]
         for i in items[1:]:
             a, _, weak = self._operators.unified(total, i)
-            total = Typed(a, weak)
+            total = values.Typed(a, weak)
         return tuple(
-            Typed(self._operators.unified(i, Typed(const(0, total.dtype)))[0]) for i in items
+            values.Typed(self._operators.unified(i, values.Typed(const(0, total.dtype)))[0])
+            for i in items
         )
 
     def flat(
-        self, shape: tuple[int, ...], args: Sequence[Value], dtype: DType | None, node: ast.AST
-    ) -> MatrixValue:
+        self,
+        shape: tuple[int, ...],
+        args: Sequence[values.Value],
+        dtype: DType | None,
+        node: ast.AST,
+    ) -> values.MatrixValue:
         """The value of `vec3(1)`, `vec3(v.xy, 1)` or `mat2(a, b)`: numbers and vectors one after the other.
 
         A single number fills all components.
@@ -116,51 +111,51 @@ class Matrices:
                 f"`{ast.unparse(node)}` gives {len(numbers)} numbers for {count} components", node
             )
         items = [n if dtype is None else self.converted(n, dtype) for n in numbers]
-        return MatrixValue(shape, tuple(items))
+        return values.MatrixValue(shape, tuple(items))
 
-    def _spread(self, x: Value, node: ast.AST) -> list[Typed]:
-        x = loaded(x)
-        if isinstance(x, MatrixValue | TupleValue):
+    def _spread(self, x: values.Value, node: ast.AST) -> list[values.Typed]:
+        x = values.loaded(x)
+        if isinstance(x, values.MatrixValue | values.TupleValue):
             return [n for i in x.items for n in self._spread(i, node)]
         return [self._operators.number(x, node)]
 
     # --- methods and components
 
-    def attribute(self, base: MatrixValue, name: str) -> Value | None:
+    def attribute(self, base: values.MatrixValue, name: str) -> values.Value | None:
         """A component or several by name, a size, or a method; None where there is no such attribute."""
         pattern = methods.swizzle(name)
         if pattern is not None and len(base.shape) == 1 and max(pattern) < len(base.items):
             picked = tuple(base.items[k] for k in pattern)
-            return picked[0] if len(picked) == 1 else MatrixValue((len(picked),), picked)
+            return picked[0] if len(picked) == 1 else values.MatrixValue((len(picked),), picked)
         if name in ("n", "m", "ndim"):
             size = {"n": base.shape[0], "m": (*base.shape, 1)[1], "ndim": len(base.shape)}[name]
-            return strong(Typed(const(size, DType.i64), weak=True), self._state.rules)
+            return strong(values.Typed(const(size, DType.i64), weak=True), self._state.rules)
         if name in methods.METHODS or name in ("get_shape", "fill", "to_list", "copy"):
-            return Method(base, name)
+            return values.Method(base, name)
         return None
 
     def method(
         self,
-        base: MatrixValue,
+        base: values.MatrixValue,
         name: str,
-        args: Sequence[Value],
-        named: dict[str, Value],
+        args: Sequence[values.Value],
+        named: dict[str, values.Value],
         node: ast.AST,
-    ) -> Value:
+    ) -> values.Value:
         if name == "get_shape":
-            return TupleValue(
+            return values.TupleValue(
                 tuple(
-                    strong(Typed(const(n, DType.i64), weak=True), self._state.rules)
+                    strong(values.Typed(const(n, DType.i64), weak=True), self._state.rules)
                     for n in base.shape
                 )
             )
         if name in ("to_list", "copy"):
-            return loaded(base)
+            return values.loaded(base)
         if name == "fill":
             if len(args) != 1 or named:
                 self._state.fail(f"`{ast.unparse(node)}`: fill takes one value", node)
             self._places.assign(base, args[0], node)
-            return TupleValue(())
+            return values.TupleValue(())
         value = self._places.shared(base, node)
         given = [self._argument(self._places.shared(a, node)) for a in args]
         keywords = {k: self._argument(v) for k, v in named.items()}
@@ -173,12 +168,14 @@ class Matrices:
             self._state.fail(f"`{ast.unparse(node)}` cannot be evaluated: {error}", node)
         return self._value(result, node)
 
-    def component(self, base: MatrixValue, indices: Sequence[Expr], node: ast.AST) -> Value:
+    def component(
+        self, base: values.MatrixValue, indices: Sequence[Expr], node: ast.AST
+    ) -> values.Value:
         """The value of `v[i]`, `m[i, j]`, or a row `m[i]`."""
         shape = base.shape
         if len(indices) == 1 and len(shape) == 2 and isinstance(indices[0], Const):
             row = base.rows()[self._inside(indices[0], shape[0], node)]
-            return MatrixValue((shape[1],), row)
+            return values.MatrixValue((shape[1],), row)
         if len(indices) != len(shape):
             self._state.fail(
                 f"`{ast.unparse(node)}`: a value of {len(shape)} dimensions is given {len(indices)} indices",
@@ -187,7 +184,9 @@ class Matrices:
             )
         return self._item(base, indices, node)
 
-    def _item(self, base: MatrixValue, indices: Sequence[Expr], node: ast.AST) -> Typed | Place:
+    def _item(
+        self, base: values.MatrixValue, indices: Sequence[Expr], node: ast.AST
+    ) -> values.Typed | values.Place:
         """The component at one index for each dimension."""
         shape = base.shape
         known = [i for i in indices if isinstance(i, Const)]
@@ -211,15 +210,15 @@ class Matrices:
         for at_axis, extent in zip(indices, shape, strict=True):
             number = binary("add", binary("mul", number, const(extent, DType.i64)), at_axis)
         if array_of is not None:
-            item = LocalItem(array_of, number)
-            return item if isinstance(base.items[0], LocalItem) else item.loaded
-        if all(isinstance(i, LocalVar) for i in base.items):
-            return OneOf(tuple(base.items), number)  # type: ignore[arg-type]
-        items = [loaded_leaf(i) for i in base.items]
+            item = values.LocalItem(array_of, number)
+            return item if isinstance(base.items[0], values.LocalItem) else item.loaded
+        if all(isinstance(i, values.LocalVar) for i in base.items):
+            return values.OneOf(tuple(base.items), number)  # type: ignore[arg-type]
+        items = [values.loaded_leaf(i) for i in base.items]
         result = items[-1]
         for k in range(len(items) - 2, -1, -1):
             a, b, weak = self._operators.unified(items[k], result)
-            result = Typed(select(compare("eq", number, const(k, DType.i64)), a, b), weak)
+            result = values.Typed(select(compare("eq", number, const(k, DType.i64)), a, b), weak)
         return result
 
     def _inside(self, index: Const, extent: int, node: ast.AST) -> int:
@@ -232,7 +231,9 @@ class Matrices:
             )
         return k % extent
 
-    def sliced(self, base: MatrixValue, parts: Sequence[slice | Expr], node: ast.AST) -> Value:
+    def sliced(
+        self, base: values.MatrixValue, parts: Sequence[slice | Expr], node: ast.AST
+    ) -> values.Value:
         """The value of `v[1:]`, `m[:, 0]`, or `m[:, k]` with a `k` known only at run time."""
         if len(parts) != len(base.shape):
             self._state.fail(
@@ -249,29 +250,31 @@ class Matrices:
             else:
                 picked.append([const(k, DType.i64) for k in range(n)[p]])
         shape = tuple(len(k) for k, p in zip(picked, parts, strict=True) if isinstance(p, slice))
-        return MatrixValue(shape, tuple(self._item(base, at, node) for at in product(*picked)))
+        return values.MatrixValue(
+            shape, tuple(self._item(base, at, node) for at in product(*picked))
+        )
 
     # --- between this pass and the table of methods
 
-    def converted(self, x: Typed, dtype: DType) -> Typed:
-        return Typed(truth(x) if dtype is DType.bool_ else cast(x.expr, dtype))
+    def converted(self, x: values.Typed, dtype: DType) -> values.Typed:
+        return values.Typed(truth(x) if dtype is DType.bool_ else cast(x.expr, dtype))
 
     def _do(self, node: ast.AST) -> methods.Do:
         """One operation of the table, on numbers of this pass."""
 
-        def typed(x: Any) -> Typed:
-            if isinstance(x, Typed):
+        def typed(x: Any) -> values.Typed:
+            if isinstance(x, values.Typed):
                 return x
             dtype = DType.f64 if isinstance(x, float) else DType.i64
-            return strong(Typed(const(x, dtype), weak=True), self._state.rules)
+            return strong(values.Typed(const(x, dtype), weak=True), self._state.rules)
 
-        def do(op: str, *operands: Any) -> Typed:
+        def do(op: str, *operands: Any) -> values.Typed:
             if op == "cast":
                 return self.converted(typed(operands[0]), self._dtype(operands[1]))
             numbers = [typed(x) for x in operands]
             if op in _COMPARED:
                 result = self._operators.compare(op, numbers[0], numbers[1], node)  # type: ignore[arg-type]
-                assert isinstance(result, Typed)
+                assert isinstance(result, values.Typed)
                 return result
             if op in _LOGICAL:
                 return self._operators.logical(op, *numbers)
@@ -279,7 +282,7 @@ class Matrices:
                 return self._operators.negative(numbers[0])
             if op in ("min", "max"):
                 least = self._operators.least(op, numbers, node)
-                assert isinstance(least, Typed)
+                assert isinstance(least, values.Typed)
                 return least
             if len(numbers) == 1:
                 return self._operators.function(op, numbers[0])
@@ -289,38 +292,40 @@ class Matrices:
 
     def _dtype(self, x: Any) -> DType:
         rules = self._state.rules
-        if isinstance(x, Static):
+        if isinstance(x, values.Static):
             x = x.python
         dtype: DType = {float: rules.default_float, int: rules.default_int}.get(x, x)
         return dtype
 
-    def _argument(self, x: Value) -> Any:
-        x = loaded(x)
-        if isinstance(x, MatrixValue):
+    def _argument(self, x: values.Value) -> Any:
+        x = values.loaded(x)
+        if isinstance(x, values.MatrixValue):
             return methods.ComponentMethods(x.shape, x.items)
-        return x.python if isinstance(x, Static) else x
+        return x.python if isinstance(x, values.Static) else x
 
-    def _plain_argument(self, x: Value) -> Any:
+    def _plain_argument(self, x: values.Value) -> Any:
         """An argument of a maker; sizes are integers of Python."""
-        x = loaded(x)
-        if isinstance(x, TupleValue):
+        x = values.loaded(x)
+        if isinstance(x, values.TupleValue):
             return [self._plain_argument(i) for i in x.items]
-        if isinstance(x, Typed) and isinstance(x.expr, Const) and x.dtype.is_integer:
+        if isinstance(x, values.Typed) and isinstance(x.expr, Const) and x.dtype.is_integer:
             return int(x.expr.value)
         return self._argument(x)
 
-    def _value(self, x: Any, node: ast.AST) -> Value:
+    def _value(self, x: Any, node: ast.AST) -> values.Value:
         if isinstance(x, methods.ComponentMethods):
-            items: list[Typed | Place] = []
+            items: list[values.Typed | values.Place] = []
             for i in x.items:
                 literal = (
-                    Typed(const(i, DType.f64 if isinstance(i, float) else DType.i64), weak=True)
-                    if not isinstance(i, Typed)
+                    values.Typed(
+                        const(i, DType.f64 if isinstance(i, float) else DType.i64), weak=True
+                    )
+                    if not isinstance(i, values.Typed)
                     else i
                 )
                 items.append(strong(literal, self._state.rules))
-            return MatrixValue(x.shape, tuple(items))
-        assert isinstance(x, Typed)
+            return values.MatrixValue(x.shape, tuple(items))
+        assert isinstance(x, values.Typed)
         return x
 
 
@@ -337,17 +342,20 @@ def _clamped(indices: Sequence[Expr], shape: tuple[int, ...]) -> list[Expr]:
     return [binary("floordiv", number, width), binary("mod", number, width)]
 
 
-def _local_array(x: MatrixValue) -> LocalRef | None:
+def _local_array(x: values.MatrixValue) -> values.LocalRef | None:
     """The local array whose elements are the components of a value, or were read from it; None for any other value."""
-    array: LocalRef | None = None
+    array: values.LocalRef | None = None
     for k, item in enumerate(x.items):
         match item:
-            case LocalItem(found, Const(value=number)) if number == k and array in (None, found):
+            case values.LocalItem(found, Const(value=number)) if number == k and array in (
+                None,
+                found,
+            ):
                 array = found
-            case Typed(LocalElement(name, Const(value=number), dtype)) if number == k and (
+            case values.Typed(LocalElement(name, Const(value=number), dtype)) if number == k and (
                 array is None or array.name == name
             ):
-                array = array or LocalRef(name, dtype, x.shape, is_shared=False)
+                array = array or values.LocalRef(name, dtype, x.shape, is_shared=False)
             case _:
                 return None
     return array

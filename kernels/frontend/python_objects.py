@@ -13,21 +13,12 @@ from ..fields.matrix import Matrix
 from ..fields.struct_field import StructField
 from ..fields.structs import Struct
 from ..ir.kernel import ArrayParam, DType, Placed
+from . import values
 from .scopes import Pass
 from .typing_rules import lift, strong
-from .values import (
-    ArrayRef,
-    MatrixValue,
-    Static,
-    StructArray,
-    StructValue,
-    TupleValue,
-    Typed,
-    Value,
-)
 
 
-def lifted(state: Pass, x: object, name: str = "") -> Value:
+def lifted(state: Pass, x: object, name: str = "") -> values.Value:
     """The value of a Python object in the kernel; `name` is its name in the program."""
     match x:
         case AbstractLeaf():
@@ -36,20 +27,20 @@ def lifted(state: Pass, x: object, name: str = "") -> Value:
             members = tuple(
                 (n, lifted(state, m, f"{name or x.name}_{n}")) for n, m in x.members.items()
             )
-            return StructArray(members, x.kind, x)  # type: ignore[arg-type]
+            return values.StructArray(members, x.kind, x)  # type: ignore[arg-type]
         case Matrix():
             numbers = [lifted(state, n) for n in np.asarray(x).ravel().tolist()]
-            return MatrixValue(x.get_shape(), tuple(numbers))  # type: ignore[arg-type]
+            return values.MatrixValue(x.get_shape(), tuple(numbers))  # type: ignore[arg-type]
         case Struct():
             parts = tuple((n, lifted(state, getattr(x, n))) for n in x.keys)
-            return StructValue(parts, x.kind)
+            return values.StructValue(parts, x.kind)
         case tuple() | list():
-            return TupleValue(tuple(lifted(state, item) for item in x))
+            return values.TupleValue(tuple(lifted(state, item) for item in x))
     value = lift(x)
-    return strong(value, state.rules) if isinstance(value, Typed) else value
+    return strong(value, state.rules) if isinstance(value, values.Typed) else value
 
 
-def _field(state: Pass, x: AbstractLeaf, name: str) -> ArrayRef:
+def _field(state: Pass, x: AbstractLeaf, name: str) -> values.ArrayRef:
     """The array of the kernel for a field, the same one each time; a component of vectors is part of the whole field's array."""
     if isinstance(x, ScalarField) and x.whole is not None:
         whole = _field(state, x.whole, name)
@@ -67,7 +58,7 @@ def _field(state: Pass, x: AbstractLeaf, name: str) -> ArrayRef:
             tree = cells.structure.tree.name
             state.structures[tree] = cells.structure
             state.placed[param.name] = Placed(param.name, tree, cells.node)
-    return ArrayRef(
+    return values.ArrayRef(
         known[0],
         x.element_shape,
         is_single=not x.shape,
@@ -77,6 +68,6 @@ def _field(state: Pass, x: AbstractLeaf, name: str) -> ArrayRef:
     )
 
 
-def python_object(x: Value) -> Any:
+def python_object(x: values.Value) -> Any:
     """The Python object behind a value; None where there is none."""
-    return x.python if isinstance(x, Static) else None
+    return x.python if isinstance(x, values.Static) else None

@@ -15,30 +15,13 @@ from ..ir.errors import (
     LanguageError,
 )
 from ..ir.kernel import Const, Expr
-from . import sparse
+from . import sparse, values
 from .elements import element_of
 from .lvalues import what
 from .protocol import Frontend
 from .python_objects import lifted
 from .scopes import LoopVar, Pass
 from .typing_rules import python_value
-from .values import (
-    ArrayRef,
-    DictValue,
-    ListOf,
-    LocalRef,
-    MatrixValue,
-    Method,
-    MethodOfClass,
-    Static,
-    StructArray,
-    StructValue,
-    TupleValue,
-    Typed,
-    Value,
-    is_data,
-    leaves,
-)
 
 
 class References:
@@ -47,7 +30,7 @@ class References:
     def __init__(self, state: Pass, frontend: Frontend) -> None:
         self._state, self._expr = state, frontend
 
-    def name(self, node: ast.Name) -> Value:
+    def name(self, node: ast.Name) -> values.Value:
         frame = self._state.frame
         bound = frame.find(node.id)
         if isinstance(bound, LoopVar):
@@ -71,14 +54,16 @@ class References:
             )
         return lifted(self._state, obj, node.id)
 
-    def attribute(self, node: ast.Attribute) -> Value:
+    def attribute(self, node: ast.Attribute) -> values.Value:
         base = self._expr.place(node.value)
-        if isinstance(base, ArrayRef | StructArray | ListOf) and sparse.is_method(base, node.attr):
-            return Method(base, node.attr)
+        if isinstance(
+            base, values.ArrayRef | values.StructArray | values.ListOf
+        ) and sparse.is_method(base, node.attr):
+            return values.Method(base, node.attr)
         match base:
-            case ArrayRef() | LocalRef():
+            case values.ArrayRef() | values.LocalRef():
                 return self._array_attribute(base, node)
-            case StructArray():
+            case values.StructArray():
                 member = dict(base.members).get(node.attr)
                 if member is not None:
                     return member
@@ -88,16 +73,18 @@ class References:
                     return lifted(self._state, known[node.attr])
                 if base.source is not None and hasattr(base.source, node.attr):
                     return lifted(self._state, getattr(base.source, node.attr))
-            case MatrixValue():
+            case values.MatrixValue():
                 found = self._expr.matrices.attribute(base, node.attr)
                 if found is not None:
                     return found
-            case StructValue():
+            case values.StructValue():
                 part = base.member(node.attr)
-                return part if part is not None else Method(base, node.attr)
-            case Static(python=made) if (made is Vector or made is Matrix) and node.attr in METHODS:
-                return Static(MethodOfClass(node.attr))
-            case Static():
+                return part if part is not None else values.Method(base, node.attr)
+            case values.Static(python=made) if (
+                made is Vector or made is Matrix
+            ) and node.attr in METHODS:
+                return values.Static(values.MethodOfClass(node.attr))
+            case values.Static():
                 try:
                     return lifted(self._state, getattr(base.python, node.attr), node.attr)
                 except AttributeError as e:
@@ -109,11 +96,13 @@ class References:
             f"only arrays have .shape",
             node,
             KernelSyntaxError
-            if isinstance(base, MatrixValue) and swizzle(node.attr)
+            if isinstance(base, values.MatrixValue) and swizzle(node.attr)
             else KernelError,
         )
 
-    def _array_attribute(self, base: ArrayRef | LocalRef, node: ast.Attribute) -> Value:
+    def _array_attribute(
+        self, base: values.ArrayRef | values.LocalRef, node: ast.Attribute
+    ) -> values.Value:
         match node.attr:
             case "shape":
                 return lifted(self._state, base.shape)
@@ -122,8 +111,8 @@ class References:
             case "size":
                 return lifted(self._state, math.prod(base.shape))
             case "dtype":
-                return Static(base.dtype)
-            case "n" | "m" if isinstance(base, ArrayRef) and base.element:
+                return values.Static(base.dtype)
+            case "n" | "m" if isinstance(base, values.ArrayRef) and base.element:
                 return lifted(self._state, (*base.element, 1)[node.attr == "m"])
         if base.source is not None and hasattr(base.source, node.attr):
             return lifted(self._state, getattr(base.source, node.attr), node.attr)
@@ -133,17 +122,19 @@ class References:
             node,
         )
 
-    def subscript(self, node: ast.Subscript) -> Value:
+    def subscript(self, node: ast.Subscript) -> values.Value:
         base = self._expr.place(node.value)
-        if isinstance(base, ArrayRef | StructArray | LocalRef):
+        if isinstance(base, values.ArrayRef | values.StructArray | values.LocalRef):
             return element_of(self._state, base, self._indices(node, base), node)
-        if isinstance(base, MatrixValue):
+        if isinstance(base, values.MatrixValue):
             return self._component(base, node)
         try:
             key = python_value(self._expr.value(node.slice))
         except KeyError:
-            if isinstance(base, TupleValue) and all(isinstance(i, Typed) for i in base.items):
-                return self._component(MatrixValue((len(base.items),), base.items), node)  # type: ignore[arg-type]
+            if isinstance(base, values.TupleValue) and all(
+                isinstance(i, values.Typed) for i in base.items
+            ):
+                return self._component(values.MatrixValue((len(base.items),), base.items), node)  # type: ignore[arg-type]
             self._state.fail(
                 f"`{ast.unparse(node.value)}` is a Python object, its index must be a "
                 f"compile-time constant: "
@@ -151,13 +142,13 @@ class References:
                 node,
             )
         try:
-            if isinstance(base, TupleValue):
+            if isinstance(base, values.TupleValue):
                 return base.items[key]  # type: ignore[call-overload,no-any-return]
-            if isinstance(base, StructValue) and isinstance(key, str):
+            if isinstance(base, values.StructValue) and isinstance(key, str):
                 return dict(base.members)[key]
-            if isinstance(base, DictValue):
+            if isinstance(base, values.DictValue):
                 return dict(base.entries)[key]
-            if isinstance(base, Static):
+            if isinstance(base, values.Static):
                 return lifted(self._state, base.python[key])  # type: ignore[index]
         except (LookupError, TypeError) as error:
             self._state.fail(f"`{ast.unparse(node)}` cannot be evaluated: {error}", node)
@@ -165,21 +156,23 @@ class References:
             f"`{ast.unparse(node.value)}` is a number and cannot be indexed", node
         )
 
-    def _indices(self, node: ast.Subscript, base: ArrayRef | StructArray | LocalRef) -> list[Expr]:
+    def _indices(
+        self, node: ast.Subscript, base: values.ArrayRef | values.StructArray | values.LocalRef
+    ) -> list[Expr]:
         """The indices of an element; an index vector gives several, `None` gives none."""
         parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
         if any(isinstance(p, ast.Slice) for p in parts):
-            name = base.name if isinstance(base, ArrayRef) else ast.unparse(node.value)
+            name = base.name if isinstance(base, values.ArrayRef) else ast.unparse(node.value)
             self._state.fail(
                 f"a slice of {name} is not supported in a kernel: write a loop over its elements",
                 node,
             )
         found: list[Expr] = []
         for part, x in zip(parts, self._expr.values(parts), strict=False):
-            if isinstance(x, Static) and x.python is None:
+            if isinstance(x, values.Static) and x.python is None:
                 continue
-            numbers = list(leaves(x))
-            if not numbers and not is_data(x):
+            numbers = list(values.leaves(x))
+            if not numbers and not values.is_data(x):
                 self._state.fail(
                     f"`{ast.unparse(part)}` is {what(x)} where an index is needed",
                     node,
@@ -190,12 +183,12 @@ class References:
             )
         return found
 
-    def _component(self, base: MatrixValue, node: ast.Subscript) -> Value:
+    def _component(self, base: values.MatrixValue, node: ast.Subscript) -> values.Value:
         """The components of a vector or matrix, also chosen at run time; slices have constant bounds."""
         parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
         if any(isinstance(p, ast.Slice) for p in parts):
             return self._expr.matrices.sliced(base, [self._slice(p) for p in parts], node)
-        numbers = [n for p in parts for n in leaves(self._expr.value(p))]
+        numbers = [n for p in parts for n in values.leaves(self._expr.value(p))]
         exprs = [self._expr.as_index(self._expr.operators.number(n, node), node) for n in numbers]
         return self._expr.matrices.component(base, exprs, node)
 

@@ -9,24 +9,11 @@ from typing import Any
 
 from ..fields import methods
 from ..fields.compound import StructType
+from . import values
 from .func import BoundFunc, Func
 from .intrinsics import ATOMIC_CALLS, TemplateAnnotation
 from .parse import ParsedFunction
 from .scopes import Frame
-from .values import (
-    ArrayRef,
-    Element,
-    LocalItem,
-    LocalRef,
-    LocalVar,
-    MatrixValue,
-    OneOf,
-    Static,
-    StructArray,
-    StructValue,
-    TupleValue,
-    Value,
-)
 
 _Seen = frozenset[tuple[int, str]]
 
@@ -86,7 +73,13 @@ def scope_of(frame: Frame) -> FunctionScope:
 
     def known(name: str) -> Any:
         x = frame.find(name)
-        return x.python if isinstance(x, Static) else x.kind if isinstance(x, StructValue) else None
+        return (
+            x.python
+            if isinstance(x, values.Static)
+            else x.kind
+            if isinstance(x, values.StructValue)
+            else None
+        )
 
     return FunctionScope(frame.parsed, known)
 
@@ -133,20 +126,20 @@ def stores(scope: FunctionScope, seen: _Seen = frozenset()) -> bool:
     )
 
 
-def names_of(x: Value) -> set[str]:
+def names_of(x: values.Value) -> set[str]:
     """The locals and arrays that a value consists of."""
     match x:
-        case LocalVar(name=name):
+        case values.LocalVar(name=name):
             return {name}
-        case LocalRef(name=name) | LocalItem(array=LocalRef(name=name)):
+        case values.LocalRef(name=name) | values.LocalItem(array=values.LocalRef(name=name)):
             return {name}
-        case Element(array=param) | ArrayRef(param=param):
+        case values.Element(array=param) | values.ArrayRef(param=param):
             return {param.name}
-        case OneOf(options=options):
+        case values.OneOf(options=options):
             return {o.name for o in options}
-        case MatrixValue(items=items) | TupleValue(items=items):
+        case values.MatrixValue(items=items) | values.TupleValue(items=items):
             return {name for i in items for name in names_of(i)}
-        case StructValue(members=members) | StructArray(members=members):
+        case values.StructValue(members=members) | values.StructArray(members=members):
             return {name for _, m in members for name in names_of(m)}
     return set()
 

@@ -6,27 +6,10 @@ import ast
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
+from ..fields import node_cells
 from ..fields.field import AbstractField
-from ..fields.node_cells import (
-    activate,
-    append,
-    deactivate,
-    is_active,
-    length,
-    n_indices,
-    rescale_index,
-)
 from ..fields.tree import SNode
-from ..ir.kernel import (
-    Activate,
-    Append,
-    Deactivate,
-    DType,
-    Expr,
-    IsActive,
-    Length,
-    Local,
-)
+from ..ir import kernel as ir
 from ..ir.simplify import binary, cast, const
 from .elements import element_of, list_node
 from .errors import KernelIndexError, KernelTypeError, LanguageError
@@ -66,9 +49,14 @@ block_local = _in_kernels(
     "block_local", "`block_local(field)`: a hint about what to stage, which nothing needs."
 )
 
-CHANGING: tuple[Any, ...] = (activate, deactivate, append)
+CHANGING: tuple[Any, ...] = (node_cells.activate, node_cells.deactivate, node_cells.append)
 _HINTS: tuple[Any, ...] = (block_local, no_activate)
-_ASKING: tuple[Any, ...] = (is_active, length, rescale_index, loop_unique)
+_ASKING: tuple[Any, ...] = (
+    node_cells.is_active,
+    node_cells.length,
+    node_cells.rescale_index,
+    loop_unique,
+)
 
 
 def is_call(target: object) -> bool:
@@ -126,23 +114,25 @@ def call(
                 state.not_activated.add(found)
         return None
     given_values = [frontend.place(a) for a in node.args[:1]] + frontend.values(node.args[1:])
-    wanted = 3 if target in (append, rescale_index) else 2
+    wanted = 3 if target in (node_cells.append, node_cells.rescale_index) else 2
     if len(given_values) != wanted or node.keywords:
         _count(state, wanted, node)
-    if target is rescale_index:
+    if target is node_cells.rescale_index:
         second = frontend.place(node.args[1])
         return _rescaled(state, given_values[0], second, given_values[2], node)
     snode = node_of(state, given_values[0], node)
     indices = _indices(frontend, given_values[1], node)
     has_length = snode.has is not None and snode.has.length
-    is_list = target in (append, length) or (target is deactivate and has_length)
+    is_list = target in (node_cells.append, node_cells.length) or (
+        target is node_cells.deactivate and has_length
+    )
     if is_list and not has_length:
         state.fail(f"`{ast.unparse(node)}` takes a dynamic node, not a {snode.kind} one", node)
     cell = snode.parent() if is_list else snode
     n_axes = len(cell.shape) if cell is not None else 0
     if len(indices) != n_axes:
         state.fail(
-            f"`{ast.unparse(node)}` takes {n_indices(n_axes)} of that node, not {len(indices)}",
+            f"`{ast.unparse(node)}` takes {node_cells.n_indices(n_axes)} of that node, not {len(indices)}",
             node,
             KernelIndexError,
         )
@@ -159,11 +149,17 @@ def method(
     snode = list_node(base)
     assert snode is not None
     given = frontend.values(node.args)
-    target = {"append": append, "length": length, "deactivate": deactivate}[called.name]
-    if len(given) != (target is append):
-        _count(state, int(target is append), node)
+    target = {
+        "append": node_cells.append,
+        "length": node_cells.length,
+        "deactivate": node_cells.deactivate,
+    }[called.name]
+    if len(given) != (target is node_cells.append):
+        _count(state, int(target is node_cells.append), node)
     if len(indices) != len(base.shape) - 1:
-        state.fail(f"`{ast.unparse(node)}` needs {n_indices(len(base.shape) - 1)} before", node)
+        state.fail(
+            f"`{ast.unparse(node)}` needs {node_cells.n_indices(len(base.shape) - 1)} before", node
+        )
     return _of_cell(state, frontend, target, snode, indices, given, node, base)
 
 
@@ -172,7 +168,7 @@ def _of_cell(
     frontend: Frontend,
     target: Any,
     snode: SNode,
-    indices: tuple[Expr, ...],
+    indices: tuple[ir.Expr, ...],
     given: Sequence[Value],
     node: ast.Call,
     base: ArrayRef | StructArray | None = None,
@@ -180,26 +176,28 @@ def _of_cell(
     where = state.frame.parsed.where(node)
     found = number_of(state, snode)
     if found is None:
-        if target is is_active:
-            return Typed(const(1, DType.i32))
+        if target is node_cells.is_active:
+            return Typed(const(1, ir.DType.i32))
         return None
     tree, number = found
-    if target is is_active:
-        return Typed(cast(IsActive(tree, number, indices), DType.i32))
-    if target is length:
-        return Typed(Length(tree, number, indices))
-    if target is activate:
-        state.emit(Activate(tree, number, indices, where))
-    elif target is deactivate:
+    if target is node_cells.is_active:
+        return Typed(cast(ir.IsActive(tree, number, indices), ir.DType.i32))
+    if target is node_cells.length:
+        return Typed(ir.Length(tree, number, indices))
+    if target is node_cells.activate:
+        state.emit(ir.Activate(tree, number, indices, where))
+    elif target is node_cells.deactivate:
         if not state.structures[tree].tree.nodes[number].has.is_sparse:
             state.fail(f"`{ast.unparse(node)}`: cells of a dense node are always active", node)
-        state.emit(Deactivate(tree, number, indices, where))
+        state.emit(ir.Deactivate(tree, number, indices, where))
     else:
         result = state.fresh("appended")
         values = [frontend.places.kept(x, node) for x in given]
-        state.emit(Append(tree, number, indices, result, where))
-        _store(state, frontend, snode, base, (*indices, Local(result, DType.i32)), values, node)
-        return Typed(Local(result, DType.i32))
+        state.emit(ir.Append(tree, number, indices, result, where))
+        _store(
+            state, frontend, snode, base, (*indices, ir.Local(result, ir.DType.i32)), values, node
+        )
+        return Typed(ir.Local(result, ir.DType.i32))
     return None
 
 
@@ -208,13 +206,13 @@ def _store(
     frontend: Frontend,
     snode: SNode,
     base: ArrayRef | StructArray | None,
-    indices: tuple[Expr, ...],
+    indices: tuple[ir.Expr, ...],
     given: Sequence[Value],
     node: ast.Call,
 ) -> None:
     """Stores the value of a new cell: one number in each field of the node, in order."""
     fields = [base] if base is not None else [lifted(state, x.leaf) for x in snode.below if x.leaf]
-    whole = tuple(cast(i, DType.i64) for i in indices)
+    whole = tuple(cast(i, ir.DType.i64) for i in indices)
     # Where the axis of the node is not the last one: indices are in the order of axes.
     (own,) = snode.axes
     parent = snode.parent()
@@ -224,7 +222,7 @@ def _store(
     for f in fields:
         assert isinstance(f, ArrayRef | StructArray)
         shifted = [
-            binary("add", i, const(o, DType.i64))
+            binary("add", i, const(o, ir.DType.i64))
             for i, o in zip(ordered, _offset(f) or (0,) * len(ordered), strict=True)
         ]
         places.append(element_of(state, f, shifted, node))
@@ -256,7 +254,7 @@ def _axes(node: SNode | None) -> list[int]:
     return sorted(found)
 
 
-def _indices(frontend: Frontend, x: Value, node: ast.Call) -> tuple[Expr, ...]:
+def _indices(frontend: Frontend, x: Value, node: ast.Call) -> tuple[ir.Expr, ...]:
     return tuple(frontend.as_index(frontend.operators.number(n, node), node) for n in leaves(x))
 
 

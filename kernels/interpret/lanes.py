@@ -19,29 +19,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
-from ..ir.kernel import (
-    Assert,
-    Binary,
-    Cast,
-    Const,
-    Expr,
-    For,
-    If,
-    Load,
-    Local,
-    LocalArray,
-    LocalElement,
-    LoopIndex,
-    Print,
-    SetElement,
-    SetLocal,
-    Stmt,
-    Store,
-    Unary,
-    Update,
-    UpdateLocal,
-    While,
-)
+from ..ir import kernel as ir
 from ..ir.walk import children, local_changed, nested_statements, walk
 from .contraction import contraction
 
@@ -61,7 +39,7 @@ class LanePlan:
 Plans = dict[int, LanePlan]  # by the identity of the loop
 
 
-def plan_lanes(body: tuple[Stmt, ...]) -> Plans:
+def plan_lanes(body: tuple[ir.Stmt, ...]) -> Plans:
     """Plans every loop of statements that have identities."""
     plans: Plans = {}
     _plan_block(body, frozenset(), plans, {})
@@ -69,7 +47,7 @@ def plan_lanes(body: tuple[Stmt, ...]) -> Plans:
 
 
 def _plan_block(
-    body: Iterable[Stmt], declared: frozenset[str], plans: Plans, longest: Mapping[str, int]
+    body: Iterable[ir.Stmt], declared: frozenset[str], plans: Plans, longest: Mapping[str, int]
 ) -> int:
     """Plans every loop of a block, and returns the maximal number of lanes that the block needs.
 
@@ -78,26 +56,26 @@ def _plan_block(
     lanes = 1
     for statement in body:
         match statement:
-            case For():
+            case ir.For():
                 lanes = max(lanes, _plan_loop(statement, declared, plans, longest))
-            case If(then=then, orelse=orelse):
+            case ir.If(then=then, orelse=orelse):
                 lanes = max(
                     lanes, *(_plan_block(b, declared, plans, longest) for b in (then, orelse))
                 )
-            case While(body=inner):
+            case ir.While(body=inner):
                 lanes = max(lanes, _plan_block(inner, declared, plans, longest))
-            case SetLocal() | LocalArray() | Update():
+            case ir.SetLocal() | ir.LocalArray() | ir.Update():
                 declared |= {local_changed(statement)}
     return lanes
 
 
 def _plan_loop(
-    loop: For, declared: frozenset[str], plans: Plans, longest: Mapping[str, int]
+    loop: ir.For, declared: frozenset[str], plans: Plans, longest: Mapping[str, int]
 ) -> int:
     extent = _most(loop.extent, longest)
     inner = _plan_block(loop.body, declared, plans, {**longest, loop.loop: extent})
     is_vector = (
-        not any(isinstance(s, Print | Assert) for s in nested_statements(loop.body))
+        not any(isinstance(s, ir.Print | ir.Assert) for s in nested_statements(loop.body))
         and _locals_allow(loop, declared)
         and _arrays_allow(loop)
         and _extents_allow(loop, plans)
@@ -110,7 +88,7 @@ def _plan_loop(
     return extent * inner
 
 
-def _most(extent: Expr, longest: Mapping[str, int]) -> int:
+def _most(extent: ir.Expr, longest: Mapping[str, int]) -> int:
     """The maximal iteration count of a loop, at least 1; 1 if it is unknown."""
     const, terms = linear(unclamped(extent)) or (1, {})
     if any(loop not in longest for loop in terms):
@@ -118,45 +96,48 @@ def _most(extent: Expr, longest: Mapping[str, int]) -> int:
     return max(1, const + sum(c * (longest[loop] - 1) for loop, c in terms.items() if c > 0))
 
 
-def unclamped(extent: Expr) -> Expr:
+def unclamped(extent: ir.Expr) -> ir.Expr:
     """An extent without `max(.., 0)`, since a loop with a negative extent does not run either."""
     match extent:
-        case Binary("max", a, Const(value=0)) | Binary("max", Const(value=0), a):
+        case ir.Binary("max", a, ir.Const(value=0)) | ir.Binary("max", ir.Const(value=0), a):
             return a
     return extent
 
 
-def _locals_allow(loop: For, declared: frozenset[str]) -> bool:
+def _locals_allow(loop: ir.For, declared: frozenset[str]) -> bool:
     read: set[str] = set()
     operations: dict[str, set[str]] = {}
     for s in nested_statements(loop.body):
-        changes = isinstance(s, SetLocal | LocalArray | SetElement | Update)
+        changes = isinstance(s, ir.SetLocal | ir.LocalArray | ir.SetElement | ir.Update)
         if changes and local_changed(s) in declared - {""}:
             return False
-        if isinstance(s, UpdateLocal) and s.name in declared:
+        if isinstance(s, ir.UpdateLocal) and s.name in declared:
             operations.setdefault(s.name, set()).add(s.op)
         read.update(
-            x.name for e in children(s) for x in walk(e) if isinstance(x, Local | LocalElement)
+            x.name
+            for e in children(s)
+            for x in walk(e)
+            if isinstance(x, ir.Local | ir.LocalElement)
         )
     return all(name not in read and len(ops) == 1 for name, ops in operations.items())
 
 
-def _arrays_allow(loop: For) -> bool:
-    accesses: dict[str, list[tuple[Expr, ...]]] = {}
+def _arrays_allow(loop: ir.For) -> bool:
+    accesses: dict[str, list[tuple[ir.Expr, ...]]] = {}
     updates: dict[str, set[str]] = {}  # operations; "=" for a store, "?" for a load
     for s in nested_statements(loop.body):
         for e in children(s):
             for x in walk(e):
-                if isinstance(x, Load):
+                if isinstance(x, ir.Load):
                     accesses.setdefault(x.array, []).append(x.indices)
                     updates.setdefault(x.array, set()).add("?")
-        if isinstance(s, (Store, Update)):
+        if isinstance(s, (ir.Store, ir.Update)):
             accesses.setdefault(s.array, []).append(s.indices)
             kinds = updates.setdefault(s.array, set())
-            kinds.add("=" if isinstance(s, Store) else s.op)
-            if isinstance(s, Update) and s.result:
+            kinds.add("=" if isinstance(s, ir.Store) else s.op)
+            if isinstance(s, ir.Update) and s.result:
                 kinds.add("?")
-    inside = {s.loop for s in nested_statements(loop.body) if isinstance(s, For)}
+    inside = {s.loop for s in nested_statements(loop.body) if isinstance(s, ir.For)}
     for array, kinds in updates.items():
         only_updated = len(kinds) == 1 and not kinds & {"=", "?"}
         if kinds == {"?"} or only_updated:
@@ -166,7 +147,7 @@ def _arrays_allow(loop: For) -> bool:
     return True
 
 
-def _is_private(accesses: list[tuple[Expr, ...]], loop: str, inside: set[str]) -> bool:
+def _is_private(accesses: list[tuple[ir.Expr, ...]], loop: str, inside: set[str]) -> bool:
     for axis in range(len(accesses[0])):
         form = linear(accesses[0][axis])
         if form is None or loop not in form[1] or inside & form[1].keys():
@@ -176,25 +157,25 @@ def _is_private(accesses: list[tuple[Expr, ...]], loop: str, inside: set[str]) -
     return False
 
 
-def linear(x: Expr) -> tuple[int, dict[str, int]] | None:
+def linear(x: ir.Expr) -> tuple[int, dict[str, int]] | None:
     """`(constant, {loop: coefficient})` of an integer expression linear in loop indices; None for any other.
 
     It is independent of `to_affine`, which code generation uses, so that the reference does not share its errors.
     """
     match x:
-        case Const(value=int(value)):
+        case ir.Const(value=int(value)):
             return value, {}
-        case LoopIndex(loop=loop):
+        case ir.LoopIndex(loop=loop):
             return 0, {loop: 1}
-        case Cast(x=y, dtype=dtype) if dtype.is_index and y.dtype.is_integer:
+        case ir.Cast(x=y, dtype=dtype) if dtype.is_index and y.dtype.is_integer:
             return linear(y)
-        case Unary(op="neg", x=y):
+        case ir.Unary(op="neg", x=y):
             return _combined((0, {}), linear(y), -1)
-        case Binary(op="add", a=a, b=b):
+        case ir.Binary(op="add", a=a, b=b):
             return _combined(linear(a), linear(b), 1)
-        case Binary(op="sub", a=a, b=b):
+        case ir.Binary(op="sub", a=a, b=b):
             return _combined(linear(a), linear(b), -1)
-        case Binary(op="mul", a=a, b=b):
+        case ir.Binary(op="mul", a=a, b=b):
             left, right = linear(a), linear(b)
             if left is None or right is None:
                 return None
@@ -215,26 +196,26 @@ def _combined(
     return a[0] + factor * b[0], {loop: c for loop, c in terms.items() if c}
 
 
-def _extents_allow(loop: For, plans: Plans) -> bool:
+def _extents_allow(loop: ir.For, plans: Plans) -> bool:
     """True if the loops inside run equally long in all lanes, or may differ in length."""
     for s in nested_statements(loop.body):
-        if not isinstance(s, For):
+        if not isinstance(s, ir.For):
             continue
         parts = list(walk(s.extent))
-        if any(isinstance(x, Load | Local | LocalElement) for x in parts):
+        if any(isinstance(x, ir.Load | ir.Local | ir.LocalElement) for x in parts):
             return False
-        differs = any(isinstance(x, LoopIndex) and x.loop == loop.loop for x in parts)
+        differs = any(isinstance(x, ir.LoopIndex) and x.loop == loop.loop for x in parts)
         if differs and not _may_differ(s, plans):
             return False
     return True
 
 
-def _may_differ(loop: For, plans: Plans) -> bool:
+def _may_differ(loop: ir.For, plans: Plans) -> bool:
     """True if a loop over part of a triangle contains a sum of products.
 
     Twice the terms then cost less than many short iterations.
     """
-    inside = (s for s in nested_statements(loop.body) if isinstance(s, For))
+    inside = (s for s in nested_statements(loop.body) if isinstance(s, ir.For))
     return (
         plans[loop.uid].is_vector
         and linear(unclamped(loop.extent)) is not None
@@ -242,7 +223,7 @@ def _may_differ(loop: For, plans: Plans) -> bool:
     )
 
 
-def together(extent: Expr, lanes: Collection[str]) -> tuple[str, ...]:
+def together(extent: ir.Expr, lanes: Collection[str]) -> tuple[str, ...]:
     """The lane loops whose index shortens a loop one for one; empty if the extent depends on lanes in another way.
 
     Over the sum of its own index and theirs, the loop ends at the same value in all lanes.

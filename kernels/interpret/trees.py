@@ -13,28 +13,14 @@ import numpy as np
 
 from ..fields.field_view import FieldView
 from ..fields.storage import TreeStorage
+from ..ir import kernel
 from ..ir.errors import KernelRuntimeIndexError
-from ..ir.kernel import (
-    Activate,
-    Append,
-    Deactivate,
-    Expr,
-    ForActive,
-    IsActive,
-    Item,
-    KernelIR,
-    Length,
-    Load,
-    Stmt,
-    Store,
-    Update,
-)
 from ..ir.ops import OPS
 from .kernel import AbstractRun
 
 
 def run_on_trees(
-    ir: KernelIR,
+    ir: kernel.KernelIR,
     arrays: Mapping[str, Any],
     scalars: Mapping[str, Any],
     trees: Mapping[str, TreeStorage],
@@ -55,54 +41,54 @@ class _TreeRun(AbstractRun):
         super().__init__(*args)
         self.trees = trees
 
-    def block(self, body: tuple[Stmt, ...]) -> None:
+    def block(self, body: tuple[kernel.Stmt, ...]) -> None:
         for s in body:
             match s:
-                case ForActive():
+                case kernel.ForActive():
                     before = set(self.local)
                     for cell in zip(*self.trees[s.tree].active(s.node), strict=True):
                         self.indices.update(zip(s.loops, map(int, cell), strict=True))
                         self.block(s.body)
                     for name in set(self.local) - before:
                         del self.local[name]
-                case Activate():
+                case kernel.Activate():
                     self.trees[s.tree].activate(s.node, self.cell(s.tree, s.node, s.indices))
-                case Deactivate():
+                case kernel.Deactivate():
                     tree = self.trees[s.tree].tree
                     at = tree.nodes[s.node].parent if tree.nodes[s.node].has.length else s.node
                     if self.is_inside(s.tree, at, s.indices):
                         found = [np.asarray([int(self.value(i))]) for i in s.indices]
                         self.trees[s.tree].deactivate(s.node, found)
-                case Append():
+                case kernel.Append():
                     above = self.trees[s.tree].tree.nodes[s.node].parent
                     found = self.cell(s.tree, above, s.indices)
                     self._set(s.result, np.int32(self.trees[s.tree].append(s.node, found)[1]))
                 case _:
                     super().block((s,))
 
-    def is_inside(self, tree: str, node: int, indices: tuple[Expr, ...]) -> bool:
+    def is_inside(self, tree: str, node: int, indices: tuple[kernel.Expr, ...]) -> bool:
         shape = self.trees[tree].tree.shape(node) if node >= 0 else ()
         return all(0 <= int(self.value(i)) < n for i, n in zip(indices, shape, strict=True))
 
-    def cell(self, tree: str, node: int, indices: tuple[Expr, ...]) -> list[Any]:
+    def cell(self, tree: str, node: int, indices: tuple[kernel.Expr, ...]) -> list[Any]:
         """The indices of one cell; IndexError where it is outside."""
         found = [int(self.value(i)) for i in indices]
         if not self.is_inside(tree, node, indices):
             raise KernelRuntimeIndexError(f"the cell {found} is outside of its node in {tree}")
         return [np.asarray([i]) for i in found]
 
-    def value(self, x: Expr) -> Any:
+    def value(self, x: kernel.Expr) -> Any:
         match x:
-            case IsActive():
+            case kernel.IsActive():
                 if not self.is_inside(x.tree, x.node, x.indices):
                     return np.bool_(False)
                 cell = self.cell(x.tree, x.node, x.indices)
                 return self.trees[x.tree].find(x.node, cell)[1][0]
-            case Item():
+            case kernel.Item():
                 inside = self.is_inside(x.tree, x.node, x.indices)
                 cell = [np.asarray([int(self.value(i)) if inside else 0]) for i in x.indices]
                 return np.int64(self.trees[x.tree].find(x.node, cell)[0][0])
-            case Length():
+            case kernel.Length():
                 above = self.trees[x.tree].tree.nodes[x.node].parent
                 if not self.is_inside(x.tree, above, x.indices):
                     return np.int32(0)
@@ -111,7 +97,7 @@ class _TreeRun(AbstractRun):
                 )
         return super().value(x)
 
-    def _load(self, x: Load) -> Any:
+    def _load(self, x: kernel.Load) -> Any:
         view = self.arrays[x.array]
         if not isinstance(view, FieldView):
             return super()._load(x)
@@ -119,7 +105,7 @@ class _TreeRun(AbstractRun):
         inside = all(0 <= i < n for i, n in zip(indices, view.shape, strict=True))
         return view.read(indices) if inside else view.dtype.type(0)
 
-    def _change(self, s: Store | Update) -> None:
+    def _change(self, s: kernel.Store | kernel.Update) -> None:
         view = self.arrays[s.array]
         if not isinstance(view, FieldView):
             super()._change(s)
@@ -127,6 +113,6 @@ class _TreeRun(AbstractRun):
         value = self.value(s.value)
         indices = [int(self.value(i)) for i in s.indices]
         if all(0 <= i < n for i, n in zip(indices, view.shape, strict=True)):
-            if isinstance(s, Update):
+            if isinstance(s, kernel.Update):
                 value = OPS[s.op].numpy(view.read(indices), value)
             view.write(indices, value)

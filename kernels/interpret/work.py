@@ -6,23 +6,7 @@ import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from ..ir.kernel import (
-    Binary,
-    Cast,
-    Const,
-    Expr,
-    For,
-    If,
-    KernelIR,
-    Load,
-    Local,
-    LocalElement,
-    LoopIndex,
-    Stmt,
-    Unary,
-    UpdateLocal,
-    While,
-)
+from ..ir import kernel
 from ..ir.walk import children, identified, nested_statements, walk
 from .contraction import contraction, factors
 from .kernel import MAX_LANES
@@ -51,12 +35,12 @@ class RunCost:
     compiled_ns: float
 
 
-def n_nodes(ir: KernelIR) -> int:
+def n_nodes(ir: kernel.KernelIR) -> int:
     """The number of expression nodes of a kernel."""
     return sum(1 for s in nested_statements(ir.body) for e in children(s) for _ in walk(e))
 
 
-def work_of(ir: KernelIR) -> RunCost:
+def work_of(ir: kernel.KernelIR) -> RunCost:
     """The estimated work of one call."""
     longest = max((n for p in ir.arrays for n in p.shape), default=1)
     body = identified(ir.body)
@@ -69,7 +53,11 @@ class _Counter:
     longest: int
 
     def block(
-        self, body: tuple[Stmt, ...], steps: float, lanes: float, middles: Mapping[str, float]
+        self,
+        body: tuple[kernel.Stmt, ...],
+        steps: float,
+        lanes: float,
+        middles: Mapping[str, float],
     ) -> RunCost:
         """The work of statements that run `steps` times in `lanes` each; `middles` are typical indices of the enclosing loops."""
         interpreted_ns = compiled_ns = 0.0
@@ -78,17 +66,19 @@ class _Counter:
             interpreted_ns += nodes * steps * (_STEP_NS + _lane_ns(s, lanes) * lanes)
             compiled_ns += nodes * steps * lanes * _COMPILED_NS
             parts: list[RunCost] = []
-            if isinstance(s, For):
+            if isinstance(s, kernel.For):
                 parts = [self._loop(s, steps, lanes, middles)]
-            elif isinstance(s, If):
+            elif isinstance(s, kernel.If):
                 parts = [self.block(b, steps, lanes, middles) for b in (s.then, s.orelse)]
-            elif isinstance(s, While):
+            elif isinstance(s, kernel.While):
                 parts = [self.block(s.body, steps * _PASSES, lanes, middles)]
             interpreted_ns += sum(p.interpreted_ns for p in parts)
             compiled_ns += sum(p.compiled_ns for p in parts)
         return RunCost(interpreted_ns, compiled_ns)
 
-    def _loop(self, s: For, steps: float, lanes: float, middles: Mapping[str, float]) -> RunCost:
+    def _loop(
+        self, s: kernel.For, steps: float, lanes: float, middles: Mapping[str, float]
+    ) -> RunCost:
         extent = self._extent(s.extent, steps * lanes, middles)
         inside = {**middles, s.loop: extent / 2}
         if not self.plans.get(s.uid, LanePlan(False, 1)).is_vector:
@@ -97,37 +87,37 @@ class _Counter:
         chunks = max(1.0, lanes * extent / room)
         return self.block(s.body, steps * chunks, lanes * extent / chunks, inside)
 
-    def _extent(self, x: Expr, times: float, middles: Mapping[str, float]) -> float:
+    def _extent(self, x: kernel.Expr, times: float, middles: Mapping[str, float]) -> float:
         """The typical length of a loop that is entered `times` times.
 
         Lengths read from arrays count as lists that share the longest extent.
         """
         known = max(0.0, self._typical(x, middles))
         parts = list(walk(x))
-        is_read = any(isinstance(y, Load | LocalElement) for y in parts)
-        if is_read or (known == 0 and any(isinstance(y, Local) for y in parts)):
+        is_read = any(isinstance(y, kernel.Load | kernel.LocalElement) for y in parts)
+        if is_read or (known == 0 and any(isinstance(y, kernel.Local) for y in parts)):
             return max(1.0, self.longest / max(1.0, times))
         return known
 
-    def _typical(self, x: Expr, middles: Mapping[str, float]) -> float:
+    def _typical(self, x: kernel.Expr, middles: Mapping[str, float]) -> float:
         match x:
-            case Const(value=value):
+            case kernel.Const(value=value):
                 return float(value)
-            case LoopIndex(loop=loop) if loop in middles:
+            case kernel.LoopIndex(loop=loop) if loop in middles:
                 return middles[loop]
-            case Local():
+            case kernel.Local():
                 return self.longest / 2
-            case Cast(x=y):
+            case kernel.Cast(x=y):
                 return self._typical(y, middles)
-            case Unary(op="neg", x=y):
+            case kernel.Unary(op="neg", x=y):
                 return -self._typical(y, middles)
-            case Binary(op=op, a=a, b=b) if op in _ARITHMETIC:
+            case kernel.Binary(op=op, a=a, b=b) if op in _ARITHMETIC:
                 return _ARITHMETIC[op](self._typical(a, middles), self._typical(b, middles))
             case _:
                 return float(self.longest)
 
 
-def _lane_ns(s: Stmt, lanes: float) -> float:
+def _lane_ns(s: kernel.Stmt, lanes: float) -> float:
     if lanes == 1:
         return 0.0
-    return _PRODUCT_NS if isinstance(s, UpdateLocal) and factors(s) is not None else _LANE_NS
+    return _PRODUCT_NS if isinstance(s, kernel.UpdateLocal) and factors(s) is not None else _LANE_NS

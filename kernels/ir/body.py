@@ -9,37 +9,10 @@ from enum import Enum
 from functools import cached_property, lru_cache
 from typing import Literal
 
+from . import kernel as ir
 from .access import ALWAYS, Access, AxisMap, Guard, State
 from .affine import Affine, combine, constant, index_range, to_affine, unclamped
 from .domain import UNBOUNDED, Count, Loop, Residue
-from .kernel import (
-    Binary,
-    Cast,
-    Compare,
-    CompareOp,
-    Const,
-    DType,
-    Expr,
-    For,
-    If,
-    Load,
-    Local,
-    LocalArray,
-    LocalElement,
-    Location,
-    LoopIndex,
-    Param,
-    ReduceOp,
-    Select,
-    SetElement,
-    SetLocal,
-    Stmt,
-    Store,
-    Unary,
-    Update,
-    UpdateLocal,
-    While,
-)
 from .on_trees import NO_TREES, OnTrees
 from .walk import Renaming, children, local_changed, locals_read, nested_statements, walk
 
@@ -67,7 +40,7 @@ class Reason:
 
     kind: Closure
     text: str
-    where: Location
+    where: ir.Location
 
 
 @dataclass(frozen=True)
@@ -85,7 +58,7 @@ class Site:
     guard: Guard = ALWAYS
     loops: tuple[Loop, ...] = ()
     is_unique: bool = False
-    operator: ReduceOp | None = None
+    operator: ir.ReduceOp | None = None
 
     @property
     def reads(self) -> bool:
@@ -104,7 +77,7 @@ class Body:
     number of iterations of a loop inside is known at run time only. `reason`: why the task is no assignment over a band.
     """
 
-    statements: tuple[Stmt, ...]
+    statements: tuple[ir.Stmt, ...]
     sites: tuple[Site, ...]
     shape: Shape
     reason: Reason = field(compare=False)
@@ -131,25 +104,25 @@ def access_at(site: Site, loops: Sequence[Loop]) -> Access:
     )
 
 
-def loads_of(value: Expr, loops: Sequence[Loop]) -> tuple[Site, ...]:
+def loads_of(value: ir.Expr, loops: Sequence[Loop]) -> tuple[Site, ...]:
     """Returns the loads of one expression over `loops`, in reading order. Their `is_unique` is not computed."""
     return _loads_of(value, tuple(loops))
 
 
 @lru_cache(maxsize=1 << 12)  # long programs are made of few different tasks
-def _loads_of(value: Expr, loops: tuple[Loop, ...]) -> tuple[Site, ...]:
+def _loads_of(value: ir.Expr, loops: tuple[Loop, ...]) -> tuple[Site, ...]:
     reader = SiteReader(loops, ())
     reader.read(value, ALWAYS, ())
     return tuple(reader.sites)
 
 
-def guard_where(condition: Expr, loops: Sequence[Loop]) -> Guard:
+def guard_where(condition: ir.Expr, loops: Sequence[Loop]) -> Guard:
     """Returns the iterations of `loops` in which a condition holds. The numbers in `data` are those of the condition's loads."""
     return _guard_where(condition, tuple(loops))
 
 
 @lru_cache(maxsize=1 << 12)
-def _guard_where(condition: Expr, loops: tuple[Loop, ...]) -> Guard:
+def _guard_where(condition: ir.Expr, loops: tuple[Loop, ...]) -> Guard:
     reader = SiteReader(loops, ())
     reader.read(condition, ALWAYS, ())
     sites = frozenset(range(len(reader.sites)))
@@ -162,78 +135,80 @@ class SiteReader:
     def __init__(
         self,
         loops: tuple[Loop, ...],
-        statements: tuple[Stmt, ...],
+        statements: tuple[ir.Stmt, ...],
         lists: frozenset[str] = frozenset(),
     ) -> None:
         self.loops, self.lists = loops, lists
         self.listed: dict[str, tuple[str, str]] = {}  # local -> (loop, list) that it is a number of
         self.sites: list[Site] = []
-        self.known: dict[str, Expr] = {}
+        self.known: dict[str, ir.Expr] = {}
         self.behind: dict[str, frozenset[int]] = {}  # local -> sites that its value comes from
         changed = Counter(map(local_changed, nested_statements(statements)))
         self.once = {name for name, n in changed.items() if name and n == 1}
 
     # --- statements
 
-    def block(self, body: Iterable[Stmt], guard: Guard, around: tuple[Loop, ...]) -> None:
+    def block(self, body: Iterable[ir.Stmt], guard: Guard, around: tuple[Loop, ...]) -> None:
         for s in body:
             first = len(self.sites)
-            if isinstance(s, While):
+            if isinstance(s, ir.While):
                 self.forget(s.body)  # the condition is read again behind it
             for e in children(s):
                 self.read(e, guard, around)
             here = frozenset(range(first, len(self.sites)))
             match s:
-                case For():
+                case ir.For():
                     self.loop(s, guard, around, here)
-                case If():
+                case ir.If():
                     self.branch(s, guard, around)
-                case SetLocal():
+                case ir.SetLocal():
                     self.set(s, here, guard)
-                case While():
+                case ir.While():
                     data = tuple(sorted({*guard.data, *self.deciding(s.condition, here)}))
                     self.block(s.body, replace(guard, data=data, is_exact=False), around)
                     self.forget(s.body)
-                case UpdateLocal() | LocalArray() | SetElement():
+                case ir.UpdateLocal() | ir.LocalArray() | ir.SetElement():
                     self.known.pop(s.name, None)
                     self.comes_from(s.name, s.value, here, guard)
-                case Store():
+                case ir.Store():
                     self.site("store", s.array, s.indices, guard, around)
-                case Update():
+                case ir.Update():
                     self.site("update", s.array, s.indices, guard, around, s.op)
                     if s.result:
                         self.known.pop(s.result, None)
                         self.comes_from(s.result, s.value, here | {len(self.sites) - 1}, guard)
 
-    def set(self, s: SetLocal, here: frozenset[int], guard: Guard) -> None:
+    def set(self, s: ir.SetLocal, here: frozenset[int], guard: Guard) -> None:
         value = self.resolved(s.value)
         listed = self.in_list(value) if s.name in self.once else None
         if listed is not None:
             self.listed[s.name] = listed
-        unknown = (x for x in walk(value) if isinstance(x, Load | Local | LocalElement | Param))
-        if any(not isinstance(x, Local) or x.name not in self.listed for x in unknown):
+        unknown = (
+            x for x in walk(value) if isinstance(x, ir.Load | ir.Local | ir.LocalElement | ir.Param)
+        )
+        if any(not isinstance(x, ir.Local) or x.name not in self.listed for x in unknown):
             self.known.pop(s.name, None)
         else:
             self.known[s.name] = value
         self.comes_from(s.name, s.value, here, guard)
 
-    def in_list(self, value: Expr) -> tuple[str, str] | None:
+    def in_list(self, value: ir.Expr) -> tuple[str, str] | None:
         """Returns the loop of the task and the list if a value is the list's number at that loop's index, else None."""
-        while isinstance(value, Cast):
+        while isinstance(value, ir.Cast):
             value = value.x
         match value:
-            case Load(array, (Const(value=0), LoopIndex(loop))) if array in self.lists:
+            case ir.Load(array, (ir.Const(value=0), ir.LoopIndex(loop))) if array in self.lists:
                 return (loop, array) if any(x.name == loop for x in self.loops) else None
         return None
 
-    def comes_from(self, name: str, value: Expr, here: frozenset[int], guard: Guard) -> None:
+    def comes_from(self, name: str, value: ir.Expr, here: frozenset[int], guard: Guard) -> None:
         """Records the accesses that the value of a local depends on: its operands, and the conditions under which it is set."""
         found = self.deciding(value, here).union(guard.data)
         self.behind[name] = self.behind.get(name, frozenset()) | found
 
-    def branch(self, s: If, guard: Guard, around: tuple[Loop, ...]) -> None:
+    def branch(self, s: ir.If, guard: Guard, around: tuple[Loop, ...]) -> None:
         # The reads of the condition are the last sites there are.
-        n = sum(isinstance(x, Load) for x in walk(s.condition))
+        n = sum(isinstance(x, ir.Load) for x in walk(s.condition))
         data = self.deciding(s.condition, frozenset(range(len(self.sites) - n, len(self.sites))))
         before = dict(self.known)
         self.block(s.then, self.narrowed(guard, s.condition, True, data), around)
@@ -242,7 +217,7 @@ class SiteReader:
         self.known = before
         self.forget((*s.then, *s.orelse))
 
-    def loop(self, s: For, guard: Guard, around: tuple[Loop, ...], here: frozenset[int]) -> None:
+    def loop(self, s: ir.For, guard: Guard, around: tuple[Loop, ...], here: frozenset[int]) -> None:
         self.forget(s.body)
         extent = self.affine(unclamped(self.resolved(s.extent)))
         loop = Loop(s.loop, UNBOUNDED, False, count_of(s))
@@ -259,40 +234,40 @@ class SiteReader:
         self.block(s.body, guard, (*around, loop))
         self.forget(s.body)
 
-    def forget(self, body: tuple[Stmt, ...]) -> None:
+    def forget(self, body: tuple[ir.Stmt, ...]) -> None:
         """Forgets the values of locals that `body` changes: they are unknown before and behind it."""
         for s in nested_statements(body):
             self.known.pop(local_changed(s), None)
 
     # --- expressions
 
-    def resolved(self, e: Expr) -> Expr:
+    def resolved(self, e: ir.Expr) -> ir.Expr:
         return Renaming(locals=self.known).apply(e)
 
-    def affine(self, e: Expr) -> Affine | None:
+    def affine(self, e: ir.Expr) -> Affine | None:
         return to_affine(self.resolved(e))
 
     def range_of(self, x: Affine, around: tuple[Loop, ...]) -> tuple[int, int]:
         return index_range(x, {loop.name: loop.extent for loop in (*self.loops, *around)})
 
-    def deciding(self, e: Expr, here: frozenset[int]) -> frozenset[int]:
+    def deciding(self, e: ir.Expr, here: frozenset[int]) -> frozenset[int]:
         """Returns the accesses whose values an expression depends on; `here` are those of its own loads."""
         names = locals_read(e)
         return here.union(*(self.behind.get(name, frozenset()) for name in names))
 
-    def read(self, e: Expr, guard: Guard, around: tuple[Loop, ...]) -> None:
+    def read(self, e: ir.Expr, guard: Guard, around: tuple[Loop, ...]) -> None:
         match e:
-            case Load():
+            case ir.Load():
                 self.site("load", e.array, e.indices, guard, around)
                 for i in e.indices:
                     self.read(i, guard, around)
-            case Select():
+            case ir.Select():
                 first = len(self.sites)
                 self.read(e.condition, guard, around)
                 either = self.unsure(guard, e.condition, first)
                 self.read(e.a, either, around)
                 self.read(e.b, either, around)
-            case Binary(op="and" | "or"):
+            case ir.Binary(op="and" | "or"):
                 first = len(self.sites)
                 self.read(e.a, guard, around)
                 self.read(e.b, self.unsure(guard, e.a, first), around)
@@ -300,7 +275,7 @@ class SiteReader:
                 for part in children(e):
                     self.read(part, guard, around)
 
-    def unsure(self, guard: Guard, condition: Expr, first: int) -> Guard:
+    def unsure(self, guard: Guard, condition: ir.Expr, first: int) -> Guard:
         """Returns the guard of operands that are needed only for some values of a condition.
 
         It adds no bounds: both sides of a selection may be evaluated.
@@ -312,41 +287,43 @@ class SiteReader:
         self,
         op: SiteOp,
         array: str,
-        indices: tuple[Expr, ...],
+        indices: tuple[ir.Expr, ...],
         guard: Guard,
         around: tuple[Loop, ...],
-        operator: ReduceOp | None = None,
+        operator: ir.ReduceOp | None = None,
     ) -> None:
         index = tuple(self.axis(self.resolved(i), around) for i in indices)
         state = State("value", array)
         found = Site(len(self.sites), op, state, index, guard, around, operator=operator)
         self.sites.append(found)
 
-    def axis(self, e: Expr, around: tuple[Loop, ...]) -> AxisMap:
+    def axis(self, e: ir.Expr, around: tuple[Loop, ...]) -> AxisMap:
         plain = to_affine(e)
         if plain is not None:
             return AxisMap(plain)
         through = {self.listed[n] for n in locals_read(e) if n in self.listed}
         if len(through) == 1:
             ((loop, array),) = through
-            names = {n: LoopIndex(loop, DType.i64) for n in locals_read(e) if n in self.listed}
+            names = {
+                n: ir.LoopIndex(loop, ir.DType.i64) for n in locals_read(e) if n in self.listed
+            }
             plain = to_affine(Renaming(locals=names).apply(e))
             if plain is not None and loop in {n for n, _ in plain.terms}:
                 return AxisMap(plain, through=array)
         match e:
-            case Cast(x=x) if x.dtype.is_integer and e.dtype.is_index:
+            case ir.Cast(x=x) if x.dtype.is_integer and e.dtype.is_index:
                 return self.axis(x, around)
-            case Binary(op="floordiv", a=a, b=Const(value=int(d))) if d > 0:
+            case ir.Binary(op="floordiv", a=a, b=ir.Const(value=int(d))) if d > 0:
                 inner = self.axis(a, around)
                 if inner.affine is not None:
                     return AxisMap(inner.affine, inner.divisor * d)
-            case Binary(op="add" | "sub"):
+            case ir.Binary(op="add" | "sub"):
                 return self.sum(e, around)
-            case Local() if e.name in self.once:
+            case ir.Local() if e.name in self.once:
                 return AxisMap(None, 1, (e.name, 0, 0))
         return AxisMap(None)
 
-    def sum(self, e: Binary, around: tuple[Loop, ...]) -> AxisMap:
+    def sum(self, e: ir.Binary, around: tuple[Loop, ...]) -> AxisMap:
         """Returns the index map of a sum or difference: `floor(a / d) + b` is `floor((a + d b) / d)`.
 
         A computed local plus an affine function of loops inside the body has a window.
@@ -368,23 +345,23 @@ class SiteReader:
 
     # --- guards
 
-    def narrowed(self, guard: Guard, e: Expr, holds: bool, data: frozenset[int]) -> Guard:
+    def narrowed(self, guard: Guard, e: ir.Expr, holds: bool, data: frozenset[int]) -> Guard:
         """Returns `guard` where the condition `e` holds, or does not hold."""
         match e:
-            case Unary(op="not", x=x):
+            case ir.Unary(op="not", x=x):
                 return self.narrowed(guard, x, not holds, data)
-            case Binary(op=op) if op == ("and" if holds else "or"):
+            case ir.Binary(op=op) if op == ("and" if holds else "or"):
                 return self.narrowed(self.narrowed(guard, e.a, holds, data), e.b, holds, data)
-            case Compare():
+            case ir.Compare():
                 found = self.compared(guard, e, holds)
                 if found is not None:
                     return found
-            case Const():
+            case ir.Const():
                 if bool(e.value) == holds:
                     return guard
         return replace(guard, data=tuple(sorted({*guard.data, *data})), is_exact=False)
 
-    def compared(self, guard: Guard, e: Compare, holds: bool) -> Guard | None:
+    def compared(self, guard: Guard, e: ir.Compare, holds: bool) -> Guard | None:
         """Returns the guard where a comparison of affine values holds, or does not hold.
 
         None where no bounds or residues express it.
@@ -393,9 +370,9 @@ class SiteReader:
         a, b = self.resolved(e.a), self.resolved(e.b)
         if (
             op in ("eq", "ne")
-            and isinstance(a, Binary)
+            and isinstance(a, ir.Binary)
             and a.op == "mod"
-            and isinstance(a.b, Const)
+            and isinstance(a.b, ir.Const)
         ):
             x, remainder = to_affine(a.a), to_affine(b)
             modulus = int(a.b.value)
@@ -428,7 +405,7 @@ class SiteReader:
                 return None
 
 
-_NEGATED: dict[CompareOp, CompareOp] = {
+_NEGATED: dict[ir.CompareOp, ir.CompareOp] = {
     "lt": "ge",
     "ge": "lt",
     "le": "gt",
@@ -443,9 +420,9 @@ def _bounded(guard: Guard, affine: Affine, low: int, high: int) -> Guard:
     return replace(guard, bounds=(*guard.bounds, (affine, low, high)))
 
 
-def count_of(s: For) -> Count:
+def count_of(s: ir.For) -> Count:
     """Returns the source of a loop's length that is known only at run time: an argument, or a value computed at the loop."""
     e = unclamped(s.extent)
-    while isinstance(e, Cast):
+    while isinstance(e, ir.Cast):
         e = e.x
-    return Count("argument", e.name) if isinstance(e, Param) else Count("value", s.loop)
+    return Count("argument", e.name) if isinstance(e, ir.Param) else Count("value", s.loop)

@@ -5,20 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from .kernel import (
-    Const,
-    Expr,
-    For,
-    If,
-    Local,
-    LoopIndex,
-    SetLocal,
-    Stmt,
-    Store,
-    Update,
-    UpdateLocal,
-    While,
-)
+from . import kernel as ir
 from .simplify import cast
 from .walk import Renaming, children, nested_statements, walk, with_blocks
 
@@ -87,20 +74,20 @@ class OnTrees:
 NO_TREES = OnTrees()
 
 
-def making(statements: tuple[Stmt, ...], how: Sequence[str]) -> tuple[Stmt, ...]:
+def making(statements: tuple[ir.Stmt, ...], how: Sequence[str]) -> tuple[ir.Stmt, ...]:
     """Returns the statements that make a list for all loops that use it, each in its way of `how`.
 
     Precondition: `statements` are one branch, which is taken where the list is outdated. A list that is surely valid is checked
     only at its first use: no cell has changed until the loop that uses it.
     """
     (test,) = statements
-    assert isinstance(test, If)
-    loops = [s.loop for s in nested_statements(statements) if isinstance(s, For)]
-    made: list[Stmt] = []
+    assert isinstance(test, ir.If)
+    loops = [s.loop for s in nested_statements(statements) if isinstance(s, ir.For)]
+    made: list[ir.Stmt] = []
     for k, way in enumerate(how):
-        again = Renaming(loops={name: LoopIndex(f"{name}@{k}") for name in loops} if k else {})
+        again = Renaming(loops={name: ir.LoopIndex(f"{name}@{k}") for name in loops} if k else {})
         here = again.apply_stmt(test)
-        assert isinstance(here, If)
+        assert isinstance(here, ir.If)
         if way == ANEW:
             made += here.then
         elif way == IF_OLD:
@@ -115,25 +102,25 @@ class Compaction:
     The local `count` numbers the elements. The stores `ends` mark the list as made; the first of them stores the count.
     """
 
-    test: Expr | None
-    count: Local
-    loop: For
+    test: ir.Expr | None
+    count: ir.Local
+    loop: ir.For
     array: str
-    ends: tuple[Store, ...]
+    ends: tuple[ir.Store, ...]
 
     @property
-    def counting(self) -> tuple[Stmt, ...]:
+    def counting(self) -> tuple[ir.Stmt, ...]:
         """The loop's body without its stores. A nested loop that only counts its iterations is replaced by their number."""
         return _counted(_without_stores(self.loop.body), self.count)
 
 
-def compactions(statements: tuple[Stmt, ...]) -> tuple[Compaction, ...]:
+def compactions(statements: tuple[ir.Stmt, ...]) -> tuple[Compaction, ...]:
     """Returns the compactions that the statements consist of, in order; () where the statements are something else."""
     found: list[Compaction] = []
     rest = list(statements)
     while rest:
-        test: Expr | None = None
-        if isinstance(rest[0], If) and not rest[0].orelse:
+        test: ir.Expr | None = None
+        if isinstance(rest[0], ir.If) and not rest[0].orelse:
             test, inner = rest[0].condition, list(rest[0].then)
             rest = rest[1:]
         else:
@@ -146,51 +133,57 @@ def compactions(statements: tuple[Stmt, ...]) -> tuple[Compaction, ...]:
     return tuple(found)
 
 
-def _compaction(test: Expr | None, body: list[Stmt]) -> tuple[Compaction | None, list[Stmt]]:
+def _compaction(
+    test: ir.Expr | None, body: list[ir.Stmt]
+) -> tuple[Compaction | None, list[ir.Stmt]]:
     """Returns the compaction at the begin of the statements, and the statements behind it."""
     match body:
         case [
-            SetLocal(name=name, value=Const(value=0) as zero),
-            For() as loop,
-            Store() as first,
+            ir.SetLocal(name=name, value=ir.Const(value=0) as zero),
+            ir.For() as loop,
+            ir.Store() as first,
             *rest,
         ]:
-            count = Local(name, zero.dtype)
-            arrays = {s.array for s in nested_statements(loop.body) if isinstance(s, Store)}
-            others = (s for s in nested_statements(loop.body) if isinstance(s, Update | While))
+            count = ir.Local(name, zero.dtype)
+            arrays = {s.array for s in nested_statements(loop.body) if isinstance(s, ir.Store)}
+            others = (
+                s for s in nested_statements(loop.body) if isinstance(s, ir.Update | ir.While)
+            )
             if first.value != count or len(arrays) != 1 or any(others):
                 return None, []
-            n = next((k for k, s in enumerate(rest) if not isinstance(s, Store)), len(rest))
-            ends = (first, *(s for s in rest[:n] if isinstance(s, Store)))
+            n = next((k for k, s in enumerate(rest) if not isinstance(s, ir.Store)), len(rest))
+            ends = (first, *(s for s in rest[:n] if isinstance(s, ir.Store)))
             return Compaction(test, count, loop, arrays.pop(), ends), rest[n:]
     return None, []
 
 
-def _without_stores(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
-    kept = (s for s in body if not isinstance(s, Store))
+def _without_stores(body: tuple[ir.Stmt, ...]) -> tuple[ir.Stmt, ...]:
+    kept = (s for s in body if not isinstance(s, ir.Store))
     return tuple(with_blocks(s, _without_stores) for s in kept)
 
 
-def _counted(body: tuple[Stmt, ...], count: Local) -> tuple[Stmt, ...]:
+def _counted(body: tuple[ir.Stmt, ...], count: ir.Local) -> tuple[ir.Stmt, ...]:
     """Replaces loops that only add 1 to `count` by one addition of their extent."""
-    made: list[Stmt] = []
+    made: list[ir.Stmt] = []
     for k, s in enumerate(body):
-        if isinstance(s, For) and _only_counts(s, count, body[:k], body[k + 1 :]):
-            made.append(UpdateLocal(count.name, "add", cast(s.extent, count.dtype), s.where))
+        if isinstance(s, ir.For) and _only_counts(s, count, body[:k], body[k + 1 :]):
+            made.append(ir.UpdateLocal(count.name, "add", cast(s.extent, count.dtype), s.where))
         else:
             made.append(with_blocks(s, lambda inner: _counted(inner, count)))
     return tuple(made)
 
 
-def _only_counts(loop: For, count: Local, before: Sequence[Stmt], behind: Sequence[Stmt]) -> bool:
+def _only_counts(
+    loop: ir.For, count: ir.Local, before: Sequence[ir.Stmt], behind: Sequence[ir.Stmt]
+) -> bool:
     """True if the only effect of a loop is that it adds its number of iterations to `count`.
 
     The locals that it sets are never read later, and before it only after they are set in the same block.
     """
-    adds = [s for s in loop.body if isinstance(s, UpdateLocal)]
-    others = [s for s in loop.body if isinstance(s, SetLocal)]
+    adds = [s for s in loop.body if isinstance(s, ir.UpdateLocal)]
+    others = [s for s in loop.body if isinstance(s, ir.SetLocal)]
     is_one = len(adds) == 1 and adds[0].name == count.name and adds[0].op == "add"
-    if not is_one or adds[0].value != Const(1, count.dtype) or len(loop.body) != 1 + len(others):
+    if not is_one or adds[0].value != ir.Const(1, count.dtype) or len(loop.body) != 1 + len(others):
         return False
     own = {s.name for s in others}
     if any(own & _read((s,)) for s in behind) or count.name in _read(loop.body):
@@ -199,11 +192,11 @@ def _only_counts(loop: For, count: Local, before: Sequence[Stmt], behind: Sequen
     for s in before:
         if (own - seen) & _read((s,)):
             return False
-        seen |= {s.name} if isinstance(s, SetLocal) else set()
+        seen |= {s.name} if isinstance(s, ir.SetLocal) else set()
     return True
 
 
-def _read(body: Sequence[Stmt]) -> set[str]:
+def _read(body: Sequence[ir.Stmt]) -> set[str]:
     """The locals that statements read."""
     every = (x for s in nested_statements(tuple(body)) for e in children(s) for x in walk(e))
-    return {x.name for x in every if isinstance(x, Local)}
+    return {x.name for x in every if isinstance(x, ir.Local)}

@@ -11,48 +11,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from hashlib import blake2b
 
+from . import kernel
 from .access import Access
 from .affine import Affine, to_affine
 from .body import Body
 from .domain import Loop
-from .kernel import (
-    Accumulator,
-    Activate,
-    Append,
-    Assert,
-    Binary,
-    Bitcast,
-    Cast,
-    Compare,
-    Const,
-    Deactivate,
-    DType,
-    Expr,
-    For,
-    ForActive,
-    If,
-    IsActive,
-    Item,
-    KernelIR,
-    Length,
-    Load,
-    Local,
-    LocalArray,
-    LocalElement,
-    LoopIndex,
-    Param,
-    Part,
-    Print,
-    Select,
-    SetElement,
-    SetLocal,
-    Stmt,
-    Store,
-    Unary,
-    Update,
-    UpdateLocal,
-    While,
-)
 from .ops import COMPARISONS, OPS
 from .task import Problem, Task
 from .walk import children, loads, local_changed, nested_statements
@@ -80,7 +43,7 @@ Names = Mapping[
 ]  # array, loop, parameter or local -> what to print; others print as they are
 
 
-def show(ir: KernelIR) -> str:
+def show(ir: kernel.KernelIR) -> str:
     """Returns a kernel as text. It is equal for kernels that compute the same in the same way, from any file."""
     arrays = [f"{p.name}: {p.dtype.name}[{', '.join(map(str, p.shape))}]" for p in ir.arrays]
     scalars = [f"{p.name}: {p.dtype.name}" for p in ir.scalars]
@@ -90,7 +53,7 @@ def show(ir: KernelIR) -> str:
     return "\n".join([head, *_Printer().lines(ir.body, 1)]) + "\n"
 
 
-def show_expr(x: Expr) -> str:
+def show_expr(x: kernel.Expr) -> str:
     """Returns an expression as text, with the parentheses that it needs."""
     return _Printer().text(x, 0)
 
@@ -100,19 +63,19 @@ _FLAGS = r"[-+ #0]*\d{0,3}(\.\d{0,3})?"
 _OF_FLOATS, _OF_INTEGERS = (re.compile(_FLAGS + kinds) for kinds in ("[eEfFgGaA]", "[diouxX]"))
 
 
-def default_format(dtype: DType) -> str:
+def default_format(dtype: kernel.DType) -> str:
     """Returns the default format of a type: a conversion of printf, without its %."""
     if not dtype.is_float:
         return "u" if dtype.is_integer and not dtype.is_signed else "d"
-    return ".12f" if dtype is DType.f64 else "f"
+    return ".12f" if dtype is kernel.DType.f64 else "f"
 
 
-def takes_format(dtype: DType, wanted: str) -> bool:
+def takes_format(dtype: kernel.DType, wanted: str) -> bool:
     """True if a conversion of printf, without its %, fits values of this type."""
     return bool((_OF_FLOATS if dtype.is_float else _OF_INTEGERS).fullmatch(wanted))
 
 
-def show_value(x: Expr, names: Names | None = None) -> str:
+def show_value(x: kernel.Expr, names: Names | None = None) -> str:
     """Returns an expression of a task on one line. Only constants and casts show their dtypes."""
     return _Printer(names or {}).text(x, 0)
 
@@ -129,54 +92,54 @@ class _Printer:
 
     # --- statements
 
-    def lines(self, body: Iterable[Stmt], depth: int) -> Iterator[str]:
+    def lines(self, body: Iterable[kernel.Stmt], depth: int) -> Iterator[str]:
         pad = ("    " if self.names is None else "  ") * depth
         for s in body:
             match s:
-                case For(loop=loop, extent=extent, body=inner):
+                case kernel.For(loop=loop, extent=extent, body=inner):
                     between = " in " if self.names is None else "<"
                     yield f"{pad}for {self.name('loop', loop)}{between}{self.text(extent, 0)}:"
                     yield from self.nested(inner, depth)
-                case If(condition=condition, then=then, orelse=orelse):
+                case kernel.If(condition=condition, then=then, orelse=orelse):
                     yield f"{pad}if {self.text(condition, 0)}:"
                     yield from self.nested(then, depth)
                     if orelse:
                         yield f"{pad}else:"
                         yield from self.nested(orelse, depth)
-                case While(condition=condition, body=inner):
+                case kernel.While(condition=condition, body=inner):
                     yield f"{pad}while {self.text(condition, 0)}:"
                     yield from self.nested(inner, depth)
-                case ForActive(loops=names, body=inner):
+                case kernel.ForActive(loops=names, body=inner):
                     yield f"{pad}for {', '.join(names)} in active {s.tree}.{s.node}:"
                     yield from self.nested(inner, depth)
-                case Activate() | Deactivate():
+                case kernel.Activate() | kernel.Deactivate():
                     yield f"{pad}{type(s).__name__.lower()} {self.cell(s.tree, s.node, s.indices)}"
-                case Append():
+                case kernel.Append():
                     yield f"{pad}{s.result}: i32 = append {self.cell(s.tree, s.node, s.indices)}"
-                case Print():
+                case kernel.Print():
                     yield f"{pad}print({', '.join(self.shown(s))})"
-                case Assert(condition=condition):
+                case kernel.Assert(condition=condition):
                     said = ", ".join([repr(s.message), *self.shown(s)])
                     yield f"{pad}assert {self.text(condition, 0)}, {said}"
-                case SetLocal() | UpdateLocal():
-                    place = self.local(s.name, s.value.dtype, isinstance(s, SetLocal))
+                case kernel.SetLocal() | kernel.UpdateLocal():
+                    place = self.local(s.name, s.value.dtype, isinstance(s, kernel.SetLocal))
                     yield f"{pad}{place} {_assignment(s)} {self.text(s.value, 0)}"
-                case LocalArray(name=name, extent=extent, value=value):
+                case kernel.LocalArray(name=name, extent=extent, value=value):
                     place = self.local(f"{name}[{extent}]", value.dtype, True)
                     if self.names is not None:
                         place = f"{self.name('local', name)}[{extent}]:{value.dtype.name}"
                     yield f"{pad}{place} = {self.text(value, 0)}"
-                case SetElement(name=name, index=index, value=value):
+                case kernel.SetElement(name=name, index=index, value=value):
                     yield f"{pad}{self.name('local', name)}[{self.index(index)}] = {self.text(value, 0)}"
-                case Update() if s.result:
+                case kernel.Update() if s.result:
                     place = self.element(s.array, s.indices)
                     old = self.local(s.result, s.value.dtype, True)
                     yield f"{pad}{old} = atomic_{s.op}({place}, {self.text(s.value, 0)})"
-                case Store() | Update():
+                case kernel.Store() | kernel.Update():
                     place = self.element(s.array, s.indices)
                     yield f"{pad}{place} {_assignment(s)} {self.text(s.value, 0)}"
 
-    def local(self, name: str, dtype: DType, is_set: bool) -> str:
+    def local(self, name: str, dtype: kernel.DType, is_set: bool) -> str:
         if self.names is not None:
             return f"{self.name('local', name)}:{dtype.name}"
         if not is_set or name in self.declared:
@@ -184,93 +147,93 @@ class _Printer:
         self.declared.add(name)
         return f"{name}: {dtype.name.rstrip('_')}"
 
-    def part(self, x: Part) -> str:
+    def part(self, x: kernel.Part) -> str:
         return repr(x) if isinstance(x, str) else self.text(x, 0)
 
-    def shown(self, s: Print | Assert) -> list[str]:
+    def shown(self, s: kernel.Print | kernel.Assert) -> list[str]:
         """Returns the texts and values that a statement prints, and their formats if it has any."""
         return [self.part(x) for x in s.parts] + [f"formats={s.formats}"] * bool(s.formats)
 
-    def nested(self, body: tuple[Stmt, ...], depth: int) -> Iterator[str]:
+    def nested(self, body: tuple[kernel.Stmt, ...], depth: int) -> Iterator[str]:
         if not body and self.names is None:
             yield "    " * (depth + 1) + "pass"
         yield from self.lines(body, depth + 1)
 
     # --- expressions
 
-    def element(self, array: str, indices: tuple[Expr, ...]) -> str:
+    def element(self, array: str, indices: tuple[kernel.Expr, ...]) -> str:
         return f"{self.name('array', array)}[{', '.join(map(self.index, indices))}]"
 
-    def cell(self, tree: str, node: int, indices: tuple[Expr, ...]) -> str:
+    def cell(self, tree: str, node: int, indices: tuple[kernel.Expr, ...]) -> str:
         return f"{tree}.{node}[{', '.join(self.text(i, 0) for i in indices)}]"
 
-    def index(self, x: Expr) -> str:
+    def index(self, x: kernel.Expr) -> str:
         affine = None if self.names is None else to_affine(x)
         return self.text(x, 0) if affine is None else show_affine(affine, self.names)
 
-    def text(self, x: Expr, around: int) -> str:
+    def text(self, x: kernel.Expr, around: int) -> str:
         """Returns an expression as text. `around` is the precedence of the surrounding operator."""
         typed = self.names is not None
         match x:
-            case Const():
+            case kernel.Const():
                 return _constant(x, typed, around)
-            case LoopIndex(loop=name):
+            case kernel.LoopIndex(loop=name):
                 return self.name("loop", name)
-            case Param(name=name):
+            case kernel.Param(name=name):
                 return self.name("param", name)
-            case Local(name=name):
+            case kernel.Local(name=name):
                 return self.name("local", name)
-            case LocalElement(name=name, index=index):
+            case kernel.LocalElement(name=name, index=index):
                 return f"{self.name('local', name)}[{self.index(index)}]"
-            case Load(array=array, indices=indices):
+            case kernel.Load(array=array, indices=indices):
                 return self.element(array, indices)
-            case Accumulator():
+            case kernel.Accumulator():
                 return "acc"
-            case IsActive():
+            case kernel.IsActive():
                 return f"is_active({self.cell(x.tree, x.node, x.indices)})"
-            case Item():
+            case kernel.Item():
                 return f"item({self.cell(x.tree, x.node, x.indices)})"
-            case Length():
+            case kernel.Length():
                 return f"length({self.cell(x.tree, x.node, x.indices)})"
-            case Cast(x=y, dtype=dtype):
+            case kernel.Cast(x=y, dtype=dtype):
                 return f"{dtype.name if typed else dtype.name.rstrip('_')}({self.text(y, 0)})"
-            case Bitcast(x=y, dtype=dtype):
+            case kernel.Bitcast(x=y, dtype=dtype):
                 return f"bit_cast({self.text(y, 0)}, {dtype.name})"
-            case Select(condition=c, a=a, b=b):
+            case kernel.Select(condition=c, a=a, b=b):
                 if typed:
                     return f"select({self.text(c, 0)}, {self.text(a, 0)}, {self.text(b, 0)})"
                 return f"({self.text(a, 1)} if {self.text(c, 1)} else {self.text(b, 1)})"
-            case Unary(op="neg", x=y):
+            case kernel.Unary(op="neg", x=y):
                 return f"-{self.text(y, _NEGATED)}"
-            case Unary(op="bit_not", x=y):
+            case kernel.Unary(op="bit_not", x=y):
                 return f"~{self.text(y, _NEGATED)}"
-            case Unary(op="not", x=y) if not typed:
+            case kernel.Unary(op="not", x=y) if not typed:
                 return _wrapped(f"not {self.text(y, _NOT)}", around > _NOT)
-            case Unary(op=op, x=y):
+            case kernel.Unary(op=op, x=y):
                 return f"{op}({self.text(y, 0)})"
-            case Binary(op=op, a=a, b=b) if not OPS[op].sign:
+            case kernel.Binary(op=op, a=a, b=b) if not OPS[op].sign:
                 return f"{op}({self.text(a, 0)}, {self.text(b, 0)})"
-            case Binary(op="add", a=a, b=Const(value=value)) if (
+            case kernel.Binary(op="add", a=a, b=kernel.Const(value=value)) if (
                 not typed and value < 0 and not isinstance(value, bool)
             ):
                 return _wrapped(f"{self.text(a, _SUM)} - {-value!r}", around > _SUM)
-            case Binary(op=op, a=a, b=b) | Compare(op=op, a=a, b=b):
-                binds, compares = _BINDS[op], isinstance(x, Compare)
+            case kernel.Binary(op=op, a=a, b=b) | kernel.Compare(op=op, a=a, b=b):
+                binds, compares = _BINDS[op], isinstance(x, kernel.Compare)
                 left, right = self.text(a, binds + compares), self.text(b, binds + 1)
                 whole = f"{left} {OPS[op].sign} {right}"
                 return _wrapped(whole, binds < around or (typed and compares))
         raise TypeError(f"{x!r} is no expression")
 
 
-def _constant(x: Const, typed: bool, around: int) -> str:
+def _constant(x: kernel.Const, typed: bool, around: int) -> str:
     if typed:
         return f"{x.value!r}:{x.dtype.name}" if not x.dtype.is_float else repr(float(x.value))
     is_negative = not isinstance(x.value, bool) and x.value < 0
     return _wrapped(repr(x.value), is_negative and around > _SUM)
 
 
-def _assignment(s: SetLocal | UpdateLocal | Store | Update) -> str:
-    if isinstance(s, SetLocal | Store):
+def _assignment(s: kernel.SetLocal | kernel.UpdateLocal | kernel.Store | kernel.Update) -> str:
+    if isinstance(s, kernel.SetLocal | kernel.Store):
         return "="
     return f"{OPS[s.op].sign or s.op}="
 
@@ -330,13 +293,13 @@ def show_task(task: Task, names: Names | None = None, of_body: str = "non-affine
         return f"{head}{target}:{task.dtype.name} = {value}{exact}"
     over = ", ".join(names.get("loop " + x.name, x.name) for x in task.loops if x.is_reduction)
     reduced = f"{OPS[task.op].noun}({over}) {value}"
-    if isinstance(task.finish, Accumulator):
+    if isinstance(task.finish, kernel.Accumulator):
         return f"{head}{target}:{task.dtype.name} = {reduced}{exact}"
     finish = show_value(task.finish, names)
     return f"{head}{target}:{task.dtype.name} = {finish} with acc = {reduced}{exact}"
 
 
-def show_statements(body: Iterable[Stmt], names: Names | None = None) -> str:
+def show_statements(body: Iterable[kernel.Stmt], names: Names | None = None) -> str:
     """Returns statements of a task as text, a line each."""
     return "\n".join("    " + line for line in _Printer(names or {}).lines(body, 0))
 
@@ -347,16 +310,16 @@ def _touched(body: Body, loops: tuple[Loop, ...], names: Names) -> tuple[list[st
     reads: list[str] = []
     writes: list[str] = []
 
-    def element(array: str, indices: tuple[Expr, ...]) -> str:
+    def element(array: str, indices: tuple[kernel.Expr, ...]) -> str:
         axes = (to_affine(i) for i in indices)
         known = (a if a is not None and {n for n, _ in a.terms} <= own else None for a in axes)
         return show_access(Access(array, tuple(known)), names)
 
     for s in nested_statements(body.statements):
         reads += [element(x.array, x.indices) for e in children(s) for x in loads(e)]
-        if isinstance(s, Store | Update):
+        if isinstance(s, kernel.Store | kernel.Update):
             writes.append(element(s.array, s.indices))
-        if isinstance(s, Update):
+        if isinstance(s, kernel.Update):
             reads.append(writes[-1])
     return reads, writes
 
@@ -404,7 +367,7 @@ def _inner_names(task: Task) -> dict[str, str]:
     names |= {"loop " + x.name: f"s{k}" for k, x in enumerate(task.repeats)}
     if task.body is not None:
         for s in nested_statements(task.body.statements):
-            if isinstance(s, For):
+            if isinstance(s, kernel.For):
                 names.setdefault("loop " + s.loop, f"l{len(names)}")
             if local_changed(s):
                 names.setdefault("local " + local_changed(s), f"l{len(names)}")

@@ -9,42 +9,17 @@ from math import isfinite
 from operator import attrgetter, is_not
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
-from .kernel import (
-    Append,
-    Binary,
-    Bitcast,
-    Cast,
-    Const,
-    DType,
-    Expr,
-    For,
-    Load,
-    Local,
-    LocalArray,
-    LocalElement,
-    Location,
-    LoopIndex,
-    Param,
-    Part,
-    ReduceOp,
-    SetElement,
-    SetLocal,
-    Stmt,
-    Store,
-    Unary,
-    Update,
-    UpdateLocal,
-)
+from . import kernel
 from .ops import OPS
 
 T = TypeVar("T")
-N = TypeVar("N", bound=Expr | Stmt)
-_EXPRESSIONS = frozenset(get_args(Expr))
+N = TypeVar("N", bound=kernel.Expr | kernel.Stmt)
+_EXPRESSIONS = frozenset(get_args(kernel.Expr))
 
 _PARTS: dict[type[Any], tuple[tuple[str, bool, bool], ...]] = {}
 
 
-def _parts(node: Expr | Stmt) -> tuple[tuple[str, bool, bool], ...]:
+def _parts(node: kernel.Expr | kernel.Stmt) -> tuple[tuple[str, bool, bool], ...]:
     """Returns the fields of a node that contain nodes or texts: (name, whether it has statements, whether it is a tuple)."""
     kind: type[Any] = type(node)
     if kind not in _PARTS:
@@ -52,15 +27,19 @@ def _parts(node: Expr | Stmt) -> tuple[tuple[str, bool, bool], ...]:
         many = {f.name: get_origin(hints[f.name]) is tuple for f in fields(kind)}
         held = {name: get_args(hints[name])[0] if many[name] else hints[name] for name in many}
         _PARTS[kind] = tuple(
-            (name, of == Stmt, many[name]) for name, of in held.items() if of in (Expr, Part, Stmt)
+            (name, of == kernel.Stmt, many[name])
+            for name, of in held.items()
+            if of in (kernel.Expr, kernel.Part, kernel.Stmt)
         )
     return _PARTS[kind]
 
 
-_OPERANDS: dict[type[Any], Callable[[Any], tuple[Expr, ...]]] = {}  # what reads them, by kind
+_OPERANDS: dict[
+    type[Any], Callable[[Any], tuple[kernel.Expr, ...]]
+] = {}  # what reads them, by kind
 
 
-def children(node: Expr | Stmt) -> tuple[Expr, ...]:
+def children(node: kernel.Expr | kernel.Stmt) -> tuple[kernel.Expr, ...]:
     """Returns the operands of a node, in the order of its fields. Nested statements are not among them."""
     kind = type(node)
     found = _OPERANDS.get(kind)
@@ -69,7 +48,9 @@ def children(node: Expr | Stmt) -> tuple[Expr, ...]:
     return found(node)
 
 
-def _reader_of_operands(node: Expr | Stmt) -> Callable[[Any], tuple[Expr, ...]]:
+def _reader_of_operands(
+    node: kernel.Expr | kernel.Stmt,
+) -> Callable[[Any], tuple[kernel.Expr, ...]]:
     """Returns a specialised function for the operands of a node's kind: passes call it millions of times."""
     names = [(name, many) for name, is_block, many in _parts(node) if not is_block]
     if not names:
@@ -78,8 +59,8 @@ def _reader_of_operands(node: Expr | Stmt) -> Callable[[Any], tuple[Expr, ...]]:
         read: Callable[[Any], Any] = attrgetter(*(name for name, _ in names))
         return read if len(names) > 1 else lambda x: (read(x),)
 
-    def operands(x: Any) -> tuple[Expr, ...]:
-        found: list[Expr] = []
+    def operands(x: Any) -> tuple[kernel.Expr, ...]:
+        found: list[kernel.Expr] = []
         for name, many in names:
             held = getattr(x, name)
             found.extend(e for e in held if not isinstance(e, str)) if many else found.append(held)
@@ -88,18 +69,24 @@ def _reader_of_operands(node: Expr | Stmt) -> Callable[[Any], tuple[Expr, ...]]:
     return operands
 
 
-def blocks(s: Stmt) -> tuple[tuple[Stmt, ...], ...]:
+def blocks(s: kernel.Stmt) -> tuple[tuple[kernel.Stmt, ...], ...]:
     """Returns the statements nested in one, block by block."""
     return tuple(getattr(s, name) for name, is_block, _ in _parts(s) if is_block)
 
 
-def with_blocks(s: Stmt, change: Callable[[tuple[Stmt, ...]], tuple[Stmt, ...]]) -> Stmt:
+def with_blocks(
+    s: kernel.Stmt, change: Callable[[tuple[kernel.Stmt, ...]], tuple[kernel.Stmt, ...]]
+) -> kernel.Stmt:
     """Returns the statement with `change` applied to each block nested in it."""
     inner: dict[str, Any] = {k: change(getattr(s, k)) for k, is_block, _ in _parts(s) if is_block}
     return replace(s, **inner) if inner else s
 
 
-def mapped(node: N, on_expr: Callable[[Expr], Expr], on_stmt: Callable[[Stmt], Stmt]) -> N:
+def mapped(
+    node: N,
+    on_expr: Callable[[kernel.Expr], kernel.Expr],
+    on_stmt: Callable[[kernel.Stmt], kernel.Stmt],
+) -> N:
     """Returns the node with its operands and nested statements replaced.
 
     An expression without changes is returned itself. Statements are always new objects, since passes distinguish them by identity.
@@ -116,7 +103,7 @@ def mapped(node: N, on_expr: Callable[[Expr], Expr], on_stmt: Callable[[Stmt], S
     return node
 
 
-def rebuild(e: Expr, parts: tuple[Expr, ...]) -> Expr:
+def rebuild(e: kernel.Expr, parts: tuple[kernel.Expr, ...]) -> kernel.Expr:
     """Returns `e` with its operands replaced by `parts` (same order and number as `children(e)`).
 
     It is another object if it has operands: passes may distinguish it by identity.
@@ -130,7 +117,7 @@ def rebuild(e: Expr, parts: tuple[Expr, ...]) -> Expr:
     return replace(e, **new) if new else e
 
 
-def walk(e: Expr) -> Iterator[Expr]:
+def walk(e: kernel.Expr) -> Iterator[kernel.Expr]:
     """Yields `e` and all its sub-expressions, parents first."""
     left = [e]
     while left:
@@ -140,27 +127,29 @@ def walk(e: Expr) -> Iterator[Expr]:
             left.extend(reversed(inner))
 
 
-def size(e: Expr) -> int:
+def size(e: kernel.Expr) -> int:
     """Returns the number of nodes of `e`."""
     return sum(1 for _ in walk(e))
 
 
-def loads(e: Expr) -> tuple[Load, ...]:
+def loads(e: kernel.Expr) -> tuple[kernel.Load, ...]:
     """Returns every load of `e`, in reading order."""
-    return tuple(x for x in walk(e) if isinstance(x, Load))
+    return tuple(x for x in walk(e) if isinstance(x, kernel.Load))
 
 
-def locals_read(e: Expr) -> tuple[str, ...]:
+def locals_read(e: kernel.Expr) -> tuple[str, ...]:
     """Returns the names of the locals and local arrays that `e` reads, without duplicates."""
-    return tuple(dict.fromkeys(x.name for x in walk(e) if isinstance(x, Local | LocalElement)))
+    return tuple(
+        dict.fromkeys(x.name for x in walk(e) if isinstance(x, kernel.Local | kernel.LocalElement))
+    )
 
 
-def local_changed(s: Stmt) -> str:
+def local_changed(s: kernel.Stmt) -> str:
     """Returns the local, or local array, that a statement itself sets or updates; "" where it does neither."""
     match s:
-        case SetLocal() | UpdateLocal() | LocalArray() | SetElement():
+        case kernel.SetLocal() | kernel.UpdateLocal() | kernel.LocalArray() | kernel.SetElement():
             return s.name
-        case Update() | Append():
+        case kernel.Update() | kernel.Append():
             return s.result
     return ""
 
@@ -173,79 +162,81 @@ class Renaming:
     """
 
     arrays: Mapping[str, str] = field(default_factory=dict)
-    params: Mapping[str, Expr] = field(default_factory=dict)
-    locals: Mapping[str, Expr] = field(default_factory=dict)
-    loops: Mapping[str, Expr] = field(default_factory=dict)
+    params: Mapping[str, kernel.Expr] = field(default_factory=dict)
+    locals: Mapping[str, kernel.Expr] = field(default_factory=dict)
+    loops: Mapping[str, kernel.Expr] = field(default_factory=dict)
 
-    def apply(self, e: Expr) -> Expr:
+    def apply(self, e: kernel.Expr) -> kernel.Expr:
         """Returns `e` with the names replaced."""
         match e:
-            case Param():
+            case kernel.Param():
                 return self.params.get(e.name, e)
-            case Local():
+            case kernel.Local():
                 return self.locals.get(e.name, e)
-            case LoopIndex():
+            case kernel.LoopIndex():
                 found = self.loops.get(e.loop, e)
-                return replace(found, dtype=e.dtype) if isinstance(found, LoopIndex) else found
-            case Load() if e.array in self.arrays:
+                return (
+                    replace(found, dtype=e.dtype) if isinstance(found, kernel.LoopIndex) else found
+                )
+            case kernel.Load() if e.array in self.arrays:
                 e = replace(e, array=self.arrays[e.array])
         return mapped(e, self.apply, self.apply_stmt)
 
-    def apply_stmt(self, s: Stmt) -> Stmt:
+    def apply_stmt(self, s: kernel.Stmt) -> kernel.Stmt:
         """Returns `s` and the statements in it with the names replaced. A loop is renamed if its index becomes another index."""
         match s:
-            case For():
+            case kernel.For():
                 index = self.loops.get(s.loop)
-                if isinstance(index, LoopIndex):
+                if isinstance(index, kernel.LoopIndex):
                     s = replace(s, loop=index.loop)
-            case Store() | Update() if s.array in self.arrays:
+            case kernel.Store() | kernel.Update() if s.array in self.arrays:
                 s = replace(s, array=self.arrays[s.array])
         return mapped(s, self.apply, self.apply_stmt)
 
 
-def coerced(e: Expr, dtype: DType) -> Expr:
+def coerced(e: kernel.Expr, dtype: kernel.DType) -> kernel.Expr:
     """Returns `e` as a value of `dtype`."""
     if e.dtype == dtype:
         return e
-    if isinstance(e, Const) and dtype.is_integer and e.dtype.is_integer:
-        return Const(dtype.wrapped(int(e.value)), dtype)
-    if isinstance(e, Const):
-        return Const(dtype.numpy.type(e.value).item(), dtype)
-    return Cast(e, dtype)
+    if isinstance(e, kernel.Const) and dtype.is_integer and e.dtype.is_integer:
+        return kernel.Const(dtype.wrapped(int(e.value)), dtype)
+    if isinstance(e, kernel.Const):
+        return kernel.Const(dtype.numpy.type(e.value).item(), dtype)
+    return kernel.Cast(e, dtype)
 
 
-def is_neutral(op: ReduceOp, e: Expr) -> bool:
+def is_neutral(op: kernel.ReduceOp, e: kernel.Expr) -> bool:
     """True if `e` is recognised as neutral: `e op x == x` for every x of e's dtype."""
     has_ends = op in ("min", "max") and e.dtype.is_integer
-    if isinstance(e, Cast):  # the ends of a narrower type are none of a wider one
+    if isinstance(e, kernel.Cast):  # the ends of a narrower type are none of a wider one
         return is_neutral(op, e.x) and not has_ends
-    if isinstance(e, Unary) and e.op == "neg" and isinstance(e.x, Const):
-        return is_neutral(op, Const(-e.x.value, e.x.dtype))
+    if isinstance(e, kernel.Unary) and e.op == "neg" and isinstance(e.x, kernel.Const):
+        return is_neutral(op, kernel.Const(-e.x.value, e.x.dtype))
     if has_ends:
         return e == neutral_of(op, e.dtype)
-    return isinstance(e, Const) and float(e.value) == OPS[op].neutral
+    return isinstance(e, kernel.Const) and float(e.value) == OPS[op].neutral
 
 
-def neutral_of(op: ReduceOp, dtype: DType) -> Const:
+def neutral_of(op: kernel.ReduceOp, dtype: kernel.DType) -> kernel.Const:
     """Returns the neutral element of `op` in this type."""
     value = OPS[op].neutral
     assert value is not None
     if dtype.is_float or isfinite(value):
-        return Const(value if dtype.is_float else int(value), dtype)
+        return kernel.Const(value if dtype.is_float else int(value), dtype)
     low, high = dtype.range
-    return Const(int(high if value > 0 else low), dtype)
+    return kernel.Const(int(high if value > 0 else low), dtype)
 
 
-def joined(op: ReduceOp, a: Expr, b: Expr, dtype: DType) -> Expr:
+def joined(op: kernel.ReduceOp, a: kernel.Expr, b: kernel.Expr, dtype: kernel.DType) -> kernel.Expr:
     """Returns `a op b`, or one operand where the other is neutral."""
     if is_neutral(op, a):
         return b
     if is_neutral(op, b):
         return a
-    return Binary(op, a, b, dtype)
+    return kernel.Binary(op, a, b, dtype)
 
 
-def nested_statements(body: tuple[Stmt, ...]) -> Iterator[Stmt]:
+def nested_statements(body: tuple[kernel.Stmt, ...]) -> Iterator[kernel.Stmt]:
     """Yields all statements of `body`, parents first, in program order."""
     for s in body:
         yield s
@@ -253,22 +244,24 @@ def nested_statements(body: tuple[Stmt, ...]) -> Iterator[Stmt]:
             yield from nested_statements(block)
 
 
-def identified(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+def identified(body: tuple[kernel.Stmt, ...]) -> tuple[kernel.Stmt, ...]:
     """Returns the statements with an identity each: their numbers in program order, from 1 on."""
     numbers = itertools.count(1)
 
-    def block(some: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+    def block(some: tuple[kernel.Stmt, ...]) -> tuple[kernel.Stmt, ...]:
         return tuple(with_blocks(replace(s, uid=next(numbers)), block) for s in some)
 
     return block(body)
 
 
-def written_in(body: tuple[Stmt, ...]) -> frozenset[str]:
+def written_in(body: tuple[kernel.Stmt, ...]) -> frozenset[str]:
     """Returns the names of the arrays that statements of `body` store to or update."""
-    return frozenset(s.array for s in nested_statements(body) if isinstance(s, Store | Update))
+    return frozenset(
+        s.array for s in nested_statements(body) if isinstance(s, kernel.Store | kernel.Update)
+    )
 
 
-def without(body: tuple[Stmt, ...], kind: type[Any]) -> tuple[Stmt, ...]:
+def without(body: tuple[kernel.Stmt, ...], kind: type[Any]) -> tuple[kernel.Stmt, ...]:
     """Returns the statements except all of one kind, at any depth."""
     kept = (s for s in body if not isinstance(s, kind))
     return tuple(with_blocks(s, lambda inner: without(inner, kind)) for s in kept)
@@ -278,7 +271,7 @@ def rewrite(node: T, change: Callable[[Any], Any]) -> T:
     """Returns `node` with `change` applied to every part, operands first. Parts are dataclasses, tuples and leaves."""
     if isinstance(node, tuple):
         return change(tuple(rewrite(x, change) for x in node))  # type: ignore[no-any-return]
-    if not is_dataclass(node) or isinstance(node, (type, Location)):
+    if not is_dataclass(node) or isinstance(node, (type, kernel.Location)):
         return change(node)  # type: ignore[no-any-return]
     parts = {f.name: rewrite(getattr(node, f.name), change) for f in fields(node)}
     return change(replace(node, **parts))  # type: ignore[no-any-return]
@@ -289,15 +282,17 @@ def widened(ir: T) -> T:
     return rewrite(ir, _widened)
 
 
-_OF_SIZE = {2: DType.f16, 4: DType.f32}
+_OF_SIZE = {2: kernel.DType.f16, 4: kernel.DType.f32}
 
 
 def _widened(x: Any) -> Any:
-    if x is DType.f32 or x is DType.f16:
-        return DType.f64
-    if isinstance(x, Bitcast) and x.x.dtype.size_bytes != x.dtype.size_bytes:
+    if x is kernel.DType.f32 or x is kernel.DType.f16:
+        return kernel.DType.f64
+    if isinstance(x, kernel.Bitcast) and x.x.dtype.size_bytes != x.dtype.size_bytes:
         # One side was a float of the other's size.
-        if x.dtype is DType.f64:
-            return Cast(Bitcast(x.x, _OF_SIZE[x.x.dtype.size_bytes]), DType.f64)
-        return Bitcast(Cast(x.x, _OF_SIZE[x.dtype.size_bytes]), x.dtype)
+        if x.dtype is kernel.DType.f64:
+            return kernel.Cast(
+                kernel.Bitcast(x.x, _OF_SIZE[x.x.dtype.size_bytes]), kernel.DType.f64
+            )
+        return kernel.Bitcast(kernel.Cast(x.x, _OF_SIZE[x.dtype.size_bytes]), x.dtype)
     return x

@@ -6,42 +6,21 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
 
+from ..ir import kernel as ir
 from ..ir.affine import limits
-from ..ir.kernel import (
-    NOWHERE,
-    Binary,
-    Cast,
-    Compare,
-    Const,
-    DType,
-    Expr,
-    For,
-    If,
-    Load,
-    Local,
-    Location,
-    LoopIndex,
-    ReduceOp,
-    Select,
-    SetLocal,
-    Stmt,
-    Store,
-    Update,
-    UpdateLocal,
-)
 from ..ir.simplify import binary, cast, compare, const, select
 from ..ir.structure import StructureTree
 from .layout import BUSY, CLAIMED, MIX, WINDOW, WORD, TreeLayout, n_places, nowhere, words
 
-I64, U32, U64 = DType.i64, DType.u32, DType.u64
+I64, U32, U64 = ir.DType.i64, ir.DType.u32, ir.DType.u64
 
 
-def number(value: int) -> Expr:
+def number(value: int) -> ir.Expr:
     """A constant index."""
     return const(value, I64)
 
 
-def plus(*parts: Expr) -> Expr:
+def plus(*parts: ir.Expr) -> ir.Expr:
     """The sum of index expressions."""
     total = parts[0]
     for x in parts[1:]:
@@ -49,18 +28,18 @@ def plus(*parts: Expr) -> Expr:
     return total
 
 
-def times(x: Expr, n: int) -> Expr:
+def times(x: ir.Expr, n: int) -> ir.Expr:
     return binary("mul", x, number(n))
 
 
-def quotient(x: Expr, n: int) -> Expr:
+def quotient(x: ir.Expr, n: int) -> ir.Expr:
     """x // n of an index that is not negative."""
     if n & (n - 1) == 0:
         return binary("shr", x, number(n.bit_length() - 1))
     return binary("raw_div", x, number(n))
 
 
-def remainder(x: Expr, n: int) -> Expr:
+def remainder(x: ir.Expr, n: int) -> ir.Expr:
     """x % n of an index that is not negative."""
     if n == 1:
         return number(0)
@@ -69,19 +48,19 @@ def remainder(x: Expr, n: int) -> Expr:
     return binary("raw_mod", x, number(n))
 
 
-def starts_of(key: Expr, n: int) -> tuple[Expr, ...]:
+def starts_of(key: ir.Expr, n: int) -> tuple[ir.Expr, ...]:
     """The first places of the windows in which a key may be, in a directory of `n` places, a power of two."""
     shift = const(64 - (n.bit_length() - 1), U64)
     return tuple(cast(binary("shr", binary("mul", key, const(m, U64)), shift), I64) for m in MIX)
 
 
 def place_of(
-    seen: Callable[[Expr], Expr],
-    starts: Sequence[Expr],
-    key: Expr,
-    nobody: Expr,
+    seen: Callable[[ir.Expr], ir.Expr],
+    starts: Sequence[ir.Expr],
+    key: ir.Expr,
+    nobody: ir.Expr,
     width: int = WINDOW,
-) -> Expr:
+) -> ir.Expr:
     """The place with a key in these windows; `nobody` if no place has it."""
     found = nobody
     for start in reversed(starts):
@@ -91,19 +70,21 @@ def place_of(
     return found
 
 
-def looked_for(e: Expr) -> tuple[str, Expr] | None:
+def looked_for(e: ir.Expr) -> tuple[str, ir.Expr] | None:
     """The array of keys and the key of a `place_of` expression; None for any other expression."""
-    first: tuple[str, Expr] | None = None
-    while isinstance(e, Select):
+    first: tuple[str, ir.Expr] | None = None
+    while isinstance(e, ir.Select):
         match e.condition:
-            case Compare("eq", Load(array) | Binary("bit_and", Load(array), Const()), key):
+            case ir.Compare(
+                "eq", ir.Load(array) | ir.Binary("bit_and", ir.Load(array), ir.Const()), key
+            ):
                 here = array, key
             case _:
                 return None
         if first not in (None, here):
             return None
         first, e = here, e.b
-    return first if isinstance(e, Const) else None
+    return first if isinstance(e, ir.Const) else None
 
 
 @dataclass(frozen=True)
@@ -113,8 +94,8 @@ class Found:
     `reads_zero`: the item is one of zeros where `is_there` does not hold.
     """
 
-    item: Expr
-    is_there: Expr
+    item: ir.Expr
+    is_there: ir.Expr
     reads_zero: bool
 
 
@@ -145,62 +126,64 @@ class CellNames:
 class StatementBuilder:
     """Statement builder: a list of statements and the helpers that append to it."""
 
-    def __init__(self, names: CellNames, where: Location = NOWHERE) -> None:
+    def __init__(self, names: CellNames, where: ir.Location = ir.NOWHERE) -> None:
         self.names, self.where = names, where
-        self.statements: list[Stmt] = []
+        self.statements: list[ir.Stmt] = []
 
-    def put(self, s: Stmt) -> None:
+    def put(self, s: ir.Stmt) -> None:
         self.statements.append(s)
 
     def inner(self) -> StatementBuilder:
         """A block within this one."""
         return StatementBuilder(self.names, self.where)
 
-    def hold(self, stem: str, value: Expr) -> Expr:
+    def hold(self, stem: str, value: ir.Expr) -> ir.Expr:
         """Stores the value in a new local; constants and locals are returned unchanged."""
         if (
-            not isinstance(value, Load | Cast)
+            not isinstance(value, ir.Load | ir.Cast)
             and not hasattr(value, "op")
             and not hasattr(value, "condition")
         ):
             return value
         name = self.names.fresh(stem)
-        self.put(SetLocal(name, value, self.where))
-        return Local(name, value.dtype)
+        self.put(ir.SetLocal(name, value, self.where))
+        return ir.Local(name, value.dtype)
 
-    def set(self, name: str, value: Expr) -> Local:
-        self.put(SetLocal(name, value, self.where))
-        return Local(name, value.dtype)
+    def set(self, name: str, value: ir.Expr) -> ir.Local:
+        self.put(ir.SetLocal(name, value, self.where))
+        return ir.Local(name, value.dtype)
 
-    def store(self, array: str, indices: Sequence[Expr], value: Expr) -> None:
-        self.put(Store(array, tuple(indices), value, self.where))
+    def store(self, array: str, indices: Sequence[ir.Expr], value: ir.Expr) -> None:
+        self.put(ir.Store(array, tuple(indices), value, self.where))
 
-    def fetch(self, array: str, indices: Sequence[Expr], op: ReduceOp, value: Expr) -> Local:
+    def fetch(
+        self, array: str, indices: Sequence[ir.Expr], op: ir.ReduceOp, value: ir.Expr
+    ) -> ir.Local:
         """Updates an element atomically; returns a local with its old value."""
         name = self.names.fresh("old")
-        self.put(Update(array, tuple(indices), op, value, self.where, name))
-        return Local(name, value.dtype)
+        self.put(ir.Update(array, tuple(indices), op, value, self.where, name))
+        return ir.Local(name, value.dtype)
 
-    def update_local(self, name: str, op: ReduceOp, value: Expr) -> None:
-        self.put(UpdateLocal(name, op, value, self.where))
+    def update_local(self, name: str, op: ir.ReduceOp, value: ir.Expr) -> None:
+        self.put(ir.UpdateLocal(name, op, value, self.where))
 
     def branch(
-        self, condition: Expr, then: StatementBuilder, orelse: StatementBuilder | None = None
+        self, condition: ir.Expr, then: StatementBuilder, orelse: StatementBuilder | None = None
     ) -> None:
         other = tuple(orelse.statements) if orelse is not None else ()
-        self.put(If(condition, tuple(then.statements), other, self.where))
+        self.put(ir.If(condition, tuple(then.statements), other, self.where))
 
-    def repeat(self, extent: int, write: Callable[[StatementBuilder, Expr], None]) -> None:
+    def repeat(self, extent: int, write: Callable[[StatementBuilder, ir.Expr], None]) -> None:
         """Appends the statements of `write` for each index of an extent: in a loop, unless the extent is 1."""
         inner, name = self.inner(), self.names.fresh("c")
-        write(inner, LoopIndex(name, I64) if extent > 1 else number(0))
+        write(inner, ir.LoopIndex(name, I64) if extent > 1 else number(0))
         if extent > 1 and inner.statements:
             self.loop(name, number(extent), inner)
         elif extent == 1:
             self.statements += inner.statements
 
-    def loop(self, name: str, extent: Expr, body: StatementBuilder) -> None:
-        self.put(For(name, extent, tuple(body.statements), self.where))
+    def loop(self, name: str, extent: ir.Expr, body: StatementBuilder) -> None:
+        self.put(ir.For(name, extent, tuple(body.statements), self.where))
 
 
 class Cells:
@@ -215,19 +198,19 @@ class Cells:
     def array(self, tree: str, key: str) -> str:
         return self.names.section(tree, key)
 
-    def dtype(self, tree: str, key: str) -> DType:
+    def dtype(self, tree: str, key: str) -> ir.DType:
         return self.layouts[tree].sections[key].dtype
 
-    def load(self, tree: str, key: str, *indices: Expr) -> Load:
-        return Load(self.array(tree, key), indices, self.dtype(tree, key))
+    def load(self, tree: str, key: str, *indices: ir.Expr) -> ir.Load:
+        return ir.Load(self.array(tree, key), indices, self.dtype(tree, key))
 
-    def counter(self, tree: str, node: int, column: int) -> Load:
+    def counter(self, tree: str, node: int, column: int) -> ir.Load:
         """Loads a counter of a node."""
         return self.load(tree, "counters", number(node), number(column))
 
     # --- indices
 
-    def note_limits(self, name: str, value: Expr) -> None:
+    def note_limits(self, name: str, value: ir.Expr) -> None:
         """Stores the limits of a local that only this statement sets. Before it is set a local is 0."""
         found = limits(value, self.extents, self.values)
         if found is not None:
@@ -237,15 +220,15 @@ class Cells:
         self,
         tree: str,
         node: int,
-        indices: Sequence[Expr],
+        indices: Sequence[ir.Expr],
         block: StatementBuilder | None = None,
         sure: Collection[int] = (),
-    ) -> tuple[Expr, list[Expr]]:
+    ) -> tuple[ir.Expr, list[ir.Expr]]:
         """The condition that a cell is within its node, and the indices, replaced by 0 where it is not.
 
         `sure`: numbers of the indices that are certainly inside.
         """
-        ok: Expr = const(True, DType.bool_)
+        ok: ir.Expr = const(True, ir.DType.bool_)
         for k, (x, n) in enumerate(zip(indices, self.layouts[tree].tree.shape(node), strict=True)):
             known = (0, n - 1) if k in sure else limits(x, self.extents, self.values)
             if known is None or known[0] < 0:
@@ -257,7 +240,7 @@ class Cells:
         found = [cast(x, I64) for x in indices]
         return ok, [x if k in sure else select(ok, x, number(0)) for k, x in enumerate(found)]
 
-    def cell(self, t: StructureTree, node: int, target: int, indices: Sequence[Expr]) -> Expr:
+    def cell(self, t: StructureTree, node: int, target: int, indices: Sequence[ir.Expr]) -> ir.Expr:
         """The number of a cell in its container of `node`, by indices of a node at or below it."""
         axes, path, total = t.axes(target), t.path(target), number(0)
         at = path.index(node)
@@ -272,9 +255,9 @@ class Cells:
 
     # --- items
 
-    def slot(self, tree: str, node: int, entry: Expr) -> Expr:
+    def slot(self, tree: str, node: int, entry: ir.Expr) -> ir.Expr:
         """The slot in a table at an entry; 0 if there is none."""
-        x: Expr = self.load(tree, f"table{node}", entry)
+        x: ir.Expr = self.load(tree, f"table{node}", entry)
         if (tree, node) in self.busy:
             x = binary("bit_and", x, const(BUSY - 1, U32))
         return cast(x, I64)
@@ -283,10 +266,10 @@ class Cells:
         self,
         t: StructureTree,
         node: int,
-        container: Expr,
-        cell: Expr,
+        container: ir.Expr,
+        cell: ir.Expr,
         block: StatementBuilder | None = None,
-    ) -> Expr:
+    ) -> ir.Expr:
         """The entry of a cell in the table of a node.
 
         For a hash node: the place of the cell, or the common one of all cells without a place.
@@ -297,7 +280,7 @@ class Cells:
         key = self.key(t, node, container, cell)
         key = key if block is None else block.hold("key", key)
 
-        def seen(place: Expr) -> Expr:
+        def seen(place: ir.Expr) -> ir.Expr:
             x = self.load(t.name, f"keys{node}", place)
             is_busy = (t.name, node) in self.busy
             return binary("bit_and", x, const(CLAIMED - 1, U64)) if is_busy else x
@@ -305,21 +288,21 @@ class Cells:
         starts = self.starts(t, node, key, block)
         return place_of(seen, starts, key, number(nowhere(self.layouts[t.name].slots[node])))
 
-    def key(self, t: StructureTree, node: int, container: Expr, cell: Expr) -> Expr:
+    def key(self, t: StructureTree, node: int, container: ir.Expr, cell: ir.Expr) -> ir.Expr:
         """The key of a cell of a hash node. It is not 0."""
         n = t.nodes[node]
         return cast(plus(times(container, n.entries), cell, number(1)), U64)
 
     def starts(
-        self, t: StructureTree, node: int, key: Expr, block: StatementBuilder | None
-    ) -> tuple[Expr, ...]:
+        self, t: StructureTree, node: int, key: ir.Expr, block: StatementBuilder | None
+    ) -> tuple[ir.Expr, ...]:
         """The first places of the windows in which a key may be."""
         found = starts_of(key, n_places(self.layouts[t.name].slots[node]))
         return found if block is None else tuple(block.hold("start", x) for x in found)
 
     def item(
-        self, t: StructureTree, node: int, container: Expr, cell: Expr, slot: Expr | None
-    ) -> Expr:
+        self, t: StructureTree, node: int, container: ir.Expr, cell: ir.Expr, slot: ir.Expr | None
+    ) -> ir.Expr:
         """The item of a cell; `slot` is that of a node with a pool, else None."""
         n = t.nodes[node]
         if slot is None:
@@ -330,8 +313,8 @@ class Cells:
         self,
         tree: str,
         node: int,
-        indices: Sequence[Expr],
-        begin: tuple[int, Expr] | None = None,
+        indices: Sequence[ir.Expr],
+        begin: tuple[int, ir.Expr] | None = None,
         block: StatementBuilder | None = None,
         sure: Collection[int] = (),
     ) -> Found:
@@ -344,18 +327,18 @@ class Cells:
         t = layout.tree
         ok, inside = self.inside(tree, node, indices, block, sure)
         path = t.path(node)
-        container: Expr = number(0)
+        container: ir.Expr = number(0)
         if begin is not None:
             path = path[path.index(begin[0]) + 1 :]
             container, ok, inside = (
                 begin[1],
-                const(True, DType.bool_),
+                const(True, ir.DType.bool_),
                 [cast(x, I64) for x in indices],
             )
         last = max((n for n in path if t.nodes[n].has.pool), default=-1)
         for n in path:
             cell = self.cell(t, n, node, inside)
-            slot: Expr | None = None
+            slot: ir.Expr | None = None
             if t.nodes[n].has.pool:
                 if block is not None:
                     cell = block.hold("cell", cell)
@@ -367,29 +350,37 @@ class Cells:
             container = self.item(t, n, container, cell, slot)
         if block is not None and path:
             container = block.hold("item", container)
-        return Found(container, ok, last >= 0 or ok == const(True, DType.bool_))
+        return Found(container, ok, last >= 0 or ok == const(True, ir.DType.bool_))
 
-    def active(self, b: StatementBuilder, tree: str, node: int, indices: Sequence[Expr]) -> Found:
+    def active(
+        self, b: StatementBuilder, tree: str, node: int, indices: Sequence[ir.Expr]
+    ) -> Found:
         """A cell that is active unless it is outside; it exists where it is inside."""
         found = self.find(tree, node, indices, block=b)
         if self.layouts[tree].tree.last(node, "pool") < 0:
             return found
         return replace(found, is_there=compare("ne", found.item, number(0)))
 
-    def bit(self, t: StructureTree, node: int, container: Expr, cell: Expr) -> tuple[Expr, Expr]:
+    def bit(
+        self, t: StructureTree, node: int, container: ir.Expr, cell: ir.Expr
+    ) -> tuple[ir.Expr, ir.Expr]:
         """The word of a mask that contains a cell's bit, and that bit."""
         w = plus(times(container, words(t.nodes[node].cells)), quotient(cell, WORD))
         shift = cast(remainder(cell, WORD) if t.nodes[node].cells > WORD else cell, U64)
         return w, binary("shl", const(1, U64), shift)
 
-    def has_bit(self, tree: str, node: int, container: Expr, cell: Expr) -> Expr:
+    def has_bit(self, tree: str, node: int, container: ir.Expr, cell: ir.Expr) -> ir.Expr:
         w, bit = self.bit(self.layouts[tree].tree, node, container, cell)
         met = binary("bit_and", self.load(tree, f"mask{node}", w), bit)
         return compare("ne", met, const(0, U64))
 
     def is_active(
-        self, tree: str, node: int, indices: Sequence[Expr], block: StatementBuilder | None = None
-    ) -> Expr:
+        self,
+        tree: str,
+        node: int,
+        indices: Sequence[ir.Expr],
+        block: StatementBuilder | None = None,
+    ) -> ir.Expr:
         """Condition that a cell and all cells that contain it are active."""
         t = self.layouts[tree].tree
         masked = t.last(node, "is_sparse")
@@ -400,7 +391,7 @@ class Cells:
         # The cell of the masked node that contains this one.
         index = self.above(t, node, masked, inside)
         parent = t.nodes[masked].parent
-        container: Expr = number(0)
+        container: ir.Expr = number(0)
         if parent >= 0:
             at = self.above(t, masked, parent, index)
             container = self.find(tree, parent, at, block=block).item
@@ -420,7 +411,9 @@ class Cells:
         """True if the walk to a cell searches for keys: as one expression it would be long."""
         return self.layouts[tree].tree.last(node, "directory") >= 0
 
-    def above(self, t: StructureTree, node: int, upper: int, indices: Sequence[Expr]) -> list[Expr]:
+    def above(
+        self, t: StructureTree, node: int, upper: int, indices: Sequence[ir.Expr]
+    ) -> list[ir.Expr]:
         """Indices of the cell of a node above that contains a cell.
 
         For a dynamic node, whose axis is missing above: those of its container.
@@ -434,10 +427,14 @@ class Cells:
         return found
 
     def container(
-        self, tree: str, node: int, indices: Sequence[Expr], block: StatementBuilder | None = None
+        self,
+        tree: str,
+        node: int,
+        indices: Sequence[ir.Expr],
+        block: StatementBuilder | None = None,
     ) -> Found:
         """The container of a node, by indices of the node above it."""
         parent = self.layouts[tree].tree.nodes[node].parent
         if parent < 0:
-            return Found(number(0), const(True, DType.bool_), True)
+            return Found(number(0), const(True, ir.DType.bool_), True)
         return self.find(tree, parent, indices, block=block)

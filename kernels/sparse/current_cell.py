@@ -5,20 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from ..ir import kernel as ir
 from ..ir.domain import BOX, Active, Domain
-from ..ir.kernel import (
-    Activate,
-    Append,
-    Cast,
-    Deactivate,
-    Expr,
-    ForActive,
-    LoopIndex,
-    Placed,
-    Stmt,
-    Store,
-    Update,
-)
 from ..ir.structure import StructureTree
 from ..ir.walk import nested_statements, with_blocks
 from .cells import number
@@ -32,10 +20,10 @@ class Own:
     tree: StructureTree
     node: int
     loops: tuple[str, ...]
-    items: Mapping[int, Expr]
+    items: Mapping[int, ir.Expr]
     leaf: Leaf | None = None
 
-    def item(self, tree: str, node: int, indices: tuple[Expr, ...]) -> Expr | None:
+    def item(self, tree: str, node: int, indices: tuple[ir.Expr, ...]) -> ir.Expr | None:
         """The item of a cell if it is the current one, or the cell at its indices in a node with equal layout; None for others."""
         t = self.tree
         if t.name != tree or len(indices) != len(self.loops):
@@ -43,9 +31,9 @@ class Own:
         if t.axes(node) != t.axes(self.node) or t.shape(node) != t.shape(self.node):
             return None
         for x, loop in zip(indices, self.loops, strict=True):
-            while isinstance(x, Cast) and x.x.dtype.is_index:
+            while isinstance(x, ir.Cast) and x.x.dtype.is_index:
                 x = x.x
-            if not isinstance(x, LoopIndex) or x.loop != loop:
+            if not isinstance(x, ir.LoopIndex) or x.loop != loop:
                 return None
         if node not in self.items and self.lies_alike(node):
             return self.items.get(self.node)
@@ -68,17 +56,17 @@ class Own:
         )
 
 
-def own_of(s: ForActive, t: StructureTree) -> Own:
+def own_of(s: ir.ForActive, t: StructureTree) -> Own:
     """The current cell, with placeholders for its items."""
     return Own(t, s.node, s.loops, {n: number(0) for n in t.path(s.node)})
 
 
-def shrinks(s: ForActive) -> bool:
+def shrinks(s: ir.ForActive) -> bool:
     """True if a loop may deactivate cells of its tree."""
-    return any(isinstance(x, Deactivate) and x.tree == s.tree for x in nested_statements(s.body))
+    return any(isinstance(x, ir.Deactivate) and x.tree == s.tree for x in nested_statements(s.body))
 
 
-def changing(s: ForActive, t: StructureTree) -> int:
+def changing(s: ir.ForActive, t: StructureTree) -> int:
     """The last node of the loop's path without a stored list whose cells the loop activates or deactivates.
 
     The current cell does not count.
@@ -88,9 +76,9 @@ def changing(s: ForActive, t: StructureTree) -> int:
     own, path = own_of(s, t), t.path(s.node)
     found: set[int] = set()
     for x in nested_statements(s.body):
-        if isinstance(x, Activate | Append) and x.tree == s.tree:
+        if isinstance(x, ir.Activate | ir.Append) and x.tree == s.tree:
             found |= set(t.path(x.node))
-        elif isinstance(x, Deactivate) and x.tree == s.tree:
+        elif isinstance(x, ir.Deactivate) and x.tree == s.tree:
             is_list = t.nodes[x.node].has.length
             if is_list or own.item(x.tree, x.node, x.indices) is None:
                 found |= set(t.below(x.node))
@@ -98,7 +86,7 @@ def changing(s: ForActive, t: StructureTree) -> int:
     return max((n for n in seen if n in found), default=-1)
 
 
-def lists_made(s: ForActive, t: StructureTree) -> Iterator[int]:
+def lists_made(s: ir.ForActive, t: StructureTree) -> Iterator[int]:
     """The nodes of which a loop needs lists, its own one first.
 
     A list is made from that of the next listed node above; one of a hash node from its directory.
@@ -110,7 +98,7 @@ def lists_made(s: ForActive, t: StructureTree) -> Iterator[int]:
         node = -1 if has.directory else t.last(parent, "is_listed")
 
 
-def active_cells(s: ForActive, t: StructureTree) -> Domain:
+def active_cells(s: ir.ForActive, t: StructureTree) -> Domain:
     """The iterations of a lowered loop: cells below a listed node; the box of all cells for a loop without a list."""
     listed = next(lists_made(s, t), -1)
     if listed < 0:
@@ -125,28 +113,28 @@ def active_cells(s: ForActive, t: StructureTree) -> Domain:
     return Active(s.tree, listed, tuple(leaf.values()), tests_cells)
 
 
-def without_own_activations(s: ForActive, t: StructureTree) -> Stmt:
+def without_own_activations(s: ir.ForActive, t: StructureTree) -> ir.Stmt:
     """Removes activations of the current cell from a loop: it is active unless the loop deactivates cells."""
     if shrinks(s):
         return s
     own = own_of(s, t)
 
-    def kept(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+    def kept(body: tuple[ir.Stmt, ...]) -> tuple[ir.Stmt, ...]:
         return tuple(
             with_blocks(x, kept)
             for x in body
-            if not isinstance(x, Activate) or own.item(x.tree, x.node, x.indices) is None
+            if not isinstance(x, ir.Activate) or own.item(x.tree, x.node, x.indices) is None
         )
 
     return with_blocks(s, kept)
 
 
-def written(s: ForActive, t: StructureTree, placed: Mapping[str, Placed]) -> dict[str, bool]:
+def written(s: ir.ForActive, t: StructureTree, placed: Mapping[str, ir.Placed]) -> dict[str, bool]:
     """Fields that the loop stores to and updates; true for those written only in the current cell."""
     own = own_of(s, t)
     found: dict[str, bool] = {}
     for x in nested_statements(s.body):
-        if isinstance(x, Store | Update) and x.array in placed:
+        if isinstance(x, ir.Store | ir.Update) and x.array in placed:
             p = placed[x.array]
             cell = x.indices[len(x.indices) - len(s.loops) :]
             is_own = own.item(p.tree, p.node, cell) is not None

@@ -6,24 +6,13 @@ from collections.abc import Mapping
 
 from ..analysis.accesses import sites_of
 from ..analysis.conflicts import conflicting
+from ..ir import kernel as ir
 from ..ir.domain import UNBOUNDED, Loop
-from ..ir.kernel import (
-    Activate,
-    Append,
-    Const,
-    Deactivate,
-    For,
-    ForActive,
-    IsActive,
-    Item,
-    Length,
-    Stmt,
-)
 from ..ir.structure import StructureTree
 from ..ir.walk import children, nested_statements, walk
 
 
-def activated(s: Stmt) -> frozenset[str]:
+def activated(s: ir.Stmt) -> frozenset[str]:
     """The trees in which a statement activates cells, where threads may do so at once.
 
     Empty if the statement also queries active cells of one of them, or deactivates or appends cells of any tree: then the order of
@@ -35,23 +24,23 @@ def activated(s: Stmt) -> frozenset[str]:
         for y in every
         for e in children(y)
         for x in walk(e)
-        if isinstance(x, IsActive | Length | Item)
+        if isinstance(x, ir.IsActive | ir.Length | ir.Item)
     }
-    changed = {x.tree for x in every if isinstance(x, Append | Deactivate)}
-    found = {x.tree for x in every if isinstance(x, Activate)}
+    changed = {x.tree for x in every if isinstance(x, ir.Append | ir.Deactivate)}
+    found = {x.tree for x in every if isinstance(x, ir.Activate)}
     return frozenset() if found & (asked | changed) or changed else frozenset(found)
 
 
-def fields_apart(s: For | ForActive, trees: Mapping[str, StructureTree]) -> frozenset[str]:
+def fields_apart(s: ir.For | ir.ForActive, trees: Mapping[str, StructureTree]) -> frozenset[str]:
     """The fields without conflicts between iterations, as arrays of the kernel: no two access one element that one of them writes.
 
     Tested by coordinates, since different active cells lie at different places.
     """
-    if isinstance(s, ForActive):
+    if isinstance(s, ir.ForActive):
         shape = trees[s.tree].shape(s.node)
         loops = tuple(Loop(name, n, False) for name, n in zip(s.loops, shape, strict=True))
     else:
-        n = int(s.extent.value) if isinstance(s.extent, Const) else UNBOUNDED
+        n = int(s.extent.value) if isinstance(s.extent, ir.Const) else UNBOUNDED
         loops = (Loop(s.loop, n, False),)
     sites = sites_of(s.body, loops)
     met = conflicting(sites, loops)

@@ -10,17 +10,7 @@ from dataclasses import dataclass, field
 from itertools import product
 from math import prod
 
-from ..ir.kernel import (
-    Const,
-    Expr,
-    ForActive,
-    Load,
-    LocalArray,
-    LocalElement,
-    LoopIndex,
-    Placed,
-    SetElement,
-)
+from ..ir import kernel as ir
 from ..ir.simplify import const
 from ..ir.structure import StructureTree
 from ..ir.verify import LOCAL_ARRAY_BYTES
@@ -38,7 +28,7 @@ class HaloTile:
     before: Mapping[int, int]
     strides: Mapping[int, int]
 
-    def at(self, places: Mapping[int, Expr]) -> Expr:
+    def at(self, places: Mapping[int, ir.Expr]) -> ir.Expr:
         """The element of a cell with these coordinates in the leaf; it may lie in the border."""
         parts = [times(plus(x, number(self.before[a])), self.strides[a]) for a, x in places.items()]
         return plus(*parts)
@@ -66,7 +56,7 @@ class Staged:
 
     reads: Mapping[str, Reads]
     wanted: frozenset[str]
-    tiles: dict[Load, HaloTile] = field(default_factory=dict)
+    tiles: dict[ir.Load, HaloTile] = field(default_factory=dict)
     near: dict[str, None] = field(default_factory=dict)
 
     def read(
@@ -75,9 +65,9 @@ class Staged:
         leaf: Leaf,
         b: StatementBuilder,
         array: str,
-        load: Load,
+        load: ir.Load,
         offset: Direction,
-    ) -> Expr | None:
+    ) -> ir.Expr | None:
         """Returns the value of `near_load`. A staged field is read out of its tile, which is filled at the first read."""
         reads = self.reads.get(array)
         if reads is None or offset not in reads.offsets:
@@ -89,7 +79,7 @@ class Staged:
             self.tiles[load] = _filled(cells, leaf, load, reads.offsets)
         tile, axes = self.tiles[load], cells.layouts[leaf.tree].tree.axes(leaf.node)
         place = {a: plus(leaf.local[a], number(o)) for a, o in zip(axes, offset, strict=True)}
-        return LocalElement(tile.name, tile.at(place), load.dtype)
+        return ir.LocalElement(tile.name, tile.at(place), load.dtype)
 
 
 def windows(loops: Iterable[tuple[int, Staged]]) -> tuple[HaloWindow, ...]:
@@ -103,7 +93,7 @@ def windows(loops: Iterable[tuple[int, Staged]]) -> tuple[HaloWindow, ...]:
 
 
 def around(
-    s: ForActive, t: StructureTree, placed: Mapping[str, Placed], written: Collection[str]
+    s: ir.ForActive, t: StructureTree, placed: Mapping[str, ir.Placed], written: Collection[str]
 ) -> dict[str, Reads]:
     """Fields of the loop's tree that it does not write and reads at constant offsets from the current cell.
 
@@ -114,7 +104,7 @@ def around(
     node, axes = t.nodes[s.node], t.axes(s.node)
     extents = dict.fromkeys(axes, 1) | dict(zip(node.axes, node.extents, strict=True))
     found: dict[str, dict[Direction, None]] = {}
-    components: dict[str, set[tuple[Expr, ...]]] = {}
+    components: dict[str, set[tuple[ir.Expr, ...]]] = {}
     n_bytes: dict[str, int] = {}  # of an element
     for x in (x for y in nested_statements(s.body) for e in children(y) for x in loads(e)):
         p = placed.get(x.array)
@@ -122,7 +112,7 @@ def around(
             continue
         n = len(x.indices) - len(t.axes(p.node))
         cell = x.indices[n:]
-        if len(cell) != len(s.loops) or not all(isinstance(i, Const) for i in x.indices[:n]):
+        if len(cell) != len(s.loops) or not all(isinstance(i, ir.Const) for i in x.indices[:n]):
             continue
         offset = offsets(cell, s.loops)
         if offset is None or any(abs(o) > extents[a] for o, a in zip(offset, axes, strict=True)):
@@ -153,7 +143,7 @@ def _sides(
     }
 
 
-def _filled(cells: Cells, leaf: Leaf, load: Load, reads: tuple[Direction, ...]) -> HaloTile:
+def _filled(cells: Cells, leaf: Leaf, load: ir.Load, reads: tuple[Direction, ...]) -> HaloTile:
     """Returns a tile that is filled once per leaf: from the leaf itself, and from each neighbour leaf with possible reads."""
     t = cells.layouts[leaf.tree].tree
     node, axes, extents = t.nodes[leaf.node], t.axes(leaf.node), leaf.extents(cells)
@@ -167,26 +157,26 @@ def _filled(cells: Cells, leaf: Leaf, load: Load, reads: tuple[Direction, ...]) 
         strides[a] = n
         n *= sides[a]
     tile = HaloTile(b.names.fresh("tile"), before, strides)
-    b.put(LocalArray(tile.name, n, const(0, load.dtype), b.where))
+    b.put(ir.LocalArray(tile.name, n, const(0, load.dtype), b.where))
     inside, n_cells = dict.fromkeys(axes, 0), 1
     for a in reversed(node.axes):
         inside[a], n_cells = n_cells, n_cells * extents[a]
     for direction, widths in _parts(reads, axes, extents).items():
         start = times(leaf.slot(cells, direction), n_cells)
-        levels: list[tuple[str, Expr]] = []
-        there, place = start, dict[int, Expr]()
+        levels: list[tuple[str, ir.Expr]] = []
+        there, place = start, dict[int, ir.Expr]()
         for a, d in ((a, direction[axes.index(a)]) for a in order):
-            x: Expr = number(0)
+            x: ir.Expr = number(0)
             if widths[a] > 1:
                 levels.append((b.names.fresh("c"), number(widths[a])))
                 cells.extents[levels[-1][0]] = widths[a]
-                x = LoopIndex(levels[-1][0], I64)
+                x = ir.LoopIndex(levels[-1][0], I64)
             first = {0: 0, 1: extents[a], -1: -widths[a]}[d]
             place[a] = plus(x, number(first))
             there = plus(there, times(plus(x, number(first - d * extents[a])), inside[a]))
         inner = b.inner()
-        value = Load(load.array, (*load.indices, there), load.dtype)
-        inner.put(SetElement(tile.name, tile.at(place), value, b.where))
+        value = ir.Load(load.array, (*load.indices, there), load.dtype)
+        inner.put(ir.SetElement(tile.name, tile.at(place), value, b.where))
         for name, extent in reversed(levels):
             outer = b.inner()
             outer.loop(name, extent, inner)

@@ -16,18 +16,7 @@ from ..ir.kernel import NOWHERE, Expr, Load, Stmt, Store, While
 from ..ir.simplify import binary, cast, compare, const, select
 from ..ir.task import Problem, SlotTable, Task
 from ..ir.walk import mapped, with_blocks
-from .cells import (
-    I64,
-    U32,
-    U64,
-    CellNames,
-    StatementBuilder,
-    number,
-    place_of,
-    plus,
-    starts_of,
-    times,
-)
+from . import cells
 from .directory import claim
 from .layout import BUSY, CLAIMED
 from .leaf_layout import fresh_name
@@ -60,40 +49,40 @@ class _Directory:
     def crowded(self) -> int:
         return self.n_places + 1
 
-    def place(self, b: StatementBuilder, entry: Expr) -> tuple[Expr, Expr, Expr]:
+    def place(self, b: cells.StatementBuilder, entry: Expr) -> tuple[Expr, Expr, Expr]:
         """The key of an entry, the begin of its bucket, and its place."""
-        key = b.hold("key", cast(plus(entry, number(1)), U64))
-        start = b.hold("start", times(starts_of(key, self.n_places // _WAYS)[0], _WAYS))
+        key = b.hold("key", cast(cells.plus(entry, cells.number(1)), cells.U64))
+        start = b.hold("start", cells.times(cells.starts_of(key, self.n_places // _WAYS)[0], _WAYS))
 
         def seen(place: Expr) -> Expr:
-            found = Load(self.keys, (place,), U64)
+            found = Load(self.keys, (place,), cells.U64)
             is_free = not self.table.is_written
-            return found if is_free else binary("bit_and", found, const(CLAIMED - 1, U64))
+            return found if is_free else binary("bit_and", found, const(CLAIMED - 1, cells.U64))
 
-        last = seen(plus(start, number(_WAYS - 1)))
-        has_room = compare("eq", last, const(0, U64))
-        nobody = select(has_room, number(self.nowhere), number(self.crowded))
-        return key, start, place_of(seen, (start,), key, nobody, _WAYS)
+        last = seen(cells.plus(start, cells.number(_WAYS - 1)))
+        has_room = compare("eq", last, const(0, cells.U64))
+        nobody = select(has_room, cells.number(self.nowhere), cells.number(self.crowded))
+        return key, start, cells.place_of(seen, (start,), key, nobody, _WAYS)
 
-    def slot(self, b: StatementBuilder, load: Load) -> Expr:
+    def slot(self, b: cells.StatementBuilder, load: Load) -> Expr:
         """The slot of a table's entry; read from the table if the bucket of the entry is full."""
-        entry = b.hold("entry", cast(load.indices[0], I64))
+        entry = b.hold("entry", cast(load.indices[0], cells.I64))
         place = b.hold("place", self.place(b, entry)[2])
-        found = b.hold("found", Load(self.slots, (place,), U32))
-        return select(compare("eq", found, const(BUSY, U32)), load, found)
+        found = b.hold("found", Load(self.slots, (place,), cells.U32))
+        return select(compare("eq", found, const(BUSY, cells.U32)), load, found)
 
-    def publish(self, b: StatementBuilder, entry: Expr, slot: Expr) -> None:
+    def publish(self, b: cells.StatementBuilder, entry: Expr, slot: Expr) -> None:
         """Enters the slot of an entry, while no other thread does so for the same entry."""
-        entry = b.hold("entry", cast(entry, I64))
+        entry = b.hold("entry", cast(entry, cells.I64))
         key, start, found = self.place(b, entry)
         place = b.names.fresh("place")
         at = b.set(place, found)
         slow, fits = b.inner(), b.inner()
         fits.store(self.slots, (at,), slot)
-        if slot != const(0, U32):
+        if slot != const(0, cells.U32):
             claim(slow, self.keys, (start,), key, place, _WAYS)
-            b.branch(compare("eq", at, number(self.nowhere)), slow)
-        b.branch(compare("lt", at, number(self.nowhere)), fits)
+            b.branch(compare("eq", at, cells.number(self.nowhere)), slow)
+        b.branch(compare("lt", at, cells.number(self.nowhere)), fits)
 
 
 def keyed(problem: Problem, tables: Iterable[SlotTable]) -> Problem:
@@ -106,7 +95,7 @@ def keyed(problem: Problem, tables: Iterable[SlotTable]) -> Problem:
         d = _Directory(x, n, fresh_name("keys", taken), fresh_name("slots", taken), n_places)
         arrays += [
             ArrayInfo(name, dtype, (d.crowded + 1,), "temp")
-            for name, dtype in ((d.keys, U64), (d.slots, U32))
+            for name, dtype in ((d.keys, cells.U64), (d.slots, cells.U32))
         ]
         found[x.array] = d
     tasks = [_through(t, problem, found, taken) for t in problem.tasks]
@@ -123,15 +112,17 @@ def _through(
         return task
     kept = kept_in(task, problem)
     read = {x: d for x, d in found.items() if x not in kept and not body.trees.lists}
-    names = CellNames(taken | names_of(task, body))
+    names = cells.CellNames(taken | names_of(task, body))
 
     def block(statements: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
         made: list[Stmt] = []
         for s in statements:
-            b = StatementBuilder(names, NOWHERE)
+            b = cells.StatementBuilder(names, NOWHERE)
             known = dict[Expr, Expr]()
 
-            def expr(e: Expr, b: StatementBuilder = b, known: dict[Expr, Expr] = known) -> Expr:
+            def expr(
+                e: Expr, b: cells.StatementBuilder = b, known: dict[Expr, Expr] = known
+            ) -> Expr:
                 if e in known:
                     return known[e]
                 x = mapped(e, expr, lambda inner: inner)
@@ -154,19 +145,19 @@ def _through(
 
 
 def _clearing(d: _Directory) -> Task:
-    def write(b: StatementBuilder, place: Expr) -> None:
-        b.store(d.keys, (place,), const(0, U64))
-        is_crowded = compare("eq", place, number(d.crowded))
-        b.store(d.slots, (place,), select(is_crowded, const(BUSY, U32), const(0, U32)))
+    def write(b: cells.StatementBuilder, place: Expr) -> None:
+        b.store(d.keys, (place,), const(0, cells.U64))
+        is_crowded = compare("eq", place, cells.number(d.crowded))
+        b.store(d.slots, (place,), select(is_crowded, const(BUSY, cells.U32), const(0, cells.U32)))
 
     return making("clear", d.table.name, d.crowded + 1, write, d.keys)
 
 
 def _filling(d: _Directory) -> Task:
-    def write(b: StatementBuilder, entry: Expr) -> None:
-        slot = b.hold("slot", Load(d.table.array, (entry,), U32))
+    def write(b: cells.StatementBuilder, entry: Expr) -> None:
+        slot = b.hold("slot", Load(d.table.array, (entry,), cells.U32))
         active = b.inner()
         d.publish(active, entry, slot)
-        b.branch(compare("ne", slot, const(0, U32)), active)
+        b.branch(compare("ne", slot, const(0, cells.U32)), active)
 
     return making("enter", d.table.name, d.n_entries, write, d.keys)

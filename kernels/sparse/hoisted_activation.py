@@ -15,18 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..ir.kernel import (
-    Binary,
-    Cast,
-    Compare,
-    Const,
-    Expr,
-    For,
-    ForActive,
-    KernelIR,
-    LoopIndex,
-    Unary,
-)
+from ..ir import kernel
 from ..ir.ops import OPS
 from ..ir.per_object import per_object
 from ..ir.simplify import cast, scalar
@@ -39,31 +28,33 @@ from .pools import Pools
 from .redundancy import PURE, ActivationSite, activation_sites
 
 _MOST_VALUES = 1 << 20  # values of an index that are enumerated; with more nothing is proved
-Key = tuple[str, int, tuple[Expr, ...]]  # a tree, a node, indices
+Key = tuple[str, int, tuple[kernel.Expr, ...]]  # a tree, a node, indices
 Leaves = Mapping[Key, tuple[int, Found]]  # of cells: the node that was made active, and its item
 
 
-def once_a_leaf(ir: KernelIR, trees: Mapping[str, StructureTree]) -> dict[int, frozenset[int]]:
+def once_a_leaf(
+    ir: kernel.KernelIR, trees: Mapping[str, StructureTree]
+) -> dict[int, frozenset[int]]:
     """The activations, by their numbers in the text, that may be hoisted to once per element, by top-level statement."""
     found: dict[int, frozenset[int]] = {}
     first = 0
     for top, s in enumerate(ir.body):
         sites = list(activation_sites(s, first))
         first += len(sites)
-        if isinstance(s, ForActive) and _visits_all(s, trees[s.tree]):
+        if isinstance(s, kernel.ForActive) and _visits_all(s, trees[s.tree]):
             numbers = frozenset(x.number for x in sites if _is_same(x, s, trees))
             found |= {top: numbers} if numbers else {}
     return found
 
 
 @per_object
-def hoistable(ir: KernelIR) -> frozenset[int]:
+def hoistable(ir: kernel.KernelIR) -> frozenset[int]:
     """The activations of a kernel that may be hoisted, by their numbers in the text."""
     found = once_a_leaf(ir, {t.name: t for t in ir.trees})
     return frozenset(n for numbers in found.values() for n in numbers)
 
 
-def leaf_extents(s: ForActive, t: StructureTree) -> dict[str, int]:
+def leaf_extents(s: kernel.ForActive, t: StructureTree) -> dict[str, int]:
     """The number of cells of an element along the axis of each loop."""
     below = t.path(s.node)[t.path(s.node).index(t.last(s.node, "is_listed")) + 1 :]
     extents = dict.fromkeys(t.axes(s.node), 1)
@@ -73,7 +64,9 @@ def leaf_extents(s: ForActive, t: StructureTree) -> dict[str, int]:
     return dict(zip(s.loops, extents.values(), strict=True))
 
 
-def first_indices(s: ForActive, t: StructureTree, at: Mapping[int, Expr]) -> dict[str, Expr]:
+def first_indices(
+    s: kernel.ForActive, t: StructureTree, at: Mapping[int, kernel.Expr]
+) -> dict[str, kernel.Expr]:
     """The indices of the first cell of an element, by the loops; `at`: its coordinates, by axis."""
     extents = leaf_extents(s, t)
     axes = zip(s.loops, t.axes(s.node), strict=True)
@@ -84,7 +77,7 @@ def made_once(
     b: StatementBuilder,
     sites: Sequence[ActivationSite],
     pools: Pools,
-    expr: Callable[[Expr], Expr],
+    expr: Callable[[kernel.Expr], kernel.Expr],
     sure: Container[int] = (),
 ) -> Leaves:
     """Appends the hoisted activations of sites, one per node and cell, or the search of a certainly active cell.
@@ -107,13 +100,15 @@ def made_once(
     return made
 
 
-def _first_cell(x: ActivationSite) -> tuple[Expr, ...]:
+def _first_cell(x: ActivationSite) -> tuple[kernel.Expr, ...]:
     """The indices of a site with 0 for all loops inside."""
-    loops: dict[str, Expr] = {a.loop: number(0) for a in x.around if isinstance(a, For)}
+    loops: dict[str, kernel.Expr] = {
+        a.loop: number(0) for a in x.around if isinstance(a, kernel.For)
+    }
     return tuple(Renaming(loops=loops).apply(i) for i in x.indices)
 
 
-def _visits_all(s: ForActive, t: StructureTree) -> bool:
+def _visits_all(s: kernel.ForActive, t: StructureTree) -> bool:
     listed = t.last(s.node, "is_listed")
     if listed < 0 or changing(s, t) > listed or shrinks(s):
         return False
@@ -121,7 +116,7 @@ def _visits_all(s: ForActive, t: StructureTree) -> bool:
     return not any(t.nodes[n].has.is_sparse for n in path[path.index(listed) + 1 :])
 
 
-def _is_same(x: ActivationSite, s: ForActive, trees: Mapping[str, StructureTree]) -> bool:
+def _is_same(x: ActivationSite, s: kernel.ForActive, trees: Mapping[str, StructureTree]) -> bool:
     """True if a site activates in every element, and the same cell from all cells of one."""
     node, t = x.statement.node, trees[x.statement.tree]
     sparse = t.last(node, "is_sparse")
@@ -139,18 +134,18 @@ def _is_same(x: ActivationSite, s: ForActive, trees: Mapping[str, StructureTree]
 
 
 def _stays(
-    index: Expr, below: int, n: int, x: ActivationSite, s: ForActive, t: StructureTree
+    index: kernel.Expr, below: int, n: int, x: ActivationSite, s: kernel.ForActive, t: StructureTree
 ) -> bool:
     """True if an index is within 0 .. n, and index // below is equal for all activating cells of an element; some activate."""
     parts = [e for part in (index, *x.guards) for e in walk(part)]
-    used = {e.loop for e in parts if isinstance(e, LoopIndex)}
+    used = {e.loop for e in parts if isinstance(e, kernel.LoopIndex)}
     # Compiled code may round floats differently.
     if any(type(e).__name__ not in (*PURE, "Compare") or e.dtype.is_float for e in parts):
         return False
     extents = dict(zip(s.loops, t.shape(s.node), strict=True))
     leaf = leaf_extents(s, t)
     for a in x.around:
-        if isinstance(a, For) and isinstance(a.extent, Const):
+        if isinstance(a, kernel.For) and isinstance(a.extent, kernel.Const):
             extents[a.loop] = leaf[a.loop] = int(a.extent.value)
     if not used <= set(extents):
         return False
@@ -175,7 +170,7 @@ def _each_has_some(held: npt.NDArray[np.bool_], leaf: list[int]) -> bool:
     return bool(held.all())
 
 
-def _values(e: Expr, extents: Mapping[str, int]) -> npt.NDArray[np.int64]:
+def _values(e: kernel.Expr, extents: Mapping[str, int]) -> npt.NDArray[np.int64]:
     """The values of an index over loops, one axis per loop, in this order.
 
     Its parts are of PURE or comparisons, which wrap as their types do.
@@ -183,17 +178,17 @@ def _values(e: Expr, extents: Mapping[str, int]) -> npt.NDArray[np.int64]:
     loops = np.meshgrid(*(np.arange(n) for n in extents.values()), indexing="ij")
     known = dict(zip(extents, loops, strict=True))
 
-    def value(x: Expr) -> Any:
+    def value(x: kernel.Expr) -> Any:
         match x:
-            case Const():
+            case kernel.Const():
                 return scalar(x)
-            case LoopIndex(loop):
+            case kernel.LoopIndex(loop):
                 return known[loop].astype(x.dtype.numpy)
-            case Cast():
+            case kernel.Cast():
                 return np.asarray(value(x.x)).astype(x.dtype.numpy)
-            case Unary():
+            case kernel.Unary():
                 return OPS[x.op].numpy(value(x.x))
-            case Binary() | Compare():
+            case kernel.Binary() | kernel.Compare():
                 return OPS[x.op].numpy(value(x.a), value(x.b))
         raise TypeError(f"{type(x).__name__} is no part of an index that is known")
 
@@ -203,13 +198,13 @@ def _values(e: Expr, extents: Mapping[str, int]) -> npt.NDArray[np.int64]:
 
 
 def chosen(
-    ir: KernelIR, numbers: frozenset[int]
-) -> Iterator[tuple[int, ForActive, Sequence[ActivationSite]]]:
+    ir: kernel.KernelIR, numbers: frozenset[int]
+) -> Iterator[tuple[int, kernel.ForActive, Sequence[ActivationSite]]]:
     """The loops with these hoisted activations, by their numbers at top level, with the sites."""
     first = 0
     for top, s in enumerate(ir.body):
         sites = list(activation_sites(s, first))
         first += len(sites)
         here = [x for x in sites if x.number in numbers]
-        if here and isinstance(s, ForActive):
+        if here and isinstance(s, kernel.ForActive):
             yield top, s, here

@@ -7,25 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
 
+from ..ir import kernel as ir
 from ..ir.arrays import ArrayInfo
-from ..ir.kernel import (
-    NOWHERE,
-    Binary,
-    Cast,
-    Const,
-    DType,
-    Expr,
-    For,
-    If,
-    Load,
-    Local,
-    LoopIndex,
-    Select,
-    SetLocal,
-    Stmt,
-    Store,
-    Update,
-)
 from ..ir.simplify import binary, cast, compare, const
 from ..ir.task import Leaves, Problem, Task
 from ..ir.walk import local_changed, mapped, nested_statements
@@ -87,13 +70,13 @@ class _FieldHome:
     """New place of a field: components from `first` on of an array."""
 
     array: str
-    dtype: DType
+    dtype: ir.DType
     tile: int
     first: int
     components: tuple[int, ...]
     order: CellOrder | None
 
-    def place(self, indices: Sequence[Expr], known: _Constants) -> tuple[Expr, ...]:
+    def place(self, indices: Sequence[ir.Expr], known: _Constants) -> tuple[ir.Expr, ...]:
         """The new indices of an element with these old indices."""
         *own, item = indices
         at = number(self.first)
@@ -109,10 +92,10 @@ class _FieldHome:
         return tile, at, cell
 
 
-def _reordered(item: Expr, order: CellOrder, known: _Constants) -> Expr:
+def _reordered(item: ir.Expr, order: CellOrder, known: _Constants) -> ir.Expr:
     """The number of a cell in the whole tree, if the cells of a leaf have another order."""
     leaf, rest = _split(item, order.n_cells, known)
-    at = list[Expr]()
+    at = list[ir.Expr]()
     for extent in reversed(order.extents):
         rest, own = _split(rest, extent, known)
         at.append(own)
@@ -127,7 +110,7 @@ class _Constants:
     """Constants of a body: constant extents of loops, and values of locals that are set once."""
 
     extents: dict[str, int] = field(default_factory=dict)
-    locals: dict[str, Expr] = field(default_factory=dict)
+    locals: dict[str, ir.Expr] = field(default_factory=dict)
 
     @staticmethod
     def of(task: Task) -> _Constants:
@@ -136,40 +119,40 @@ class _Constants:
         changed = [local_changed(s) for s in every]
         known = _Constants({loop.name: loop.extent for loop in task.loops})
         for s in every:
-            if isinstance(s, For) and isinstance(s.extent, Const):
+            if isinstance(s, ir.For) and isinstance(s.extent, ir.Const):
                 known.extents[s.loop] = int(s.extent.value)
-            elif isinstance(s, SetLocal) and changed.count(s.name) == 1:
+            elif isinstance(s, ir.SetLocal) and changed.count(s.name) == 1:
                 known.locals[s.name] = s.value
         return known
 
-    def last(self, x: Expr) -> int | None:
+    def last(self, x: ir.Expr) -> int | None:
         """The largest value of an expression that is not negative; None if unknown."""
         match x:
-            case Const(value=int(n)) if n >= 0:
+            case ir.Const(value=int(n)) if n >= 0:
                 return n
-            case LoopIndex(loop) if loop in self.extents:
+            case ir.LoopIndex(loop) if loop in self.extents:
                 return max(self.extents[loop] - 1, 0)
-            case Cast(inner, dtype) if dtype.is_index:
+            case ir.Cast(inner, dtype) if dtype.is_index:
                 return self.last(inner)
         return None
 
-    def is_multiple(self, x: Expr, n: int) -> bool:
+    def is_multiple(self, x: ir.Expr, n: int) -> bool:
         """True if an expression is certainly a multiple of `n`."""
         match x:
-            case Const(value=int(value)):
+            case ir.Const(value=int(value)):
                 return value % n == 0
-            case Binary("add" | "sub", a, b):
+            case ir.Binary("add" | "sub", a, b):
                 return self.is_multiple(a, n) and self.is_multiple(b, n)
-            case Binary("mul", a, Const(value=int(factor))):
+            case ir.Binary("mul", a, ir.Const(value=int(factor))):
                 return factor % n == 0 or self.is_multiple(a, n)
-            case Select(_, a, b):
+            case ir.Select(_, a, b):
                 return self.is_multiple(a, n) and self.is_multiple(b, n)
-            case Local(name) if name in self.locals:
+            case ir.Local(name) if name in self.locals:
                 return self.is_multiple(self.locals[name], n)
         return False
 
 
-def _split(x: Expr, n: int, known: _Constants) -> tuple[Expr, Expr]:
+def _split(x: ir.Expr, n: int, known: _Constants) -> tuple[ir.Expr, ir.Expr]:
     """x // n and x % n of an index that is not negative.
 
     Separates terms that move by whole tiles from terms within one, so that a row of cells is a row of a tile.
@@ -189,13 +172,13 @@ def _split(x: Expr, n: int, known: _Constants) -> tuple[Expr, Expr]:
     return (whole, rest) if most < n else (quotient(x, n), remainder(x, n))
 
 
-def _terms(x: Expr, factor: int) -> list[tuple[Expr, int]]:
+def _terms(x: ir.Expr, factor: int) -> list[tuple[ir.Expr, int]]:
     match x:
-        case Binary("add", a, b):
+        case ir.Binary("add", a, b):
             return [*_terms(a, factor), *_terms(b, factor)]
-        case Binary("mul", a, Const(value=int(n))):
+        case ir.Binary("mul", a, ir.Const(value=int(n))):
             return _terms(a, factor * n)
-        case Const(value=int(n)):
+        case ir.Const(value=int(n)):
             return [(number(1), factor * n)]
     return [(x, factor)]
 
@@ -206,16 +189,16 @@ def _moved(task: Task, homes: _Homes) -> Task:
         return task
     known = _Constants.of(task)
 
-    def expr(e: Expr) -> Expr:
+    def expr(e: ir.Expr) -> ir.Expr:
         found = mapped(e, expr, stmt)
-        if isinstance(found, Load) and found.array in homes:
+        if isinstance(found, ir.Load) and found.array in homes:
             home = homes[found.array]
             return replace(found, array=home.array, indices=home.place(found.indices, known))
         return found
 
-    def stmt(s: Stmt) -> Stmt:
+    def stmt(s: ir.Stmt) -> ir.Stmt:
         found = mapped(s, expr, stmt)
-        if isinstance(found, Store | Update) and found.array in homes:
+        if isinstance(found, ir.Store | ir.Update) and found.array in homes:
             home = homes[found.array]
             return replace(found, array=home.array, indices=home.place(found.indices, known))
         return found
@@ -230,16 +213,18 @@ def _moved(task: Task, homes: _Homes) -> Task:
 def _entering(leaves: Leaves, parts: Sequence[ArrayInfo], homes: _Homes, at_once: int) -> Task:
     """Task that copies the fields; cells that get a slot later are set to zero."""
 
-    def copy(a: ArrayInfo, indices: tuple[Expr, ...]) -> Stmt:
+    def copy(a: ArrayInfo, indices: tuple[ir.Expr, ...]) -> ir.Stmt:
         home = homes[a.name]
-        value = Load(a.name, indices, a.dtype)
-        return Store(home.array, home.place(indices, _Constants()), value, NOWHERE)
+        value = ir.Load(a.name, indices, a.dtype)
+        return ir.Store(home.array, home.place(indices, _Constants()), value, ir.NOWHERE)
 
-    def clear(a: ArrayInfo, indices: tuple[Expr, ...]) -> Stmt:
+    def clear(a: ArrayInfo, indices: tuple[ir.Expr, ...]) -> ir.Stmt:
         home = homes[a.name]
-        return Store(home.array, home.place(indices, _Constants()), const(0, a.dtype), NOWHERE)
+        return ir.Store(
+            home.array, home.place(indices, _Constants()), const(0, a.dtype), ir.NOWHERE
+        )
 
-    def loops(begin: Expr, n_used: Expr, room: Expr) -> list[_Part]:
+    def loops(begin: ir.Expr, n_used: ir.Expr, room: ir.Expr) -> list[_Part]:
         found = [_Part("item", begin, n_used, copy)]
         if leaves.slots is not None and leaves.slots.may_grow:
             rest = binary("sub", room, n_used)
@@ -252,17 +237,17 @@ def _entering(leaves: Leaves, parts: Sequence[ArrayInfo], homes: _Homes, at_once
 def _leaving(leaves: Leaves, parts: Sequence[ArrayInfo], homes: _Homes, at_once: int) -> Task:
     """Task that copies the fields back that may have been written."""
 
-    def copy(a: ArrayInfo, indices: tuple[Expr, ...]) -> Store:
+    def copy(a: ArrayInfo, indices: tuple[ir.Expr, ...]) -> ir.Store:
         home = homes[a.name]
-        value = Load(home.array, home.place(indices, _Constants()), a.dtype)
-        return Store(a.name, indices, value, NOWHERE)
+        value = ir.Load(home.array, home.place(indices, _Constants()), a.dtype)
+        return ir.Store(a.name, indices, value, ir.NOWHERE)
 
-    def copy_wrong(a: ArrayInfo, indices: tuple[Expr, ...]) -> Stmt:
+    def copy_wrong(a: ArrayInfo, indices: tuple[ir.Expr, ...]) -> ir.Stmt:
         """Copies values other than 0: elements that inactive cells share are never written, so errors become visible."""
         s = copy(a, indices)
-        return If(compare("ne", s.value, const(0, a.dtype)), (s,), (), NOWHERE)
+        return ir.If(compare("ne", s.value, const(0, a.dtype)), (s,), (), ir.NOWHERE)
 
-    def loops(begin: Expr, n_used: Expr, _: Expr) -> list[_Part]:
+    def loops(begin: ir.Expr, n_used: ir.Expr, _: ir.Expr) -> list[_Part]:
         if not leaves.n_shared:
             return [_Part("item", begin, n_used, copy)]
         left = binary("max", number(0), binary("sub", number(leaves.n_shared), begin))
@@ -278,34 +263,34 @@ class _Part:
     """A loop over `extent` cells from `first` on, and the copy of one component of a cell."""
 
     name: str
-    first: Expr
-    extent: Expr
-    copy: Callable[[ArrayInfo, tuple[Expr, ...]], Stmt]
+    first: ir.Expr
+    extent: ir.Expr
+    copy: Callable[[ArrayInfo, tuple[ir.Expr, ...]], ir.Stmt]
 
 
 def _converting(
     verb: str,
     leaves: Leaves,
     parts: Sequence[ArrayInfo],
-    loops: Callable[[Expr, Expr, Expr], list[_Part]],
+    loops: Callable[[ir.Expr, ir.Expr, ir.Expr], list[_Part]],
     at_once: int,
 ) -> Task:
     """Returns a task whose loops, in each block, cover all components of cells."""
     names = itertools.count()
 
-    def components(a: ArrayInfo, item: Expr, part: _Part) -> Stmt:
+    def components(a: ArrayInfo, item: ir.Expr, part: _Part) -> ir.Stmt:
         own = [f"c{next(names)}" for _ in a.shape[:-1]]
-        s = part.copy(a, (*(LoopIndex(x, I64) for x in own), item))
+        s = part.copy(a, (*(ir.LoopIndex(x, I64) for x in own), item))
         for loop, n in reversed(list(zip(own, a.shape, strict=False))):
-            s = For(loop, number(n), (s,), NOWHERE)
+            s = ir.For(loop, number(n), (s,), ir.NOWHERE)
         return s
 
-    def write(begin: Expr, n_used: Expr, room: Expr) -> Sequence[Stmt]:
-        made: list[Stmt] = []
+    def write(begin: ir.Expr, n_used: ir.Expr, room: ir.Expr) -> Sequence[ir.Stmt]:
+        made: list[ir.Stmt] = []
         for part in loops(begin, n_used, room):
-            item = plus(part.first, LoopIndex(part.name, I64))
+            item = plus(part.first, ir.LoopIndex(part.name, I64))
             inside = tuple(components(a, item, part) for a in parts)
-            made.append(For(part.name, part.extent, inside, NOWHERE))
+            made.append(ir.For(part.name, part.extent, inside, ir.NOWHERE))
         return made
 
     n_items = max(a.shape[-1] for a in parts)  # fields of one node all have the same number

@@ -11,22 +11,8 @@ from dataclasses import replace
 from math import prod
 
 from ..analysis.effects import arrays_read, arrays_written
+from ..ir import kernel as ir
 from ..ir.arrays import ArrayInfo
-from ..ir.kernel import (
-    NOWHERE,
-    Const,
-    Deactivate,
-    DType,
-    Expr,
-    For,
-    KernelIR,
-    Load,
-    Local,
-    LoopIndex,
-    Stmt,
-    Store,
-    Update,
-)
 from ..ir.simplify import binary, cast
 from ..ir.task import ListRecords, Problem, Task
 from ..ir.walk import blocks, children, mapped, nested_statements, walk, with_blocks
@@ -37,13 +23,13 @@ from .leaf_layout import fresh_name
 from .leaves import kept_in
 from .recorded import UsedTree
 
-PLACE = Local("place", I64)
+PLACE = ir.Local("place", I64)
 _MOST_CELLS = 1 << 32
 
 
 def lists_of(
     trees: Iterable[UsedTree],
-    kernels: Iterable[KernelIR],
+    kernels: Iterable[ir.KernelIR],
     arrays: Sequence[ArrayInfo],
     tasks: Sequence[Task],
 ) -> tuple[ListRecords, ...]:
@@ -54,7 +40,7 @@ def lists_of(
     the conversion costs as much as it saves.
     """
     every = [s for k in kernels for s in nested_statements(k.body)]
-    shrunk = {(s.tree, s.node) for s in every if isinstance(s, Deactivate)}
+    shrunk = {(s.tree, s.node) for s in every if isinstance(s, ir.Deactivate)}
     found, known = list[ListRecords](), {a.name for a in arrays}
     problem = Problem("", tuple(arrays), (), tuple(tasks), "")
     kept = {name for t in tasks for name in kept_in(t, problem)}
@@ -89,7 +75,7 @@ def lists_of(
     return tuple(found)
 
 
-def _item(used: UsedTree, n: int, known: set[str], written: set[str]) -> Expr | None:
+def _item(used: UsedTree, n: int, known: set[str], written: set[str]) -> ir.Expr | None:
     """The item of the cell at a place; None if the walk needs arrays that the sequence does not have."""
     tree = used.tree
     names = CellNames(set())
@@ -107,12 +93,12 @@ def _item(used: UsedTree, n: int, known: set[str], written: set[str]) -> Expr | 
     return _renamed(item, homes) if set(homes.values()) <= known else None
 
 
-def _renamed(e: Expr, names: Mapping[str, str]) -> Expr:
+def _renamed(e: ir.Expr, names: Mapping[str, str]) -> ir.Expr:
     found = mapped(e, lambda x: _renamed(x, names), lambda s: s)
-    return replace(found, array=names[found.array]) if isinstance(found, Load) else found
+    return replace(found, array=names[found.array]) if isinstance(found, ir.Load) else found
 
 
-def _coordinates(place: Expr, shape: Sequence[int]) -> list[Expr]:
+def _coordinates(place: ir.Expr, shape: Sequence[int]) -> list[ir.Expr]:
     found = []
     for k, n in enumerate(shape):
         behind = prod(shape[k + 1 :])
@@ -121,7 +107,7 @@ def _coordinates(place: Expr, shape: Sequence[int]) -> list[Expr]:
     return found
 
 
-def _place(coordinates: Sequence[Expr], shape: Sequence[int]) -> Expr:
+def _place(coordinates: Sequence[ir.Expr], shape: Sequence[int]) -> ir.Expr:
     at = number(0)
     for x, n in zip(coordinates, shape, strict=True):
         at = plus(times(at, n), cast(x, I64))
@@ -160,21 +146,21 @@ class _Home:
     def __init__(self, x: ListRecords, array: str) -> None:
         self.x, self.array = x, array
 
-    def read(self, component: int, element: Expr, dtype: DType) -> Expr:
+    def read(self, component: int, element: ir.Expr, dtype: ir.DType) -> ir.Expr:
         """The item (0) or a coordinate (from 1 on) of an element."""
-        place = cast(Load(self.array, (element,), U32), I64)
+        place = cast(ir.Load(self.array, (element,), U32), I64)
         if component:
             return cast(_coordinates(place, self.x.shape)[component - 1], dtype)
         return cast(_at(self.x.item, place), dtype)
 
-    def stored(self, parts: Mapping[int, Store]) -> Store:
+    def stored(self, parts: Mapping[int, ir.Store]) -> ir.Store:
         """The single store that replaces those of all components."""
         *_, last = parts.values()
         at = [parts[1 + k].value for k in range(len(self.x.shape))]
-        return Store(self.array, last.indices[1:], _place(at, self.x.shape), last.where)
+        return ir.Store(self.array, last.indices[1:], _place(at, self.x.shape), last.where)
 
 
-def _at(e: Expr, place: Expr) -> Expr:
+def _at(e: ir.Expr, place: ir.Expr) -> ir.Expr:
     return place if e == PLACE else mapped(e, lambda x: _at(x, place), lambda s: s)
 
 
@@ -183,18 +169,18 @@ def _moved(task: Task, homes: Mapping[str, _Home]) -> Task:
     if task.body is None or homes.keys().isdisjoint(x.state.name for x in task.body.sites):
         return task
 
-    def expr(e: Expr) -> Expr:
+    def expr(e: ir.Expr) -> ir.Expr:
         found = mapped(e, expr, lambda s: s)
-        if isinstance(found, Load) and found.array in homes:
+        if isinstance(found, ir.Load) and found.array in homes:
             return homes[found.array].read(_component(found), found.indices[1], found.dtype)
         return found
 
-    def block(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
-        made: list[Stmt] = []
-        parts: dict[int, Store] = {}
+    def block(body: tuple[ir.Stmt, ...]) -> tuple[ir.Stmt, ...]:
+        made: list[ir.Stmt] = []
+        parts: dict[int, ir.Store] = {}
         for s in body:
             found = mapped(with_blocks(s, block), expr, lambda x: x)
-            if isinstance(found, Store) and found.array in homes:
+            if isinstance(found, ir.Store) and found.array in homes:
                 home = homes[found.array]
                 parts[_component(found)] = found
                 if len(parts) > len(home.x.shape):
@@ -207,9 +193,9 @@ def _moved(task: Task, homes: Mapping[str, _Home]) -> Task:
     return replace(task, body=replace(task.body, statements=block(task.body.statements)))
 
 
-def _component(x: Load | Store) -> int:
+def _component(x: ir.Load | ir.Store) -> int:
     first = x.indices[0]
-    assert isinstance(first, Const)
+    assert isinstance(first, ir.Const)
     return int(first.value)
 
 
@@ -221,23 +207,23 @@ def _is_plain(task: Task, array: str, n: int) -> bool:
         return False
     for s in nested_statements(task.body.statements):
         every = (x for e in children(s) for x in walk(e))
-        found = (x for x in every if isinstance(x, Load) and x.array == array)
-        if not all(isinstance(x.indices[0], Const) for x in found):
+        found = (x for x in every if isinstance(x, ir.Load) and x.array == array)
+        if not all(isinstance(x.indices[0], ir.Const) for x in found):
             return False
-        if isinstance(s, Update) and s.array == array:
+        if isinstance(s, ir.Update) and s.array == array:
             return False
     return all(_is_written_whole(b, array, n) for b in _blocks(task.body.statements))
 
 
-def _blocks(body: tuple[Stmt, ...]) -> Iterator[tuple[Stmt, ...]]:
+def _blocks(body: tuple[ir.Stmt, ...]) -> Iterator[tuple[ir.Stmt, ...]]:
     yield body
     for s in body:
         for inner in blocks(s):
             yield from _blocks(inner)
 
 
-def _is_written_whole(body: tuple[Stmt, ...], array: str, n: int) -> bool:
-    stores = [(k, s) for k, s in enumerate(body) if isinstance(s, Store) and s.array == array]
+def _is_written_whole(body: tuple[ir.Stmt, ...], array: str, n: int) -> bool:
+    stores = [(k, s) for k, s in enumerate(body) if isinstance(s, ir.Store) and s.array == array]
     wanted = [number(k) for k in range(n)]
     for first in range(0, len(stores), n):
         at, run = zip(*stores[first : first + n], strict=True)
@@ -251,21 +237,21 @@ def _converting(verb: str, info: ArrayInfo, home: _Home, at_once: int) -> Task:
     """Returns a task that makes places of the records of the program's list, or writes the records anew."""
     x, n_items = home.x, info.shape[-1]
     indices = number(x.row), number(x.column)
-    used = binary("min", Load(x.counters, indices, I64), number(n_items))
+    used = binary("min", ir.Load(x.counters, indices, I64), number(n_items))
     components = range(1 + len(x.shape))
 
-    def copied(element: Expr) -> tuple[Stmt, ...]:
+    def copied(element: ir.Expr) -> tuple[ir.Stmt, ...]:
         if verb == "enter":
-            at = [Load(info.name, (number(k), element), info.dtype) for k in components[1:]]
-            return (Store(home.array, (element,), _place(at, x.shape), NOWHERE),)
+            at = [ir.Load(info.name, (number(k), element), info.dtype) for k in components[1:]]
+            return (ir.Store(home.array, (element,), _place(at, x.shape), ir.NOWHERE),)
         return tuple(
-            Store(info.name, (number(k), element), home.read(k, element, info.dtype), NOWHERE)
+            ir.Store(info.name, (number(k), element), home.read(k, element, info.dtype), ir.NOWHERE)
             for k in components
         )
 
-    def write(begin: Expr, n_used: Expr, _: Expr) -> Sequence[Stmt]:
-        element = plus(begin, LoopIndex("item", I64))
-        return (For("item", n_used, copied(element), NOWHERE),)
+    def write(begin: ir.Expr, n_used: ir.Expr, _: ir.Expr) -> Sequence[ir.Stmt]:
+        element = plus(begin, ir.LoopIndex("item", I64))
+        return (ir.For("item", n_used, copied(element), ir.NOWHERE),)
 
     what = "records", n_items, used
     return converting(verb, f"list {x.name}", what, write, info.dtype, at_once)

@@ -10,30 +10,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
-from ..ir.kernel import (
-    Activate,
-    Append,
-    ArrayParam,
-    Const,
-    Deactivate,
-    DType,
-    Expr,
-    For,
-    ForActive,
-    If,
-    IsActive,
-    Item,
-    KernelIR,
-    Length,
-    Load,
-    Local,
-    LoopIndex,
-    SetLocal,
-    Stmt,
-    Store,
-    Update,
-    While,
-)
+from ..ir import kernel
 from ..ir.simplify import binary, cast, const, select
 from ..ir.structure import StructureTree
 from ..ir.walk import (
@@ -58,7 +35,7 @@ from .struct_for import CellLoops
 
 
 def lower_trees(
-    ir: KernelIR,
+    ir: kernel.KernelIR,
     layouts: Mapping[str, TreeLayout],
     fields: Mapping[str, int],
     demoted: frozenset[int] = frozenset(),
@@ -79,7 +56,7 @@ def lower_trees(
 class _Lowering:
     def __init__(
         self,
-        ir: KernelIR,
+        ir: kernel.KernelIR,
         layouts: Mapping[str, TreeLayout],
         fields: Mapping[str, int],
         demoted: frozenset[int],
@@ -94,8 +71,8 @@ class _Lowering:
         self.placed = {p.array: p for p in ir.placed}
         taken = {p.name for p in ir.arrays} | {p.name for p in ir.scalars}
         for s in nested_statements(ir.body):
-            taken |= {local_changed(s)} | set(s.loops if isinstance(s, ForActive) else ())
-            if isinstance(s, For):
+            taken |= {local_changed(s)} | set(s.loops if isinstance(s, kernel.ForActive) else ())
+            if isinstance(s, kernel.For):
                 taken.add(s.loop)
         self.names = CellNames(taken)
         self.cells = Cells(layouts, self.names)
@@ -103,11 +80,11 @@ class _Lowering:
         self.cell_loops = CellLoops(self.cells, self.pools)
         self.makers: list[tuple[int, int, str, int]] = []
         self.own: Own | None = None
-        self.once: dict[int, tuple[ForActive, Sequence[ActivationSite]]] = {}
+        self.once: dict[int, tuple[kernel.ForActive, Sequence[ActivationSite]]] = {}
         self.searched = frozenset[int]()  # hoisted sites of certainly active cells
         self.leaves: Leaves = {}  # cells of hoisted activations for the element around
-        self.loops: dict[str, Expr] = {}  # indices of loops over active cells
-        self.active: dict[tuple[str, int, tuple[Expr, ...]], Found] = {}
+        self.loops: dict[str, kernel.Expr] = {}  # indices of loops over active cells
+        self.active: dict[tuple[str, int, tuple[kernel.Expr, ...]], Found] = {}
         changed = Counter(map(local_changed, nested_statements(ir.body)))
         self.set_once = {name for name, n in changed.items() if n == 1}
         self.only_own: frozenset[str] = frozenset()  # fields updated only in the current cell
@@ -115,14 +92,14 @@ class _Lowering:
 
     def run(self) -> Lowered:
         body = [
-            without_own_activations(s, self.tree(s.tree)) if isinstance(s, ForActive) else s
+            without_own_activations(s, self.tree(s.tree)) if isinstance(s, kernel.ForActive) else s
             for s in self.ir.body
         ]
         self.ir = replace(self.ir, body=tuple(body))
         changed = [
             s
             for s in nested_statements(self.ir.body)
-            if isinstance(s, Activate | Append | Deactivate)
+            if isinstance(s, kernel.Activate | kernel.Append | kernel.Deactivate)
         ]
         self.cells.busy = {(s.tree, n) for s in changed for n in self._touched(s)}
         first = StatementBuilder(self.names, self.ir.where)
@@ -135,7 +112,7 @@ class _Lowering:
         last = StatementBuilder(self.names, self.ir.where)
         self.pools.check(last, self.ir.name)
         added = tuple(
-            ArrayParam(
+            kernel.ArrayParam(
                 name, self.layouts[tree].sections[key].dtype, self.layouts[tree].sections[key].shape
             )
             for name, (tree, key) in self.names.arrays.items()
@@ -162,14 +139,14 @@ class _Lowering:
         counts = ((name, n_shared(self.layouts[tree], key)) for name, (tree, key) in every)
         return tuple((name, n) for name, n in counts if n)
 
-    def _touched(self, s: Activate | Append | Deactivate) -> tuple[int, ...]:
+    def _touched(self, s: kernel.Activate | kernel.Append | kernel.Deactivate) -> tuple[int, ...]:
         """Nodes whose active cells a statement may change."""
         t = self.tree(s.tree)
-        return t.below(s.node) if isinstance(s, Deactivate) else t.path(s.node)
+        return t.below(s.node) if isinstance(s, kernel.Deactivate) else t.path(s.node)
 
     # --- statements
 
-    def block(self, body: tuple[Stmt, ...], is_top: bool = False) -> list[Stmt]:
+    def block(self, body: tuple[kernel.Stmt, ...], is_top: bool = False) -> list[kernel.Stmt]:
         kept = dict(self.active)
         b = StatementBuilder(self.names, self.ir.where)
         for k, s in enumerate(body):
@@ -178,78 +155,84 @@ class _Lowering:
             if is_top:
                 settle_between(b, self.pools, s)
             self.statement(b, s, is_top)
-            if is_top and isinstance(s, For | ForActive):
+            if is_top and isinstance(s, kernel.For | kernel.ForActive):
                 b.statements[-1] = replace(b.statements[-1], uid=s.uid)
             self.active = still_active(self.active, s)
         self.active = kept
         return b.statements
 
-    def statement(self, b: StatementBuilder, s: Stmt, is_top: bool) -> None:
+    def statement(self, b: StatementBuilder, s: kernel.Stmt, is_top: bool) -> None:
         match s:
-            case ForActive():
+            case kernel.ForActive():
                 assert is_top, "see check_loops"
                 self.loop(b, s)
-            case For():
+            case kernel.For():
                 self.active = still_active(
                     self.active, s
                 )  # changes of an iteration hold when the next one begins
                 extent = self.expr(s.extent, b)
                 self.cells.extents[s.loop] = (
-                    int(extent.value) if isinstance(extent, Const) else None
+                    int(extent.value) if isinstance(extent, kernel.Const) else None
                 )
                 outer, self.only_own = self.only_own, frozenset() if is_top else self.only_own
-                b.put(For(s.loop, extent, tuple(self.block(s.body)), s.where))
+                b.put(kernel.For(s.loop, extent, tuple(self.block(s.body)), s.where))
                 self.only_own = outer
-            case While():
+            case kernel.While():
                 self.active = still_active(self.active, s)
                 self.repeat(b, s)
-            case If():
+            case kernel.If():
                 condition = self.expr(s.condition, b)
                 b.put(
-                    If(condition, tuple(self.block(s.then)), tuple(self.block(s.orelse)), s.where)
+                    kernel.If(
+                        condition, tuple(self.block(s.then)), tuple(self.block(s.orelse)), s.where
+                    )
                 )
-            case Activate():
+            case kernel.Activate():
                 self.activate(b, s)
-            case Append():
+            case kernel.Append():
                 indices = [self.expr(i, b) for i in s.indices]
                 found = self.pools.append(b, s.tree, s.node, indices, s.result)
                 parent_axes = self.tree(s.tree).axes(self.tree(s.tree).nodes[s.node].parent)
                 (own,) = self.tree(s.tree).nodes[s.node].axes
                 at = dict(zip(parent_axes, s.indices, strict=True))
                 if own not in at:
-                    at[own] = cast(Local(s.result, DType.i32), I64)
+                    at[own] = cast(kernel.Local(s.result, kernel.DType.i32), I64)
                     key = tuple(at[a] for a in self.tree(s.tree).axes(s.node))
                     self.active[s.tree, s.node, key] = found
-            case Deactivate():
+            case kernel.Deactivate():
                 self.pools.deactivate(b, s.tree, s.node, [self.expr(i, b) for i in s.indices])
-            case Store() | Update() if s.array in self.placed:
+            case kernel.Store() | kernel.Update() if s.array in self.placed:
                 self.write(b, s)
-            case SetLocal(name, value):
+            case kernel.SetLocal(name, value):
                 b.put(replace(s, value=self.expr(value, b)))
                 if name in self.set_once:
                     self.cells.note_limits(name, value)
             case _:
                 b.put(mapped(s, lambda e: self.expr(e, b), lambda x: x))
 
-    def repeat(self, b: StatementBuilder, s: While) -> None:
+    def repeat(self, b: StatementBuilder, s: kernel.While) -> None:
         """Appends a `while`. Its condition is computed at the end of a round if it searches for keys of hash nodes."""
-        used = {x.tree for x in walk(s.condition) if isinstance(x, IsActive | Length | Item)}
+        used = {
+            x.tree
+            for x in walk(s.condition)
+            if isinstance(x, kernel.IsActive | kernel.Length | kernel.Item)
+        }
         used |= {self.placed[x.array].tree for x in loads(s.condition) if x.array in self.placed}
         if not any(n.has.directory for tree in used for n in self.tree(tree).nodes):
-            b.put(While(self.expr(s.condition, None), tuple(self.block(s.body)), s.where))
+            b.put(kernel.While(self.expr(s.condition, None), tuple(self.block(s.body)), s.where))
             return
         name = self.names.fresh("going")
-        going = b.set(name, const(True, DType.bool_))
+        going = b.set(name, const(True, kernel.DType.bool_))
         round_, body = b.inner(), b.inner()
         round_.set(name, self.expr(s.condition, round_))
         body.statements += self.block(s.body)
         round_.branch(going, body)
-        b.put(While(going, tuple(round_.statements), s.where))
+        b.put(kernel.While(going, tuple(round_.statements), s.where))
 
     def tree(self, name: str) -> StructureTree:
         return self.layouts[name].tree
 
-    def activate(self, b: StatementBuilder, s: Activate) -> None:
+    def activate(self, b: StatementBuilder, s: kernel.Activate) -> None:
         key = s.tree, s.node, s.indices
         is_own = self._own_item(*key) is not None
         if key in self.active or key in self.leaves or is_own:
@@ -257,7 +240,7 @@ class _Lowering:
         indices = self.held(s.indices, b)
         self.active[key] = self.pools.activate(b, s.tree, s.node, indices)
 
-    def write(self, b: StatementBuilder, s: Store | Update) -> None:
+    def write(self, b: StatementBuilder, s: kernel.Store | kernel.Update) -> None:
         """Appends a write to a field: to the current cell, to one that was just activated, or to one that must be active."""
         p = self.placed[s.array]
         n = len(s.indices) - len(self.tree(p.tree).axes(p.node))
@@ -265,7 +248,7 @@ class _Lowering:
         key = p.tree, p.node, s.indices[n:]
         value = self.expr(s.value, b)
         own = self._own_item(*key)
-        guard: Expr = const(True, DType.bool_)
+        guard: kernel.Expr = const(True, kernel.DType.bool_)
         if own is not None:
             item = own
         elif key in self.active:
@@ -284,18 +267,18 @@ class _Lowering:
             item = self.cells.find(p.tree, p.node, indices, block=b).item
         place = (*components, item)
         array = self.array_of(s.array)
-        made: list[Stmt] = []
-        if isinstance(s, Update) and own is not None and s.array in self.only_own:
-            old: Expr = Load(array, place, s.value.dtype)
+        made: list[kernel.Stmt] = []
+        if isinstance(s, kernel.Update) and own is not None and s.array in self.only_own:
+            old: kernel.Expr = kernel.Load(array, place, s.value.dtype)
             if s.result:
                 old = b.set(s.result, old)
-            made = [Store(array, place, binary(s.op, old, value), s.where)]
+            made = [kernel.Store(array, place, binary(s.op, old, value), s.where)]
         else:
             made = [replace(s, array=array, indices=place, value=value)]
-        if guard != const(True, DType.bool_):
-            if isinstance(s, Update) and s.result:
+        if guard != const(True, kernel.DType.bool_):
+            if isinstance(s, kernel.Update) and s.result:
                 b.set(s.result, const(0, s.value.dtype))
-            made = [If(guard, tuple(made), (), s.where)]
+            made = [kernel.If(guard, tuple(made), (), s.where)]
         b.statements += made
 
     def array_of(self, field: str) -> str:
@@ -303,60 +286,64 @@ class _Lowering:
 
     # --- expressions
 
-    def held(self, indices: Sequence[Expr], b: StatementBuilder) -> list[Expr]:
+    def held(self, indices: Sequence[kernel.Expr], b: StatementBuilder) -> list[kernel.Expr]:
         """Returns indices as constants, and as locals with known limits."""
         found = []
         for i in indices:
             x = self.expr(i, b)
-            found.append(x if isinstance(x, Const) else b.hold("i", x))
-            if isinstance(found[-1], Local) and found[-1] is not x:
+            found.append(x if isinstance(x, kernel.Const) else b.hold("i", x))
+            if isinstance(found[-1], kernel.Local) and found[-1] is not x:
                 self.cells.note_limits(found[-1].name, x)
         return found
 
-    def expr(self, e: Expr, b: StatementBuilder | None) -> Expr:
+    def expr(self, e: kernel.Expr, b: StatementBuilder | None) -> kernel.Expr:
         """The expression on plain arrays. Positions of cells are computed in `b` before, or inline if `b` is None."""
         match e:
-            case LoopIndex(loop) if loop in self.loops:
+            case kernel.LoopIndex(loop) if loop in self.loops:
                 return cast(self.loops[loop], e.dtype)
-            case Load(array) if array in self.placed:
+            case kernel.Load(array) if array in self.placed:
                 return self.load(e, b)
-            case IsActive():
+            case kernel.IsActive():
                 indices = [self.expr(i, b) for i in e.indices]
                 return self.cells.is_active(e.tree, e.node, indices, b)
-            case Item():
+            case kernel.Item():
                 own = self._own_item(e.tree, e.node, e.indices)
                 if own is not None:
                     return own
                 held = self.held(e.indices, b) if b else [self.expr(i, b) for i in e.indices]
                 return self.cells.find(e.tree, e.node, held, block=b).item
-            case Length():
+            case kernel.Length():
                 indices = [self.expr(i, b) for i in e.indices]
                 is_long = self.cells.has_directory(e.tree, e.node)
                 found = self.cells.container(e.tree, e.node, indices, b if is_long else None)
                 n = self.cells.load(e.tree, f"length{e.node}", found.item)
-                return n if found.reads_zero else select(found.is_there, n, const(0, DType.i32))
+                return (
+                    n if found.reads_zero else select(found.is_there, n, const(0, kernel.DType.i32))
+                )
         return mapped(e, lambda x: self.expr(x, b), lambda s: s)
 
-    def load(self, e: Load, b: StatementBuilder | None) -> Expr:
+    def load(self, e: kernel.Load, b: StatementBuilder | None) -> kernel.Expr:
         p = self.placed[e.array]
         n = len(e.indices) - len(self.tree(p.tree).axes(p.node))
         components = tuple(self.expr(i, b) for i in e.indices[:n])
         array = self.array_of(e.array)
         own = self._own_item(p.tree, p.node, e.indices[n:])
         if own is not None:
-            return Load(array, (*components, own), e.dtype)
+            return kernel.Load(array, (*components, own), e.dtype)
         leaf = None if self.own is None else self.own.leaf
         if (
             leaf is not None
             and b is not None
             and e.array not in self.elsewhere
-            and all(isinstance(i, Const) for i in components)  # others are set further inside
+            and all(
+                isinstance(i, kernel.Const) for i in components
+            )  # others are set further inside
             and leaf.tree == p.tree
             and leaf.is_like(self.cells, p.node)
         ):
             assert self.own is not None
             beside = offsets(e.indices[n:], self.own.loops)
-            plain = Load(array, components, e.dtype)
+            plain = kernel.Load(array, components, e.dtype)
             found_near = None
             if beside is not None:
                 found_near = self.staged.read(self.cells, leaf, b, e.array, plain, beside)
@@ -365,15 +352,17 @@ class _Lowering:
         at = e.indices[n:]
         indices = self.held(at, b) if b else [self.expr(i, b) for i in at]
         found = self.cells.find(p.tree, p.node, indices, block=b)
-        value = Load(array, (*components, found.item), e.dtype)
+        value = kernel.Load(array, (*components, found.item), e.dtype)
         return value if found.reads_zero else select(found.is_there, value, const(0, e.dtype))
 
-    def _own_item(self, tree: str, node: int, indices: tuple[Expr, ...]) -> Expr | None:
+    def _own_item(
+        self, tree: str, node: int, indices: tuple[kernel.Expr, ...]
+    ) -> kernel.Expr | None:
         return None if self.own is None else self.own.item(tree, node, indices)
 
     # --- loops over active cells
 
-    def activated_once(self, b: StatementBuilder, at: Mapping[int, Expr]) -> Leaves:
+    def activated_once(self, b: StatementBuilder, at: Mapping[int, kernel.Expr]) -> Leaves:
         """Appends the hoisted activations of an element. `at`: its coordinates, by axis."""
         if self.top not in self.once:
             return {}
@@ -383,7 +372,7 @@ class _Lowering:
         self.loops = before
         return made
 
-    def loop(self, b: StatementBuilder, s: ForActive) -> None:
+    def loop(self, b: StatementBuilder, s: kernel.ForActive) -> None:
         t = self.tree(s.tree)
         path = t.path(s.node)
         listed = next(lists_made(s, t), -1)
@@ -397,9 +386,11 @@ class _Lowering:
         self.elsewhere = frozenset(by_field) - self.only_own
         wanted = frozenset(f for top, f in self.wanted if top == self.top)
         self.staged, loses_cells = Staged(around(s, t, self.placed, by_field), wanted), shrinks(s)
-        coordinates: dict[int, Expr] = {a: number(0) for a in t.axes(s.node)}
+        coordinates: dict[int, kernel.Expr] = {a: number(0) for a in t.axes(s.node)}
 
-        def inside(inner: StatementBuilder, items: dict[int, Expr], found: dict[int, Expr]) -> None:
+        def inside(
+            inner: StatementBuilder, items: dict[int, kernel.Expr], found: dict[int, kernel.Expr]
+        ) -> None:
             before = self.own, dict(self.loops), dict(self.cells.extents)
             own = {} if loses_cells else items
             self.own = Own(t, s.node, s.loops, own, leaf_at(found) if own else None)
@@ -409,9 +400,9 @@ class _Lowering:
             inner.statements += self.block(s.body)
             self.own, self.loops, self.cells.extents = before
 
-        elements: list[tuple[StatementBuilder, Expr, dict[int, Expr]]] = []
+        elements: list[tuple[StatementBuilder, kernel.Expr, dict[int, kernel.Expr]]] = []
 
-        def leaf_at(found: dict[int, Expr]) -> Leaf | None:
+        def leaf_at(found: dict[int, kernel.Expr]) -> Leaf | None:
             """The leaf around if it is the one dense node below a list with fixed slots; else None."""
             parent, node = t.nodes[s.node].parent, t.nodes[s.node]
             is_fixed = (s.tree, listed) not in self.cells.busy
@@ -427,7 +418,9 @@ class _Lowering:
             near = {(0,) * len(local): slot}
             return Leaf(s.tree, listed, s.node, block, self.cell_loops.row, at, local, near)
 
-        def over_element(inner: StatementBuilder, item: Expr, found: dict[int, Expr]) -> None:
+        def over_element(
+            inner: StatementBuilder, item: kernel.Expr, found: dict[int, kernel.Expr]
+        ) -> None:
             elements.append((inner, item, found))
             rest = path[path.index(listed) + 1 :]
             at = {**coordinates, **found}

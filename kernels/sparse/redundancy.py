@@ -10,22 +10,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from ..ir.kernel import (
-    Activate,
-    Append,
-    Cast,
-    Const,
-    Deactivate,
-    Expr,
-    For,
-    ForActive,
-    If,
-    KernelIR,
-    LoopIndex,
-    SetLocal,
-    Stmt,
-    While,
-)
+from ..ir import kernel
 from ..ir.per_object import per_object
 from ..ir.simplify import unary
 from ..ir.structure import StructureTree
@@ -59,10 +44,10 @@ class ActivationSite:
     """
 
     number: int
-    statement: Activate
-    around: tuple[For | ForActive, ...]
-    indices: tuple[Expr, ...]
-    guards: tuple[Expr, ...]
+    statement: kernel.Activate
+    around: tuple[kernel.For | kernel.ForActive, ...]
+    indices: tuple[kernel.Expr, ...]
+    guards: tuple[kernel.Expr, ...]
     runs: bool
 
     @property
@@ -82,8 +67,8 @@ class _Cells:
     tree: str
     node: int
     domain: tuple[Node | int, ...]
-    indices: tuple[Expr, ...]
-    guards: tuple[Expr, ...] = ()
+    indices: tuple[kernel.Expr, ...]
+    guards: tuple[kernel.Expr, ...] = ()
 
     @property
     def over(self) -> set[Node]:
@@ -136,7 +121,7 @@ class Facts:
         of_cells = {tree for x in self.active for tree in x.trees}
         return frozenset(of_cells.union(tree for tree, _ in self.lists))
 
-    def after(self, ir: KernelIR) -> Derived:
+    def after(self, ir: kernel.KernelIR) -> Derived:
         """The redundant operations of a kernel. Updates the facts to those after it."""
         demoted: set[int] = set()
         kept: list[frozenset[Node]] = []
@@ -150,9 +135,9 @@ class Facts:
             left.append(n_activations(s, sites, self.trees) - len(needless))
         return Derived(frozenset(demoted), tuple(kept), tuple(changed), tuple(left))
 
-    def _lists(self, s: Stmt) -> frozenset[Node]:
+    def _lists(self, s: kernel.Stmt) -> frozenset[Node]:
         """The lists that a loop reuses; it makes the others."""
-        if not isinstance(s, ForActive):
+        if not isinstance(s, kernel.ForActive):
             return frozenset()
         t = self.trees[s.tree]
         nodes = {(s.tree, k) for k in lists_made(s, t) if t.nodes[k].has.is_listed}
@@ -161,11 +146,11 @@ class Facts:
         return kept
 
     def _statement(
-        self, s: Stmt, sites: Sequence[ActivationSite]
+        self, s: kernel.Stmt, sites: Sequence[ActivationSite]
     ) -> tuple[set[int], frozenset[str]]:
         """The redundant activations of a statement at top level, and the trees whose cells it may change."""
         inside = list(nested_statements((s,)))
-        shrunk = {x.tree for x in inside if isinstance(x, Deactivate)}
+        shrunk = {x.tree for x in inside if isinstance(x, kernel.Deactivate)}
         known: dict[int, tuple[_Cells, ...]] = {
             x.number: () if x.statement.tree in shrunk else _cells_of(x) for x in sites
         }
@@ -178,9 +163,9 @@ class Facts:
                 tree = x.statement.tree
                 changed |= self._changed(tree, self.trees[tree].path(x.statement.node))
         for y in inside:
-            if isinstance(y, Append):
+            if isinstance(y, kernel.Append):
                 changed |= self._changed(y.tree, self.trees[y.tree].path(y.node))
-            elif isinstance(y, Deactivate):
+            elif isinstance(y, kernel.Deactivate):
                 changed |= self._changed(y.tree, self.trees[y.tree].below(y.node))
         made = {c for x in sites if x.runs for c in known[x.number] if c.guards or x.is_sure}
         active = {x for x in self.active if x.tree not in shrunk} | made
@@ -195,7 +180,7 @@ class Facts:
 
 
 @per_object
-def _sites_of(ir: KernelIR) -> tuple[tuple[ActivationSite, ...], ...]:
+def _sites_of(ir: kernel.KernelIR) -> tuple[tuple[ActivationSite, ...], ...]:
     """The activations of each statement at top level, numbered in the order of the text."""
     found: list[tuple[ActivationSite, ...]] = []
     first = 0
@@ -206,20 +191,20 @@ def _sites_of(ir: KernelIR) -> tuple[tuple[ActivationSite, ...], ...]:
 
 
 def n_activations(
-    s: Stmt, sites: Sequence[ActivationSite], trees: Mapping[str, StructureTree]
+    s: kernel.Stmt, sites: Sequence[ActivationSite], trees: Mapping[str, StructureTree]
 ) -> int:
     """The number of activations and appends in a statement at top level, but those of the current cell of a loop."""
-    n_appends = sum(isinstance(x, Append) for x in nested_statements((s,)))
+    n_appends = sum(isinstance(x, kernel.Append) for x in nested_statements((s,)))
     return n_appends + len(sites) - len(_own_sites(s, sites, trees))
 
 
-def work_on_trees(ir: KernelIR) -> tuple[int, int]:
+def work_on_trees(ir: kernel.KernelIR) -> tuple[int, int]:
     """Returns the numbers of lists that a kernel makes or tests, and of its activations, where nothing is known before it."""
     trees = {t.name: t for t in ir.trees}
     n_lists = n_made = 0
     for s, sites in zip(ir.body, _sites_of(ir), strict=True):
         n_made += n_activations(s, sites, trees)
-        if isinstance(s, ForActive):
+        if isinstance(s, kernel.ForActive):
             t = trees[s.tree]
             n_lists += sum(1 for _ in lists_made(s, t))
     return n_lists, n_made
@@ -231,23 +216,23 @@ def _cells_of(x: ActivationSite) -> tuple[_Cells, ...]:
     return tuple(c for c in found if c is not None)
 
 
-def _cells(x: ActivationSite, guards: tuple[Expr, ...]) -> _Cells | None:
+def _cells(x: ActivationSite, guards: tuple[kernel.Expr, ...]) -> _Cells | None:
     """The cells of an activation in the iterations in which some guards hold. None if values decide them."""
-    names: dict[str, Expr] = {}
+    names: dict[str, kernel.Expr] = {}
     domain: list[Node | int] = []
     used = _loops_in((*x.indices, *guards))
     for loop in x.around:
-        loops = loop.loops if isinstance(loop, ForActive) else (loop.loop,)
+        loops = loop.loops if isinstance(loop, kernel.ForActive) else (loop.loop,)
         if not used.intersection(loops):
             continue
-        if isinstance(loop, ForActive):
+        if isinstance(loop, kernel.ForActive):
             node = loop.tree, loop.node
             domain.append(node)
-        elif isinstance(loop.extent, Const):
+        elif isinstance(loop.extent, kernel.Const):
             domain.append(int(loop.extent.value))
         else:
             return None
-        names.update((n, LoopIndex(f"#{len(domain)}.{k}")) for k, n in enumerate(loops))
+        names.update((n, kernel.LoopIndex(f"#{len(domain)}.{k}")) for k, n in enumerate(loops))
     parts = [e for i in x.indices for e in walk(i)]
     if any(type(e).__name__ not in PURE for e in parts):
         return None
@@ -263,73 +248,73 @@ def _cells(x: ActivationSite, guards: tuple[Expr, ...]) -> _Cells | None:
     return _Cells(x.statement.tree, x.statement.node, tuple(domain), indices, held)
 
 
-def tops_of(ir: KernelIR, activations: frozenset[int]) -> frozenset[int]:
+def tops_of(ir: kernel.KernelIR, activations: frozenset[int]) -> frozenset[int]:
     """The top-level statements that contain some of these activations, by number."""
     found, first = set(), 0
     for top, s in enumerate(ir.body):
-        n = sum(isinstance(x, Activate) for x in nested_statements((s,)))
+        n = sum(isinstance(x, kernel.Activate) for x in nested_statements((s,)))
         if activations.intersection(range(first, first + n)):
             found.add(top)
         first += n
     return frozenset(found)
 
 
-def _plain(e: Expr) -> Expr:
-    while isinstance(e, Cast) and e.x.dtype.is_index:
+def _plain(e: kernel.Expr) -> kernel.Expr:
+    while isinstance(e, kernel.Cast) and e.x.dtype.is_index:
         e = e.x
     return e
 
 
-def _loops_in(indices: Iterable[Expr]) -> set[str]:
-    return {e.loop for i in indices for e in walk(i) if isinstance(e, LoopIndex)}
+def _loops_in(indices: Iterable[kernel.Expr]) -> set[str]:
+    return {e.loop for i in indices for e in walk(i) if isinstance(e, kernel.LoopIndex)}
 
 
 def _own_sites(
-    s: Stmt, sites: Sequence[ActivationSite], trees: Mapping[str, StructureTree]
+    s: kernel.Stmt, sites: Sequence[ActivationSite], trees: Mapping[str, StructureTree]
 ) -> frozenset[int]:
     """The sites that only activate the current cell of the loop around, which is active."""
-    if not isinstance(s, ForActive) or shrinks(s):
+    if not isinstance(s, kernel.ForActive) or shrinks(s):
         return frozenset()
     own = own_of(s, trees[s.tree])
     found = (x for x in sites if own.item(x.statement.tree, x.statement.node, x.statement.indices))
     return frozenset(x.number for x in found)
 
 
-def activation_sites(s: Stmt, first: int) -> Iterator[ActivationSite]:
+def activation_sites(s: kernel.Stmt, first: int) -> Iterator[ActivationSite]:
     """The activations of a statement, in the order of the text."""
     counted = iter(range(first, 1 << 30))
     changed = [local_changed(x) for x in nested_statements((s,))]
     once = {n for n in changed if n and changed.count(n) == 1}
 
     def block(
-        body: Sequence[Stmt],
-        around: tuple[For | ForActive, ...],
-        guards: tuple[Expr, ...] | None,
-        known: dict[str, Expr],
+        body: Sequence[kernel.Stmt],
+        around: tuple[kernel.For | kernel.ForActive, ...],
+        guards: tuple[kernel.Expr, ...] | None,
+        known: dict[str, kernel.Expr],
     ) -> Iterator[ActivationSite]:
         """`guards`: the conditions under which it runs; None if it also depends on others."""
         known = dict(known)
         for x in body:
             match x:
-                case Activate():
+                case kernel.Activate():
                     indices = tuple(Renaming(locals=known).apply(i) for i in x.indices)
                     used = _loops_in(indices)
-                    active = (a for a in around if isinstance(a, ForActive))
+                    active = (a for a in around if isinstance(a, kernel.ForActive))
                     runs = guards is not None and all(used.intersection(a.loops) for a in active)
                     yield ActivationSite(next(counted), x, around, indices, guards or (), runs)
-                case For():
-                    runs = isinstance(x.extent, Const) and x.extent.value > 0
+                case kernel.For():
+                    runs = isinstance(x.extent, kernel.Const) and x.extent.value > 0
                     yield from block(x.body, (*around, x), guards if runs else None, known)
-                case ForActive():
+                case kernel.ForActive():
                     yield from block(x.body, (*around, x), guards, known)
-                case If():
+                case kernel.If():
                     holds = Renaming(locals=known).apply(x.condition)
                     for inner, condition in ((x.then, holds), (x.orelse, unary("not", holds))):
                         further = None if guards is None else (*guards, condition)
                         yield from block(inner, around, further, known)
-                case While():
+                case kernel.While():
                     yield from block(x.body, around, None, known)
-                case SetLocal() if x.name in once and not any(loads(x.value)):
+                case kernel.SetLocal() if x.name in once and not any(loads(x.value)):
                     known[x.name] = Renaming(locals=known).apply(x.value)
 
     yield from block((s,), (), (), {})

@@ -6,27 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ..frontend.recorder import Call, Recording
+from ..ir import kernel
 from ..ir.affine import expression
 from ..ir.domain import Loop
-from ..ir.kernel import (
-    Accumulator,
-    ArrayParam,
-    Const,
-    DType,
-    Expr,
-    For,
-    If,
-    KernelIR,
-    Load,
-    Local,
-    LoopIndex,
-    Param,
-    SetLocal,
-    Stmt,
-    Store,
-    Update,
-    UpdateLocal,
-)
 from ..ir.task import Problem, Task
 from ..ir.walk import (
     Renaming,
@@ -40,62 +22,70 @@ from ..ir.walk import (
 _SUM = "sum@"  # no local of a program is called so
 
 
-def task_statements(task: Task) -> tuple[Stmt, ...]:
+def task_statements(task: Task) -> tuple[kernel.Stmt, ...]:
     """Returns the statements of a task within its loops. The loops of a reduction are inside the others."""
     if task.body is not None:
         return _within(task, task.loops, task.body.statements)
     assert task.value is not None
-    value, inside = task.value, tuple[Stmt, ...]()
+    value, inside = task.value, tuple[kernel.Stmt, ...]()
     if task.op is not None:
         reduced = [x for x in task.loops if x.is_reduction]
-        update = UpdateLocal(_SUM, task.op, value, task.where)
-        begin = SetLocal(_SUM, neutral_of(task.op, task.dtype), task.where)
+        update = kernel.UpdateLocal(_SUM, task.op, value, task.where)
+        begin = kernel.SetLocal(_SUM, neutral_of(task.op, task.dtype), task.where)
         inside = (begin, *_within(task, reduced, (update,)))
-        total: Expr = Local(_SUM, task.dtype)
+        total: kernel.Expr = kernel.Local(_SUM, task.dtype)
         finish = total if task.finish is None else task.finish
-        value = rewrite(finish, lambda x: total if isinstance(x, Accumulator) else x)
+        value = rewrite(finish, lambda x: total if isinstance(x, kernel.Accumulator) else x)
     stored = stored_by(replace(task, value=value))
     return _within(task, [x for x in task.loops if not x.is_reduction], (*inside, *stored))
 
 
-def stored_by(task: Task) -> tuple[Stmt, ...]:
+def stored_by(task: Task) -> tuple[kernel.Stmt, ...]:
     """Returns the store of an assignment's value, within its condition."""
     assert task.value is not None
     axes = (axis for axis in task.target.axes if axis is not None)
-    target = tuple(expression(axis, DType.i64) for axis in axes)
-    stored: Stmt = Store(task.target.array, target, task.value, task.where)
-    return (stored if task.condition is None else If(task.condition, (stored,), (), task.where),)
+    target = tuple(expression(axis, kernel.DType.i64) for axis in axes)
+    stored: kernel.Stmt = kernel.Store(task.target.array, target, task.value, task.where)
+    return (
+        stored if task.condition is None else kernel.If(task.condition, (stored,), (), task.where),
+    )
 
 
-def _within(task: Task, loops: Sequence[Loop], body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+def _within(
+    task: Task, loops: Sequence[Loop], body: tuple[kernel.Stmt, ...]
+) -> tuple[kernel.Stmt, ...]:
     for loop in reversed(loops):
-        body = (For(loop.name, Const(loop.extent, DType.i64), body, task.where),)
+        body = (
+            kernel.For(loop.name, kernel.Const(loop.extent, kernel.DType.i64), body, task.where),
+        )
     return body
 
 
 def recording_of(
-    problem: Problem, bodies: Sequence[tuple[Stmt, ...]], more: Sequence[ArrayParam] = ()
+    problem: Problem,
+    bodies: Sequence[tuple[kernel.Stmt, ...]],
+    more: Sequence[kernel.ArrayParam] = (),
 ) -> Recording:
     """Returns a recording that runs these statements, one call per task, on the arrays of a problem and `more` arrays.
 
     Tasks that are equal up to the names of their arrays are calls of one kernel, which is compiled once.
     """
-    known = [ArrayParam(a.name, a.dtype, a.shape) for a in problem.arrays]
+    known = [kernel.ArrayParam(a.name, a.dtype, a.shape) for a in problem.arrays]
     temps = {a.name for a in problem.arrays if a.role == "temp"}
     by_name = {a.name: a for a in (*known, *more)}
-    kernels: dict[KernelIR, KernelIR] = {}
+    kernels: dict[kernel.KernelIR, kernel.KernelIR] = {}
     calls = []
     for task, body in zip(problem.tasks, bodies, strict=True):
         used = _arrays_in(body)
         own = {name: f"a{k}" for k, name in enumerate(used)}
-        steps = {x.name: Param(f"{x.name}@", DType.i64) for x in task.steps}
+        steps = {x.name: kernel.Param(f"{x.name}@", kernel.DType.i64) for x in task.steps}
         numbers = (*problem.scalars, *steps.values())
-        given: tuple[Expr, ...] = problem.scalars
-        given += tuple(LoopIndex(name, DType.i64) for name in steps)
+        given: tuple[kernel.Expr, ...] = problem.scalars
+        given += tuple(kernel.LoopIndex(name, kernel.DType.i64) for name in steps)
         renaming = Renaming(loops=steps, arrays=own)
         body = tuple(map(renaming.apply_stmt, body))
         params = tuple(replace(by_name[name], name=own[name]) for name in used)
-        ir = KernelIR(task.kernel, params, numbers, body, task.where, task.fast_math)
+        ir = kernel.KernelIR(task.kernel, params, numbers, body, task.where, task.fast_math)
         ir = kernels.setdefault(ir, ir)
         calls.append(Call(ir, used, given, task.where))
     return Recording(
@@ -108,11 +98,13 @@ def recording_of(
     )
 
 
-def _arrays_in(body: tuple[Stmt, ...]) -> tuple[str, ...]:
+def _arrays_in(body: tuple[kernel.Stmt, ...]) -> tuple[str, ...]:
     """Names of the arrays that statements access, in order of their first occurrence."""
     found: dict[str, None] = {}
     for s in nested_statements(body):
-        if isinstance(s, Store | Update):
+        if isinstance(s, kernel.Store | kernel.Update):
             found[s.array] = None
-        found.update((x.array, None) for e in children(s) for x in walk(e) if isinstance(x, Load))
+        found.update(
+            (x.array, None) for e in children(s) for x in walk(e) if isinstance(x, kernel.Load)
+        )
     return tuple(found)

@@ -12,22 +12,8 @@ from dataclasses import replace
 from itertools import count
 
 from ..analysis.effects import are_independent
+from ..ir import kernel as ir
 from ..ir.affine import Affine, combine, constant, expression, to_affine
-from ..ir.kernel import (
-    Binary,
-    Cast,
-    Compare,
-    Const,
-    DType,
-    Expr,
-    For,
-    If,
-    LoopIndex,
-    Select,
-    SetLocal,
-    Stmt,
-    Unary,
-)
 from ..ir.ops import OPS
 from ..ir.task import Task
 from ..ir.walk import (
@@ -50,7 +36,7 @@ Range = tuple[int, int]  # first iteration, and the one behind the last
 Ranges = Mapping[str, Range]
 
 
-def split_at_borders(body: tuple[Stmt, ...], task: Task) -> list[tuple[Stmt, ...]]:
+def split_at_borders(body: tuple[ir.Stmt, ...], task: Task) -> list[tuple[ir.Stmt, ...]]:
     """Returns the parts of a nest, the interior first; [] where nothing is to be cut. `task`: the nest as one task."""
     nest, inside = _nest(body, task)
     inside = _Indices().substituted(inside)
@@ -75,32 +61,32 @@ def split_at_borders(body: tuple[Stmt, ...], task: Task) -> list[tuple[Stmt, ...
     return parts
 
 
-def _nest(body: tuple[Stmt, ...], task: Task) -> tuple[list[For], tuple[Stmt, ...]]:
+def _nest(body: tuple[ir.Stmt, ...], task: Task) -> tuple[list[ir.For], tuple[ir.Stmt, ...]]:
     """The loops of a task in its statements, which are a perfect nest, and what is in them."""
-    nest: list[For] = []
-    while len(nest) < len(task.loops) and len(body) == 1 and isinstance(body[0], For):
+    nest: list[ir.For] = []
+    while len(nest) < len(task.loops) and len(body) == 1 and isinstance(body[0], ir.For):
         nest.append(body[0])
         body = body[0].body
     return nest, body
 
 
-def _ranges(body: tuple[Stmt, ...]) -> dict[str, Range]:
+def _ranges(body: tuple[ir.Stmt, ...]) -> dict[str, Range]:
     """The iterations of loops of constant extent."""
-    loops = (s for s in nested_statements(body) if isinstance(s, For))
+    loops = (s for s in nested_statements(body) if isinstance(s, ir.For))
     return {s.loop: (0, n) for s in loops if (n := constant_extent(s.extent)) is not None}
 
 
 def _part(
-    nest: Sequence[For],
-    inside: tuple[Stmt, ...],
+    nest: Sequence[ir.For],
+    inside: tuple[ir.Stmt, ...],
     ranges: Ranges,
     names: Iterator[int],
     border: tuple[str, Range] | None = None,
-) -> tuple[Stmt, ...]:
+) -> tuple[ir.Stmt, ...]:
     """The nest over these iterations, with loops of its own; of the loop of `border` over all but its range, inside the others."""
-    new: dict[str, Expr] = {}
-    loops: list[For] = []
-    inner: list[For] = []
+    new: dict[str, ir.Expr] = {}
+    loops: list[ir.For] = []
+    inner: list[ir.For] = []
     for s in nest:
         name = f"{s.loop.split('@')[0]}@border{next(names)}"
         first, behind = ranges.get(s.loop, (0, 0))
@@ -108,33 +94,35 @@ def _part(
             left_out = border[1]
             n_left = behind - first - (left_out[1] - left_out[0])
             new[s.loop] = _without(name, left_out)
-            inner.append(For(name, Const(n_left, DType.i64), (), s.where))
+            inner.append(ir.For(name, ir.Const(n_left, ir.DType.i64), (), s.where))
             continue
-        extent = Const(behind - first, DType.i64) if s.loop in ranges else s.extent
-        new[s.loop] = expression(Affine(first, ((name, 1),)), DType.i64)
-        loops.append(For(name, extent, (), s.where))
+        extent = ir.Const(behind - first, ir.DType.i64) if s.loop in ranges else s.extent
+        new[s.loop] = expression(Affine(first, ((name, 1),)), ir.DType.i64)
+        loops.append(ir.For(name, extent, (), s.where))
     body = _folded_all(inside, ranges)
     for x in nested_statements(body):
-        if isinstance(x, For):
-            new[x.loop] = LoopIndex(f"{x.loop.split('@')[0]}@border{next(names)}")
+        if isinstance(x, ir.For):
+            new[x.loop] = ir.LoopIndex(f"{x.loop.split('@')[0]}@border{next(names)}")
     body = tuple(Renaming(loops=new).apply_stmt(s) for s in body)
     for s in reversed(loops + inner):
-        body = (For(s.loop, s.extent, body, s.where),)
+        body = (ir.For(s.loop, s.extent, body, s.where),)
     return body
 
 
-def _without(name: str, left_out: Range) -> Expr:
+def _without(name: str, left_out: Range) -> ir.Expr:
     """The iteration of a loop with this number among those that are left: all but one range."""
     first, behind = left_out
-    here = expression(Affine(0, ((name, 1),)), DType.i64)
-    later = expression(Affine(behind - first, ((name, 1),)), DType.i64)
-    return Select(Compare("lt", here, Const(first, DType.i64)), here, later, DType.i64)
+    here = expression(Affine(0, ((name, 1),)), ir.DType.i64)
+    later = expression(Affine(behind - first, ((name, 1),)), ir.DType.i64)
+    return ir.Select(
+        ir.Compare("lt", here, ir.Const(first, ir.DType.i64)), here, later, ir.DType.i64
+    )
 
 
 # --- interiors ------------------------------------------------------------------------------------
 
 
-def _interior(body: tuple[Stmt, ...], loop: str, ranges: Ranges) -> Range:
+def _interior(body: tuple[ir.Stmt, ...], loop: str, ranges: Ranges) -> Range:
     """The iterations of a loop in which each piecewise affine index of it is affine; all, where that is less than half of them."""
     whole = now = ranges[loop]
     while True:
@@ -147,7 +135,7 @@ def _interior(body: tuple[Stmt, ...], loop: str, ranges: Ranges) -> Range:
         now = found
 
 
-def _undecided(body: tuple[Stmt, ...], loop: str, ranges: Ranges) -> Iterator[Range]:
+def _undecided(body: tuple[ir.Stmt, ...], loop: str, ranges: Ranges) -> Iterator[Range]:
     """Yields for each piecewise affine expression the most iterations of a loop in which it is affine; (0, 0): in none."""
     for s in nested_statements(body):
         for part in children(s):
@@ -157,28 +145,28 @@ def _undecided(body: tuple[Stmt, ...], loop: str, ranges: Ranges) -> Iterator[Ra
                     yield _largest(e, form, loop, ranges)
 
 
-def _form(e: Expr) -> Affine | None:
+def _form(e: ir.Expr) -> Affine | None:
     """The affine expression on whose value it depends which piece of `e` holds; None where `e` is no piecewise affine index."""
     match e:
-        case Binary(op="mod" | "floordiv", a=a, b=Const(value=int(m))) if (
+        case ir.Binary(op="mod" | "floordiv", a=a, b=ir.Const(value=int(m))) if (
             m > 0 and e.dtype.is_index
         ):
             form = to_affine(a)
-        case Binary(op="min" | "max", a=a, b=b) if e.dtype.is_index:
+        case ir.Binary(op="min" | "max", a=a, b=b) if e.dtype.is_index:
             form = _difference(a, b)
-        case Select(condition=Compare(a=a, b=b)) if e.dtype.is_index and a.dtype.is_index:
+        case ir.Select(condition=ir.Compare(a=a, b=b)) if e.dtype.is_index and a.dtype.is_index:
             form = _difference(a, b)
         case _:
             return None
     return form if form is not None and form.terms and to_affine(e) is None else None
 
 
-def _difference(a: Expr, b: Expr) -> Affine | None:
+def _difference(a: ir.Expr, b: ir.Expr) -> Affine | None:
     x, y = to_affine(a), to_affine(b)
     return None if x is None or y is None else combine([(1, x), (-1, y)])
 
 
-def _largest(e: Expr, form: Affine, loop: str, ranges: Ranges) -> Range:
+def _largest(e: ir.Expr, form: Affine, loop: str, ranges: Ranges) -> Range:
     """The longest range of a loop in which one piece of `e` holds."""
     first, behind = ranges[loop]
     rest = _limits(Affine(form.const, tuple(t for t in form.terms if t[0] != loop)), ranges)
@@ -200,22 +188,22 @@ def _solved(step: int, low: int, high: int) -> Range:
     return -(-low // step), high // step + 1
 
 
-def _pieces(e: Expr, form: Affine, ranges: Ranges) -> Iterator[tuple[int, int]]:
+def _pieces(e: ir.Expr, form: Affine, ranges: Ranges) -> Iterator[tuple[int, int]]:
     """Yields the least and the greatest value of `form` in each piece of `e`."""
     reach = _limits(form, ranges)
     if reach is None:
         return
     low, high = reach
     match e:
-        case Binary(op="mod" | "floordiv", b=Const(value=int(m))):
+        case ir.Binary(op="mod" | "floordiv", b=ir.Const(value=int(m))):
             periods = range(low // m, high // m + 1)
             if len(periods) <= _MOST_PERIODS:
                 yield from ((q * m, q * m + m - 1) for q in periods)
-        case Select(condition=Compare(op="eq" | "ne")):
+        case ir.Select(condition=ir.Compare(op="eq" | "ne")):
             yield from ((low, -1), (0, 0), (1, high))
-        case Select(condition=Compare(op="lt" | "ge")):
+        case ir.Select(condition=ir.Compare(op="lt" | "ge")):
             yield from ((low, -1), (0, high))
-        case Select():
+        case ir.Select():
             yield from ((low, 0), (1, high))
         case _:
             yield from ((low, 0), (0, high))
@@ -233,13 +221,13 @@ class _Indices:
     """Values of locals that are integers computed from loop indices: they stand for the locals behind their assignments."""
 
     def __init__(self) -> None:
-        self._values: dict[str, Expr] = {}
+        self._values: dict[str, ir.Expr] = {}
 
-    def substituted(self, body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+    def substituted(self, body: tuple[ir.Stmt, ...]) -> tuple[ir.Stmt, ...]:
         return tuple(self._statement(s) for s in body)
 
-    def _statement(self, s: Stmt) -> Stmt:
-        is_loop = bool(blocks(s)) and not isinstance(s, If)
+    def _statement(self, s: ir.Stmt) -> ir.Stmt:
+        is_loop = bool(blocks(s)) and not isinstance(s, ir.If)
         if is_loop:
             self._forget_changed(s)
         known = Renaming(locals=self._values)
@@ -252,7 +240,7 @@ class _Indices:
             s = with_blocks(s, self.substituted)
             self._forget_changed(s)  # it may run no iteration
             return s
-        assert isinstance(s, If)
+        assert isinstance(s, ir.If)
         before = self._values
         sides = []
         for block in (s.then, s.orelse):
@@ -263,48 +251,48 @@ class _Indices:
         self._values = {n: e for n, e in both.items() if _stands_for_a_local(e)}
         return replace(s, then=then, orelse=orelse)
 
-    def _assign(self, s: Stmt) -> None:
-        if isinstance(s, SetLocal) and s.value.dtype.is_index and _stands_for_a_local(s.value):
+    def _assign(self, s: ir.Stmt) -> None:
+        if isinstance(s, ir.SetLocal) and s.value.dtype.is_index and _stands_for_a_local(s.value):
             self._values[s.name] = s.value
         else:
             self._values.pop(local_changed(s), None)
 
-    def _forget_changed(self, loop: Stmt) -> None:
+    def _forget_changed(self, loop: ir.Stmt) -> None:
         for x in nested_statements(blocks(loop)[0]):
             self._values.pop(local_changed(x), None)
 
 
-def _joined(condition: Expr, a: Expr, b: Expr) -> Expr:
-    return a if a == b else Select(condition, a, b, a.dtype)
+def _joined(condition: ir.Expr, a: ir.Expr, b: ir.Expr) -> ir.Expr:
+    return a if a == b else ir.Select(condition, a, b, a.dtype)
 
 
-def _stands_for_a_local(e: Expr) -> bool:
+def _stands_for_a_local(e: ir.Expr) -> bool:
     """True for a small expression of loop indices and constants."""
-    pure = Binary | Cast | Compare | Const | LoopIndex | Select | Unary
+    pure = ir.Binary | ir.Cast | ir.Compare | ir.Const | ir.LoopIndex | ir.Select | ir.Unary
     return size(e) <= _MOST_NODES and all(isinstance(x, pure) for x in walk(e))
 
 
 # --- folding --------------------------------------------------------------------------------------
 
 
-def _folded_all(body: tuple[Stmt, ...], ranges: Ranges) -> tuple[Stmt, ...]:
+def _folded_all(body: tuple[ir.Stmt, ...], ranges: Ranges) -> tuple[ir.Stmt, ...]:
     """Returns statements with each index that one piece gives in these ranges."""
 
-    def expr(e: Expr) -> Expr:
+    def expr(e: ir.Expr) -> ir.Expr:
         return _folded(mapped(e, expr, stmt), ranges)
 
-    def stmt(s: Stmt) -> Stmt:
+    def stmt(s: ir.Stmt) -> ir.Stmt:
         return mapped(s, expr, stmt)
 
     return tuple(_taken(tuple(map(stmt, body))))
 
 
-def _folded(e: Expr, ranges: Ranges) -> Expr:
+def _folded(e: ir.Expr, ranges: Ranges) -> ir.Expr:
     match e:
-        case Binary(op=op, a=a, b=b) if op in _PIECEWISE and e.dtype.is_index:
+        case ir.Binary(op=op, a=a, b=b) if op in _PIECEWISE and e.dtype.is_index:
             made = _piece(op, a, b, ranges)
             return e if made is None else expression(made, e.dtype)
-        case Compare(op=op, a=a, b=b) if a.dtype.is_index:
+        case ir.Compare(op=op, a=a, b=b) if a.dtype.is_index:
             form = _difference(a, b)
             reach = None if form is None or not form.terms else _limits(form, ranges)
             if reach is not None:
@@ -312,13 +300,13 @@ def _folded(e: Expr, ranges: Ranges) -> Expr:
                 is_sure = len(truths) == 1 and (
                     op not in ("eq", "ne") or not reach[0] <= 0 <= reach[1]
                 )
-                return Const(truths.pop(), DType.bool_) if is_sure else e
-        case Select(condition=Const(value=value), a=a, b=b):
+                return ir.Const(truths.pop(), ir.DType.bool_) if is_sure else e
+        case ir.Select(condition=ir.Const(value=value), a=a, b=b):
             return a if value else b
     return e
 
 
-def _piece(op: str, a: Expr, b: Expr, ranges: Ranges) -> Affine | None:
+def _piece(op: str, a: ir.Expr, b: ir.Expr, ranges: Ranges) -> Affine | None:
     """The affine value of a piecewise affine index within ranges; None where it has several."""
     x, y = to_affine(a), to_affine(b)
     if x is None or y is None:
@@ -339,12 +327,12 @@ def _piece(op: str, a: Expr, b: Expr, ranges: Ranges) -> Affine | None:
     )
 
 
-def _taken(body: tuple[Stmt, ...]) -> Iterator[Stmt]:
+def _taken(body: tuple[ir.Stmt, ...]) -> Iterator[ir.Stmt]:
     """Yields statements, without branches that are never taken and loops that never run."""
     for s in body:
-        if isinstance(s, For) and constant_extent(s.extent) == 0:
+        if isinstance(s, ir.For) and constant_extent(s.extent) == 0:
             continue
-        if isinstance(s, If) and isinstance(s.condition, Const):
+        if isinstance(s, ir.If) and isinstance(s.condition, ir.Const):
             yield from _taken(s.then if s.condition.value else s.orelse)
         elif blocks(s):
             yield with_blocks(s, lambda inner: tuple(_taken(inner)))

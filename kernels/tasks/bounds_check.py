@@ -10,36 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from ..ir.affine import (
-    BEYOND,
-    Affine,
-    Bounds,
-    combine,
-    constant,
-    feasible,
-    index_range,
-    limits,
-    to_affine,
-    unclamped,
-)
-from ..ir.kernel import (
-    Binary,
-    Cast,
-    Compare,
-    Expr,
-    For,
-    If,
-    KernelIR,
-    Load,
-    LocalArray,
-    LocalElement,
-    SetElement,
-    Stmt,
-    Store,
-    Unary,
-    Update,
-    While,
-)
+from ..ir import affine, kernel
 from ..ir.text import show_expr
 from ..ir.walk import children, loads, nested_statements, walk
 from .distribute import constant_extent
@@ -50,128 +21,134 @@ class Around:
     """Constraints on the loop indices at a place. `is_known`: no condition around it, and no extent, depends on data."""
 
     extents: dict[str, int | None] = field(default_factory=dict)
-    bounds: Bounds = field(default_factory=dict)
-    equations: tuple[Affine, ...] = ()
+    bounds: affine.Bounds = field(default_factory=dict)
+    equations: tuple[affine.Affine, ...] = ()
     is_known: bool = True
 
-    def at_least_zero(self, x: Affine) -> Around:
+    def at_least_zero(self, x: affine.Affine) -> Around:
         """The same constraints, and `x >= 0`."""
         slack = f"slack {len(self.bounds)}"
-        equation = combine([(1, x), (-1, Affine(0, ((slack, 1),)))])
+        equation = affine.combine([(1, x), (-1, affine.Affine(0, ((slack, 1),)))])
         return replace(
             self,
-            bounds={**self.bounds, slack: (0, BEYOND)},
+            bounds={**self.bounds, slack: (0, affine.BEYOND)},
             equations=(*self.equations, equation),
         )
 
-    def may_be(self, x: Affine) -> bool:
+    def may_be(self, x: affine.Affine) -> bool:
         """True if `x >= 0` in some iteration."""
         more = self.at_least_zero(x)
-        return feasible(more.equations, more.bounds)
+        return affine.feasible(more.equations, more.bounds)
 
-    def may_leave(self, x: Affine, n: int) -> bool:
+    def may_leave(self, x: affine.Affine, n: int) -> bool:
         """True if an index is outside of an axis of n elements in some iteration."""
-        below = combine([(-1, x), (1, constant(-1))])
-        return self.may_be(below) or self.may_be(combine([(1, x), (1, constant(-n))]))
+        below = affine.combine([(-1, x), (1, affine.constant(-1))])
+        return self.may_be(below) or self.may_be(affine.combine([(1, x), (1, affine.constant(-n))]))
 
-    def has(self, x: Affine) -> bool:
+    def has(self, x: affine.Affine) -> bool:
         """True if all loops of `x` have bounds."""
         return all(name in self.bounds for name, _ in x.terms)
 
 
-def first_outside(ir: KernelIR, *, of_file: bool = False) -> str | None:
+def first_outside(ir: kernel.KernelIR, *, of_file: bool = False) -> str | None:
     """Message on the first access that leaves its array; None where no access is sure to.
 
     `of_file`: also one that could never be right, though data may decide that it never runs.
     """
     shapes = {p.name: p.shape for p in ir.arrays}
-    shapes |= {s.name: (s.extent,) for s in nested_statements(ir.body) if isinstance(s, LocalArray)}
+    shapes |= {
+        s.name: (s.extent,) for s in nested_statements(ir.body) if isinstance(s, kernel.LocalArray)
+    }
     for s, array, indices, around in _accesses(ir.body, Around()):
         for axis, (index, n) in enumerate(zip(indices, shapes[array], strict=True)):
             if _leaves(index, n, around, of_file):
                 where = f"axis {axis}; kernel {ir.name}, line {s.where.line}"
-                shown = show_expr(index.x if isinstance(index, Cast) else index)
+                shown = show_expr(index.x if isinstance(index, kernel.Cast) else index)
                 return f"the index `{shown}` of {array} leaves 0..{n - 1} ({where})"
     return None
 
 
-def _leaves(index: Expr, n: int, around: Around, of_file: bool) -> bool:
-    enclosed = limits(index, around.extents)
+def _leaves(index: kernel.Expr, n: int, around: Around, of_file: bool) -> bool:
+    enclosed = affine.limits(index, around.extents)
     if enclosed is not None and enclosed[0] >= 0 and enclosed[1] < n:
         return False
-    x = to_affine(index)
+    x = affine.to_affine(index)
     if x is None or not around.has(x):
         return False
     if around.is_known:
         return around.may_leave(x, n)
-    low, high = index_range(x, {k: high + 1 for k, (_, high) in around.bounds.items()})
+    low, high = affine.index_range(x, {k: high + 1 for k, (_, high) in around.bounds.items()})
     return of_file and (low >= n or high < 0)
 
 
 def _accesses(
-    body: tuple[Stmt, ...], around: Around
-) -> Iterator[tuple[Stmt, str, tuple[Expr, ...], Around]]:
+    body: tuple[kernel.Stmt, ...], around: Around
+) -> Iterator[tuple[kernel.Stmt, str, tuple[kernel.Expr, ...], Around]]:
     for s in body:
         for e in children(s):
-            yield from ((s, x.array, x.indices, around) for x in loads(e) if isinstance(x, Load))
             yield from (
-                (s, x.name, (x.index,), around) for x in walk(e) if isinstance(x, LocalElement)
+                (s, x.array, x.indices, around) for x in loads(e) if isinstance(x, kernel.Load)
+            )
+            yield from (
+                (s, x.name, (x.index,), around)
+                for x in walk(e)
+                if isinstance(x, kernel.LocalElement)
             )
         match s:
-            case SetElement():
+            case kernel.SetElement():
                 yield s, s.name, (s.index,), around
-            case Store() | Update():
+            case kernel.Store() | kernel.Update():
                 yield s, s.array, s.indices, around
-            case For():
+            case kernel.For():
                 inside = in_loop(s, around)
                 if inside is not None:
                     yield from _accesses(s.body, inside)
-            case While():
+            case kernel.While():
                 yield from _accesses(s.body, replace(around, is_known=False))
-            case If():
+            case kernel.If():
                 yield from _accesses(s.then, where(s.condition, around))
                 yield from _accesses(s.orelse, where_not(s.condition, around))
 
 
-def in_loop(s: For, around: Around) -> Around | None:
+def in_loop(s: kernel.For, around: Around) -> Around | None:
     """Constraints inside a loop; None if the loop never runs."""
     n = constant_extent(s.extent)
     extents = {**around.extents, s.loop: n}
     if n is not None:
         bounds = {**around.bounds, s.loop: (0, n - 1)}
         return replace(around, extents=extents, bounds=bounds) if n else None
-    x = to_affine(unclamped(s.extent))
+    x = affine.to_affine(affine.unclamped(s.extent))
     if x is None or not around.has(x):
         return replace(around, extents=extents, is_known=False)
-    _, most = index_range(x, {k: high + 1 for k, (_, high) in around.bounds.items()})
+    _, most = affine.index_range(x, {k: high + 1 for k, (_, high) in around.bounds.items()})
     if most < 1:
         return None
     inside = replace(around, extents=extents, bounds={**around.bounds, s.loop: (0, most - 1)})
-    return inside.at_least_zero(combine([(1, x), (-1, Affine(1, ((s.loop, 1),)))]))
+    return inside.at_least_zero(affine.combine([(1, x), (-1, affine.Affine(1, ((s.loop, 1),)))]))
 
 
-def where(condition: Expr, around: Around) -> Around:
+def where(condition: kernel.Expr, around: Around) -> Around:
     """Constraints where a condition holds."""
     match condition:
-        case Binary(op="and", a=a, b=b):
+        case kernel.Binary(op="and", a=a, b=b):
             return where(b, where(a, around))
-        case Unary(op="not", x=x):
+        case kernel.Unary(op="not", x=x):
             return where_not(x, around)
-        case Compare(op=op, a=a, b=b):
-            left, right = to_affine(a), to_affine(b)
+        case kernel.Compare(op=op, a=a, b=b):
+            left, right = affine.to_affine(a), affine.to_affine(b)
             if left is not None and right is not None and around.has(left) and around.has(right):
-                return _compared(op, combine([(1, left), (-1, right)]), around)
+                return _compared(op, affine.combine([(1, left), (-1, right)]), around)
     return replace(around, is_known=False)
 
 
-def where_not(condition: Expr, around: Around) -> Around:
+def where_not(condition: kernel.Expr, around: Around) -> Around:
     """Constraints where a condition does not hold."""
     match condition:
-        case Binary(op="or", a=a, b=b):
+        case kernel.Binary(op="or", a=a, b=b):
             return where_not(b, where_not(a, around))
-        case Unary(op="not", x=x):
+        case kernel.Unary(op="not", x=x):
             return where(x, around)
-        case Compare(op=op):
+        case kernel.Compare(op=op):
             return where(replace(condition, op=_OPPOSITE[op]), around)
     return replace(around, is_known=False)
 
@@ -186,20 +163,23 @@ _OPPOSITE: dict[str, Literal["lt", "le", "gt", "ge", "eq", "ne"]] = {
 }
 
 
-def _compared(op: str, x: Affine, around: Around) -> Around:
+def _compared(op: str, x: affine.Affine, around: Around) -> Around:
     """Constraints under the comparison `x op 0`."""
-    above, below = combine([(1, x), (1, constant(-1))]), combine([(-1, x), (1, constant(-1))])
+    above, below = (
+        affine.combine([(1, x), (1, affine.constant(-1))]),
+        affine.combine([(-1, x), (1, affine.constant(-1))]),
+    )
     match op:
         case "lt":
             return around.at_least_zero(below)
         case "gt":
             return around.at_least_zero(above)
         case "le":
-            return around.at_least_zero(combine([(-1, x)]))
+            return around.at_least_zero(affine.combine([(-1, x)]))
         case "ge":
             return around.at_least_zero(x)
         case "eq":
-            return around.at_least_zero(x).at_least_zero(combine([(-1, x)]))
+            return around.at_least_zero(x).at_least_zero(affine.combine([(-1, x)]))
     # `!=` is `<` or `>`: decided only if one of them holds in no iteration.
     if not around.may_be(below):
         return around.at_least_zero(above)

@@ -11,32 +11,10 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import NoReturn
 
+from ..ir import kernel as ir
 from ..ir.affine import expression, to_affine
 from ..ir.body import Closure, Reason
 from ..ir.domain import Loop
-from ..ir.kernel import (
-    NOWHERE,
-    Binary,
-    DType,
-    Expr,
-    For,
-    If,
-    Load,
-    Local,
-    LocalArray,
-    Location,
-    LoopIndex,
-    Print,
-    ReduceOp,
-    Select,
-    SetLocal,
-    Stmt,
-    Store,
-    Unary,
-    Update,
-    UpdateLocal,
-    While,
-)
 from ..ir.walk import (
     Renaming,
     children,
@@ -65,14 +43,14 @@ from .flags import as_number, both, joined_flags, where
 from .guards import Conditions, conjunction, negated
 
 # Reduction operators of structured tasks; other associative operators lack a reduction on some target.
-REDUCED: tuple[ReduceOp, ...] = ("add", "mul", "min", "max")
+REDUCED: tuple[ir.ReduceOp, ...] = ("add", "mul", "min", "max")
 MAX_INLINED_NODES = 256  # beyond this a repeated expression is stored, not recomputed
 
 
 class NotStructuredError(Exception):
     """A nest has no structured form. It becomes a non-affine (closed) task, which stores the reason."""
 
-    def __init__(self, kind: Closure, text: str, where: Location) -> None:
+    def __init__(self, kind: Closure, text: str, where: ir.Location) -> None:
         super().__init__(text)
         self.reason = Reason(kind, text, where)
 
@@ -88,8 +66,8 @@ class Define:
 
     name: str
     path: Path
-    value: Expr
-    where: Location = field(default=NOWHERE, compare=False)
+    value: ir.Expr
+    where: ir.Location = field(default=ir.NOWHERE, compare=False)
     conditions: Conditions = ()  # where it is wanted; it may be computed elsewhere
     is_stored: bool = False  # all that read it need one value: it is not computed again
 
@@ -101,10 +79,10 @@ class Reduce:
     name: str
     path: Path
     over: Path
-    op: ReduceOp
-    value: Expr
-    init: Expr
-    where: Location = field(default=NOWHERE, compare=False)
+    op: ir.ReduceOp
+    value: ir.Expr
+    init: ir.Expr
+    where: ir.Location = field(default=ir.NOWHERE, compare=False)
     conditions: Conditions = ()  # where it is wanted; it may be computed elsewhere
 
 
@@ -113,11 +91,11 @@ class ArrayAssignment:
     """An assignment to an array: `array[indices] = value`, or `op=` when op is given, where all `conditions` hold."""
 
     array: str
-    indices: tuple[Expr, ...]
-    value: Expr
-    op: ReduceOp | None
+    indices: tuple[ir.Expr, ...]
+    value: ir.Expr
+    op: ir.ReduceOp | None
     path: Path
-    where: Location = field(default=NOWHERE, compare=False)
+    where: ir.Location = field(default=ir.NOWHERE, compare=False)
     conditions: Conditions = ()
 
 
@@ -132,15 +110,15 @@ class _Open:
     conditions: Conditions = ()
 
 
-def constant_extent(e: Expr) -> int | None:
+def constant_extent(e: ir.Expr) -> int | None:
     """The extent of a loop if it is constant, at least 0; else None."""
     affine = to_affine(e)
     return None if affine is None or affine.terms else max(0, affine.const)
 
 
-def unique_loops(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+def unique_loops(body: tuple[ir.Stmt, ...]) -> tuple[ir.Stmt, ...]:
     """Returns `body` with uniquely named loops (`name@number`), without loops that never run."""
-    names = {s.loop for s in nested_statements(body) if isinstance(s, For)}
+    names = {s.loop for s in nested_statements(body) if isinstance(s, ir.For)}
     return _unique(body, names, count(1), {})
 
 
@@ -151,23 +129,26 @@ def _user_name(loop: str, names: set[str]) -> str:
 
 
 def _unique(
-    body: tuple[Stmt, ...], names: set[str], numbers: Iterator[int], around: Mapping[str, Expr]
-) -> tuple[Stmt, ...]:
+    body: tuple[ir.Stmt, ...],
+    names: set[str],
+    numbers: Iterator[int],
+    around: Mapping[str, ir.Expr],
+) -> tuple[ir.Stmt, ...]:
     """`around`: the new indices of the loops around, by their former names."""
-    renaming, result = Renaming(loops=around), list[Stmt]()
+    renaming, result = Renaming(loops=around), list[ir.Stmt]()
     for s in body:
         match s:
-            case For():
+            case ir.For():
                 if constant_extent(s.extent) == 0:
                     continue
                 name, extent = f"{_user_name(s.loop, names)}@{next(numbers)}", s.extent
-                inner = _unique(s.body, names, numbers, {**around, s.loop: LoopIndex(name)})
+                inner = _unique(s.body, names, numbers, {**around, s.loop: ir.LoopIndex(name)})
                 result.append(replace(s, loop=name, extent=renaming.apply(extent), body=inner))
-            case If():
+            case ir.If():
                 then, orelse = (_unique(x, names, numbers, around) for x in (s.then, s.orelse))
                 condition = renaming.apply(s.condition)
                 result.append(replace(s, condition=condition, then=then, orelse=orelse))
-            case While():
+            case ir.While():
                 inner = _unique(s.body, names, numbers, around)
                 result.append(replace(s, condition=renaming.apply(s.condition), body=inner))
             case _:
@@ -175,7 +156,7 @@ def _unique(
     return tuple(result)
 
 
-def flatten(body: tuple[Stmt, ...], fast_math: bool, steps: Path = ()) -> tuple[Flat, ...]:
+def flatten(body: tuple[ir.Stmt, ...], fast_math: bool, steps: Path = ()) -> tuple[Flat, ...]:
     """Returns the statements of `body` (loops uniquely named) in program order, inside of the time loops `steps`.
 
     Raises NotStructuredError.
@@ -185,10 +166,10 @@ def flatten(body: tuple[Stmt, ...], fast_math: bool, steps: Path = ()) -> tuple[
     return tuple(walker.flat)
 
 
-def first_branch(body: tuple[Stmt, ...]) -> Reason | None:
+def first_branch(body: tuple[ir.Stmt, ...]) -> Reason | None:
     """Reason why `body` stays non-affine if its branches cannot be if-converted: its first `if`. None if it has none."""
     for s in nested_statements(body):
-        if isinstance(s, If):
+        if isinstance(s, ir.If):
             text = f"an if around {_first_written((*s.then, *s.orelse))}"
             return Reason(Closure.BRANCH, text, s.where)
     return None
@@ -198,64 +179,68 @@ class _Walker:
     def __init__(self, fast_math: bool) -> None:
         self.fast_math = fast_math
         self.flat: list[Flat] = []
-        self.env: dict[str, Expr | _Open] = {}
-        self.reduced: dict[str, Expr] = {}  # open locals: base, then the chain of reductions
+        self.env: dict[str, ir.Expr | _Open] = {}
+        self.reduced: dict[str, ir.Expr] = {}  # open locals: base, then the chain of reductions
         # Extremes whose loop is being walked, by the local of the best value; the values before the loop of all their locals.
-        self.extremes: dict[str, tuple[Extreme, dict[str, Expr]]] = {}
+        self.extremes: dict[str, tuple[Extreme, dict[str, ir.Expr]]] = {}
         self.n_versions: dict[str, int] = {}
-        self.where = NOWHERE  # of the current statement
+        self.where = ir.NOWHERE  # of the current statement
         self.conditions: Conditions = ()  # under which it runs
 
-    def statements(self, body: tuple[Stmt, ...], path: Path) -> None:
+    def statements(self, body: tuple[ir.Stmt, ...], path: Path) -> None:
         for s in body:
             self.statement(_as_update(s), path)
 
     def fail(self, kind: Closure, text: str) -> NoReturn:
         raise NotStructuredError(kind, text, self.where)
 
-    def statement(self, s: Stmt, path: Path) -> None:
+    def statement(self, s: ir.Stmt, path: Path) -> None:
         self.where = s.where
-        if isinstance(s, UpdateLocal | Update) and s.op not in REDUCED:
+        if isinstance(s, ir.UpdateLocal | ir.Update) and s.op not in REDUCED:
             s = self.in_place(s, path)
         for e in children(s):
             self.look_at_types(e)
         match s:
-            case For():
+            case ir.For():
                 self.loop(s, path)
-            case SetLocal():
+            case ir.SetLocal():
                 self.define(s.name, self.read(s.value), path)
-            case UpdateLocal():
+            case ir.UpdateLocal():
                 self.update(s, path)
-            case Store():
+            case ir.Store():
                 indices = tuple(self.read(i) for i in s.indices)
                 self.assign(s, indices, None, path)
-            case Update():
+            case ir.Update():
                 if s.result:
                     self.fail(Closure.CARRIED, f"the old value of {s.array}, which an update gives")
                 indices = tuple(self.read(i) for i in s.indices)
                 self.assign(s, indices, s.op, path)
-            case If():
+            case ir.If():
                 self.branch(s, path)
-            case LocalArray():
+            case ir.LocalArray():
                 self.fail(Closure.CARRIED, f"the local array {s.name}")
-            case While():
+            case ir.While():
                 self.fail(Closure.BRANCH, f"a while loop around {_first_written(s.body)}")
-            case Print():
+            case ir.Print():
                 self.fail(Closure.ORDER, "a print")
 
-    def in_place(self, s: UpdateLocal | Update, path: Path) -> Stmt:
+    def in_place(self, s: ir.UpdateLocal | ir.Update, path: Path) -> ir.Stmt:
         """Rewrites an update by an operator outside `REDUCED` as an assignment.
 
         Only possible if each iteration updates its own element. Raises NotStructuredError otherwise.
         """
-        if isinstance(s, UpdateLocal) or s.result or any(_is_summed(x, s.indices) for x in path):
+        if isinstance(s, ir.UpdateLocal) or s.result or any(_is_summed(x, s.indices) for x in path):
             self.fail(Closure.TYPE, f"an update by {s.op}")
         dtype = s.value.dtype
-        value = Binary(s.op, Load(s.array, s.indices, dtype), s.value, dtype)
-        return Store(s.array, s.indices, value, s.where)
+        value = ir.Binary(s.op, ir.Load(s.array, s.indices, dtype), s.value, dtype)
+        return ir.Store(s.array, s.indices, value, s.where)
 
     def assign(
-        self, s: Store | Update, indices: tuple[Expr, ...], op: ReduceOp | None, path: Path
+        self,
+        s: ir.Store | ir.Update,
+        indices: tuple[ir.Expr, ...],
+        op: ir.ReduceOp | None,
+        path: Path,
     ) -> None:
         indices = tuple(_without_cancelled(i) for i in indices)
         made = ArrayAssignment(
@@ -266,16 +251,16 @@ class _Walker:
             made = replace(made, value=self.wanted(op, made.value, ()), conditions=())
         self.flat.append(made)
 
-    def wanted(self, op: ReduceOp, value: Expr, outer: Conditions) -> Expr:
+    def wanted(self, op: ir.ReduceOp, value: ir.Expr, outer: Conditions) -> ir.Expr:
         """Returns `value` where the conditions inside of `outer` hold, elsewhere the neutral element of `op`."""
         condition = conjunction(self.conditions[len(outer) :])
         if condition is None:
             return value
-        if value.dtype is DType.bool_:
+        if value.dtype is ir.DType.bool_:
             return where(op, condition, value)
-        return Select(condition, value, neutral_of(op, value.dtype), value.dtype)
+        return ir.Select(condition, value, neutral_of(op, value.dtype), value.dtype)
 
-    def branch(self, s: If, path: Path) -> None:
+    def branch(self, s: ir.If, path: Path) -> None:
         """Flattens both sides, one after the other, each under its condition.
 
         Selects the locals that they set behind them.
@@ -288,7 +273,7 @@ class _Walker:
         if loads(condition) or locals_read(condition):
             version = self.version("condition")
             self.flat.append(Define(version, path, condition, s.where, self.conditions))
-            condition = Local(version, condition.dtype)
+            condition = ir.Local(version, condition.dtype)
         before, outer = dict(self.env), self.conditions
         self.conditions = (*outer, condition)
         self.statements(s.then, path)
@@ -304,17 +289,17 @@ class _Walker:
             if a is None or b is None or isinstance(a, _Open) or isinstance(b, _Open):
                 self.env.pop(name, None)  # set on one side only
             else:
-                self.define(name, Select(condition, a, coerced(b, a.dtype), a.dtype), path)
+                self.define(name, ir.Select(condition, a, coerced(b, a.dtype), a.dtype), path)
 
-    def look_at_types(self, value: Expr) -> None:
+    def look_at_types(self, value: ir.Expr) -> None:
         """Raises NotStructuredError for arithmetic on halves: without vectors, each operation would be rounded by itself."""
         for x in walk(value):
-            if x.dtype is DType.f16:
+            if x.dtype is ir.DType.f16:
                 self.fail(Closure.TYPE, f"arithmetic on {x.dtype.name}")
 
-    def read(self, e: Expr) -> Expr:
+    def read(self, e: ir.Expr) -> ir.Expr:
         """Returns `e` with locals replaced by their current versions."""
-        versions: dict[str, Expr] = {}
+        versions: dict[str, ir.Expr] = {}
         for name in locals_read(e):
             found = self.env.get(name)
             if found is None or isinstance(found, _Open):
@@ -328,23 +313,23 @@ class _Walker:
         self.n_versions[name] = self.n_versions.get(name, 0) + 1
         return f"{name}#{self.n_versions[name]}"
 
-    def define(self, name: str, value: Expr, path: Path) -> None:
+    def define(self, name: str, value: ir.Expr, path: Path) -> None:
         if not loads(value) and not locals_read(value) and size(value) <= 32:
             self.env[name] = value  # valid wherever it is visible: it depends on no memory
             return
         version = self.version(name)
         self.flat.append(Define(version, path, value, self.where, self.conditions))
-        self.env[name] = Local(version, value.dtype)
+        self.env[name] = ir.Local(version, value.dtype)
 
-    def loop(self, s: For, path: Path) -> None:
+    def loop(self, s: ir.For, path: Path) -> None:
         extent = constant_extent(s.extent)
         if extent is None:
-            loops = [e.loop for e in walk(s.extent) if isinstance(e, LoopIndex)]
+            loops = [e.loop for e in walk(s.extent) if isinstance(e, ir.LoopIndex)]
             text = f"that depends on {user_loop(loops[0])}" if loops else "known only at run time"
             self.fail(Closure.RANGE, f"a range {text}")
         inside = tuple(_as_update(x) for x in nested_statements(s.body))
-        set_inside = {x.name for x in inside if isinstance(x, SetLocal)}
-        updated = {x.name for x in inside if isinstance(x, UpdateLocal)} - set_inside
+        set_inside = {x.name for x in inside if isinstance(x, ir.SetLocal)}
+        updated = {x.name for x in inside if isinstance(x, ir.UpdateLocal)} - set_inside
         extremes = self.begin_extremes(s, path)
         set_inside -= {name for e, _ in self.extremes.values() for name in e.names}
         for name in set_inside:
@@ -362,7 +347,7 @@ class _Walker:
             _, starts = self.extremes.pop(name)
             self.env |= {n: self.reduced.pop(n, start) for n, start in starts.items()}
 
-    def begin_extremes(self, s: For, path: Path) -> list[str]:
+    def begin_extremes(self, s: ir.For, path: Path) -> list[str]:
         """Opens the extremes of a loop, whose locals have values before it. Returns the locals of the best values."""
         begun: list[str] = []
         for e in extremes_in(s):
@@ -384,27 +369,27 @@ class _Walker:
             version = self.version(e.best)
             stored = bool(e.others)
             self.flat.append(Define(version, path, value, self.where, self.conditions, stored))
-            value = Local(version, value.dtype)
+            value = ir.Local(version, value.dtype)
 
-        def reduced(name: str, op: ReduceOp, term: Expr) -> Local:
+        def reduced(name: str, op: ir.ReduceOp, term: ir.Expr) -> ir.Local:
             version, start = self.version(name), neutral_of(op, term.dtype)
             term = self.wanted(op, term, outer)
             self.flat.append(Reduce(version, base, over, op, term, start, self.where, outer))
-            return Local(version, term.dtype)
+            return ir.Local(version, term.dtype)
 
         greatest = reduced(e.best, e.op, counted(e, value))
         if e.others:
             place = reduced(e.others[0][0], e.place_op, place_of(e, value, greatest, over))
         better = is_better(e, greatest, starts[e.best], place)
-        self.reduced[e.best] = Select(better, greatest, starts[e.best], greatest.dtype)
+        self.reduced[e.best] = ir.Select(better, greatest, starts[e.best], greatest.dtype)
         for name, x in e.others:
             there, start = at_place(self.read(x), place or greatest, over), starts[name]
             if there is None:
                 self.fail(Closure.CARRIED, f"{name}, which is read where {e.best} is found")
-            self.reduced[name] = Select(better, coerced(there, start.dtype), start, start.dtype)
+            self.reduced[name] = ir.Select(better, coerced(there, start.dtype), start, start.dtype)
 
-    def start_reduction(self, name: str, path: Path, inside: tuple[Stmt, ...]) -> None:
-        updates = [x for x in inside if isinstance(x, UpdateLocal) and x.name == name]
+    def start_reduction(self, name: str, path: Path, inside: tuple[ir.Stmt, ...]) -> None:
+        updates = [x for x in inside if isinstance(x, ir.UpdateLocal) and x.name == name]
         if len({x.op for x in updates}) > 1:
             self.fail(Closure.CARRIED, f"updates of {name} by different operators in one loop")
         base = self.env[name]
@@ -415,7 +400,7 @@ class _Walker:
         self.reduced[name] = base
         self.env[name] = _Open(path, self.conditions)
 
-    def update(self, s: UpdateLocal, path: Path) -> None:
+    def update(self, s: ir.UpdateLocal, path: Path) -> None:
         found = self.env.get(s.name)
         if found is None:
             self.fail(Closure.CARRIED, f"{s.name}, which is updated before it is set")
@@ -427,25 +412,29 @@ class _Walker:
         base, over = found.base, path[len(found.base) :]
         init = self.reduced[s.name]
         last = self.flat[-1] if self.flat else None
-        if isinstance(last, Reduce) and init == Local(last.name, init.dtype) and last.over == over:
+        if (
+            isinstance(last, Reduce)
+            and init == ir.Local(last.name, init.dtype)
+            and last.over == over
+        ):
             self.flat[-1] = replace(last, value=both(s.op, last.value, value))
             return
         version = self.version(s.name)
         self.flat.append(Reduce(version, base, over, s.op, value, init, s.where, found.conditions))
-        self.reduced[s.name] = Local(version, init.dtype)
+        self.reduced[s.name] = ir.Local(version, init.dtype)
 
 
-def _is_summed(loop: Loop, indices: tuple[Expr, ...]) -> bool:
+def _is_summed(loop: Loop, indices: tuple[ir.Expr, ...]) -> bool:
     """True if an update is a reduction over `loop`: its indices do not name the loop."""
     return not loop.is_step and not any(
-        isinstance(x, LoopIndex) and x.loop == loop.name for i in indices for x in walk(i)
+        isinstance(x, ir.LoopIndex) and x.loop == loop.name for i in indices for x in walk(i)
     )
 
 
-def _without_cancelled(index: Expr) -> Expr:
+def _without_cancelled(index: ir.Expr) -> ir.Expr:
     """An index without loops that cancel out, such as i in `i - i + j`."""
     affine = to_affine(index)
-    named = {x.loop for x in walk(index) if isinstance(x, LoopIndex)}
+    named = {x.loop for x in walk(index) if isinstance(x, ir.LoopIndex)}
     if affine is None or named == {name for name, _ in affine.terms}:
         return index
     return expression(affine, index.dtype)
@@ -456,24 +445,24 @@ def user_loop(name: str) -> str:
     return name.split("@")[0]
 
 
-def _first_written(body: tuple[Stmt, ...]) -> str:
+def _first_written(body: tuple[ir.Stmt, ...]) -> str:
     """Description of the first lasting effect of a branch: a store, or a variable that it sets."""
     inside = list(nested_statements(body))
-    if any(isinstance(x, Store | Update) for x in inside):
+    if any(isinstance(x, ir.Store | ir.Update) for x in inside):
         return "a store"
     names = [local_changed(x) for x in inside if local_changed(x)]
     if names:
         return f"the variable {names[0]}"
-    return "a print" if any(isinstance(x, Print) for x in inside) else "nothing"
+    return "a print" if any(isinstance(x, ir.Print) for x in inside) else "nothing"
 
 
-def _as_update(s: Stmt) -> Stmt:
+def _as_update(s: ir.Stmt) -> ir.Stmt:
     """Rewrites `x = x op e` to `x op= e`, for locals and for array elements."""
-    if not isinstance(s, SetLocal | Store) or not isinstance(s.value, Binary):
+    if not isinstance(s, ir.SetLocal | ir.Store) or not isinstance(s.value, ir.Binary):
         return s
     v = as_number(s.value)
     if v.op == "sub" and _is_own(s, v.a) and _is_free(s, v.b):
-        return _update(s, "add", Unary("neg", v.b, v.b.dtype))
+        return _update(s, "add", ir.Unary("neg", v.b, v.b.dtype))
     for op in (x for x in REDUCED if x == v.op):
         for own, other in ((v.a, v.b), (v.b, v.a)):
             if _is_own(s, own) and _is_free(s, other):
@@ -481,24 +470,26 @@ def _as_update(s: Stmt) -> Stmt:
     return s
 
 
-def _is_own(s: SetLocal | Store, e: Expr) -> bool:
+def _is_own(s: ir.SetLocal | ir.Store, e: ir.Expr) -> bool:
     """True if `e` is the old value of the target of `s`."""
-    if isinstance(s, SetLocal):
-        return isinstance(e, Local) and e.name == s.name
-    return isinstance(e, Load) and e.array == s.array and e.indices == s.indices
+    if isinstance(s, ir.SetLocal):
+        return isinstance(e, ir.Local) and e.name == s.name
+    return isinstance(e, ir.Load) and e.array == s.array and e.indices == s.indices
 
 
-def _is_free(s: SetLocal | Store, e: Expr) -> bool:
+def _is_free(s: ir.SetLocal | ir.Store, e: ir.Expr) -> bool:
     """True if `e` does not read the target of `s`."""
-    if isinstance(s, SetLocal):
+    if isinstance(s, ir.SetLocal):
         return s.name not in locals_read(e)
     return all(x.array != s.array for x in loads(e))
 
 
-def _update(s: SetLocal | Store, op: ReduceOp, value: Expr) -> UpdateLocal | Update:
-    if isinstance(s, SetLocal):
-        return UpdateLocal(s.name, op, value, s.where)
-    return Update(s.array, s.indices, op, value, s.where)
+def _update(
+    s: ir.SetLocal | ir.Store, op: ir.ReduceOp, value: ir.Expr
+) -> ir.UpdateLocal | ir.Update:
+    if isinstance(s, ir.SetLocal):
+        return ir.UpdateLocal(s.name, op, value, s.where)
+    return ir.Update(s.array, s.indices, op, value, s.where)
 
 
 def full_path(s: Flat) -> Path:
@@ -506,7 +497,7 @@ def full_path(s: Flat) -> Path:
     return (*s.path, *s.over) if isinstance(s, Reduce) else s.path
 
 
-def reads_of(s: Flat) -> tuple[Expr, ...]:
+def reads_of(s: Flat) -> tuple[ir.Expr, ...]:
     """The expressions a flat statement evaluates."""
     match s:
         case Define():

@@ -19,27 +19,8 @@ from ..analysis.effects import arrays_written
 from ..analysis.must_execute import Needed, blocks_of, needed, set_in
 from ..analysis.sure_accesses import touched_at, wholly_known
 from ..frontend.recorder import Recording
+from ..ir import kernel as ir
 from ..ir.arrays import ArrayInfo
-from ..ir.kernel import (
-    ArrayParam,
-    Binary,
-    Bitcast,
-    Compare,
-    Const,
-    DType,
-    Expr,
-    For,
-    If,
-    Load,
-    Local,
-    LocalElement,
-    Location,
-    SetLocal,
-    Stmt,
-    Store,
-    Update,
-    While,
-)
 from ..ir.task import Problem, Task
 from ..ir.walk import children, coerced, loads, nested_statements, walk, with_blocks
 from .as_kernels import recording_of, task_statements
@@ -69,28 +50,28 @@ def deciding(task: Task, into: frozenset[str] = frozenset()) -> frozenset[str]:
         parts = [task.condition, *((task.value, task.finish) if task.target.array in into else ())]
         return frozenset(x.array for e in parts if e is not None for x in loads(e))
     changes = set_in(task.body.statements)
-    left: list[Expr] = []
+    left: list[ir.Expr] = []
     for s in nested_statements(task.body.statements):
         match s:
-            case If() | While():
+            case ir.If() | ir.While():
                 left.append(s.condition)
-            case For():
+            case ir.For():
                 left.append(s.extent)
-            case Store() | Update():
+            case ir.Store() | ir.Update():
                 left += s.indices
                 left += (s.value,) if s.array in into else ()
         every = (x for e in children(s) for x in walk(e))
-        left += (i for x in every if isinstance(x, Load) for i in x.indices)
+        left += (i for x in every if isinstance(x, ir.Load) for i in x.indices)
     found: set[str] = set()
     seen: set[str] = set()
     while left:
         for x in walk(left.pop()):
-            if isinstance(x, Load):
+            if isinstance(x, ir.Load):
                 found.add(x.array)
-            if isinstance(x, Local | LocalElement) and x.name not in seen:
+            if isinstance(x, ir.Local | ir.LocalElement) and x.name not in seen:
                 seen.add(x.name)
                 left += (e for s in changes.get(x.name, ()) for e in children(s))
-                found |= {s.array for s in changes.get(x.name, ()) if isinstance(s, Update)}
+                found |= {s.array for s in changes.get(x.name, ()) if isinstance(s, ir.Update)}
     return frozenset(found)
 
 
@@ -203,8 +184,8 @@ def counting(problem: Problem) -> Counting | None:
     ]
     if not made.counted:
         return None
-    counts = [ArrayParam(x.array, DType.i64, (x.size,)) for x in made.counted.values()]
-    more = [*counts, ArrayParam(_STEP, DType.i64, (1,)), *made.marks]
+    counts = [ir.ArrayParam(x.array, ir.DType.i64, (x.size,)) for x in made.counted.values()]
+    more = [*counts, ir.ArrayParam(_STEP, ir.DType.i64, (1,)), *made.marks]
     return Counting(problem, recording_of(problem, bodies, more), made.counted)
 
 
@@ -216,7 +197,7 @@ class _Place:
     place: int
     writes: bool
     array: str
-    indices: tuple[Expr, ...]
+    indices: tuple[ir.Expr, ...]
 
 
 class _Made:
@@ -226,16 +207,16 @@ class _Made:
         self.marked: dict[str, ArrayInfo] = {}
 
     @property
-    def marks(self) -> Iterator[ArrayParam]:
+    def marks(self) -> Iterator[ir.ArrayParam]:
         """Marker arrays of each counted array: the run that last accessed an element or line."""
         for a in self.marked.values():
             n = int(np.prod(a.shape, dtype=np.int64))
             n_lines = -(-n * a.dtype.size_bytes // LINE_BYTES)
             for what in (_SEEN, _DIRTY):
-                yield ArrayParam(_mark(what, a.name), DType.i32, (max(n, 1),))
-                yield ArrayParam(_mark(what, a.name, "lines"), DType.i32, (max(n_lines, 1),))
+                yield ir.ArrayParam(_mark(what, a.name), ir.DType.i32, (max(n, 1),))
+                yield ir.ArrayParam(_mark(what, a.name, "lines"), ir.DType.i32, (max(n_lines, 1),))
 
-    def task(self, task: Task) -> tuple[Stmt, ...]:
+    def task(self, task: Task) -> tuple[ir.Stmt, ...]:
         assert task.body is not None
         blocks = blocks_of(task.body.statements)
         counters = Counters(f"{_COUNTS}.{task.name}", len(blocks))
@@ -246,9 +227,9 @@ class _Made:
             self.marked[array] = self.problem.array(array)
         writer = _Writer(self, counters, task.where, places)
         counted = writer.block(task.body.statements)
-        begin: tuple[Stmt, ...] = (
-            Update(_STEP, (_const(0),), "add", _const(1), task.where),
-            SetLocal(_NOW, Load(_STEP, (_const(0),), DType.i64), task.where),
+        begin: tuple[ir.Stmt, ...] = (
+            ir.Update(_STEP, (_const(0),), "add", _const(1), task.where),
+            ir.SetLocal(_NOW, ir.Load(_STEP, (_const(0),), ir.DType.i64), task.where),
         )
         return begin + task_statements(
             replace(task, body=replace(task.body, statements=counted), condition=None)
@@ -263,7 +244,7 @@ class _Made:
         assert task.body is not None
         mixed = _mixed(task.body.statements)
         for n in found:
-            is_mixed = isinstance(n.statement, SetLocal) and n.statement.name in mixed
+            is_mixed = isinstance(n.statement, ir.SetLocal) and n.statement.name in mixed
             for array, indices, writes in touched_at(n) if not n.late and not is_mixed else ():
                 if array in self.problem.parts.structure:
                     continue  # variants of lists, activations and tables access other elements
@@ -277,7 +258,7 @@ class _Made:
                 continue
             info = known[array]
             is_small = np.prod(info.shape, dtype=np.float64) <= MOST_ELEMENTS
-            if len(places) <= left and is_small and info.dtype is not DType.f16:
+            if len(places) <= left and is_small and info.dtype is not ir.DType.f16:
                 made += places
                 left -= len(places)
         return made
@@ -289,70 +270,74 @@ class _Writer:
 
     made: _Made
     counters: Counters
-    where: Location
+    where: ir.Location
     places: list[_Place]
     n_blocks: int = 0
     n_places: int = 0
 
-    def block(self, statements: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+    def block(self, statements: tuple[ir.Stmt, ...]) -> tuple[ir.Stmt, ...]:
         number = self.n_blocks
         self.n_blocks += 1
-        made: list[Stmt] = [self.count(number), *self.touches(number, -1)]
+        made: list[ir.Stmt] = [self.count(number), *self.touches(number, -1)]
         for k, s in enumerate(statements):
             made += self.touches(number, k)
             made.append(with_blocks(s, self.block))
         return tuple(made)
 
-    def touches(self, block: int, place: int) -> Iterator[Stmt]:
+    def touches(self, block: int, place: int) -> Iterator[ir.Stmt]:
         for x in self.places:
             if (x.block, x.place) == (block, place):
                 yield from self.touch(x)
 
-    def touch(self, x: _Place) -> Iterator[Stmt]:
+    def touch(self, x: _Place) -> Iterator[ir.Stmt]:
         info, where = self.made.marked[x.array], self.where
         first = self.counters.touched[x.array] + 2 * x.writes
-        flat: Expr = _const(0)
+        flat: ir.Expr = _const(0)
         for i, n in zip(x.indices, info.shape, strict=True):
-            flat = _of(_of(flat, "mul", n), "add", coerced(i, DType.i64))
+            flat = _of(_of(flat, "mul", n), "add", coerced(i, ir.DType.i64))
         self.n_places += 1
         name = f"{_AT}{self.n_places}"
-        at = Local(name, DType.i64)
+        at = ir.Local(name, ir.DType.i64)
         line = _of(_of(at, "mul", info.dtype.size_bytes), "floordiv", LINE_BYTES)
-        yield SetLocal(name, flat, where)
+        yield ir.SetLocal(name, flat, where)
         of_line = self.marking(x, "lines", line, first + 1, ())
         made = self.marking(x, "", at, first, (of_line,))
         n_shared = self.made.problem.parts.n_shared(x.array)
         if n_shared:  # elements that inactive cells share are zero, and need not be read
-            own = Compare("ge", coerced(x.indices[-1], DType.i64), _const(n_shared))
-            made = If(own, (made,), (), where)
+            own = ir.Compare("ge", coerced(x.indices[-1], ir.DType.i64), _const(n_shared))
+            made = ir.If(own, (made,), (), where)
         yield made
 
-    def marking(self, x: _Place, unit: str, at: Expr, counter: int, more: tuple[Stmt, ...]) -> Stmt:
+    def marking(
+        self, x: _Place, unit: str, at: ir.Expr, counter: int, more: tuple[ir.Stmt, ...]
+    ) -> ir.Stmt:
         """Statement that counts and marks an element or line at its first access in this run."""
-        now, where = Local(_NOW, DType.i64), self.where
+        now, where = ir.Local(_NOW, ir.DType.i64), self.where
         mark = _mark(_DIRTY if x.writes else _SEEN, x.array, unit)
-        held = coerced(Load(mark, (at,), DType.i32), DType.i64)
-        marks: list[Stmt] = [Store(mark, (at,), coerced(now, DType.i32), where)]
+        held = coerced(ir.Load(mark, (at,), ir.DType.i32), ir.DType.i64)
+        marks: list[ir.Stmt] = [ir.Store(mark, (at,), coerced(now, ir.DType.i32), where)]
         if x.writes:
-            marks.append(Store(_mark(_SEEN, x.array, unit), (at,), coerced(now, DType.i32), where))
-        return If(Compare("ne", held, now), (*marks, self.count(counter), *more), (), where)
+            marks.append(
+                ir.Store(_mark(_SEEN, x.array, unit), (at,), coerced(now, ir.DType.i32), where)
+            )
+        return ir.If(ir.Compare("ne", held, now), (*marks, self.count(counter), *more), (), where)
 
-    def count(self, counter: int) -> Stmt:
+    def count(self, counter: int) -> ir.Stmt:
         """Statement that adds 1 to a counter."""
-        return Update(self.counters.array, (_const(counter),), "add", _const(1), self.where)
+        return ir.Update(self.counters.array, (_const(counter),), "add", _const(1), self.where)
 
 
-def _mixed(body: tuple[Stmt, ...]) -> frozenset[str]:
+def _mixed(body: tuple[ir.Stmt, ...]) -> frozenset[str]:
     """Locals of which only bits are used, mixed with others.
 
     Such code reads a row of a leaf beyond its end (sparse/neighbour_cells.py); another variant may not access these elements.
     """
     mixed, plain = set[str](), set[str]()
     for s in nested_statements(body):
-        plain |= {e.name for e in children(s) if isinstance(e, Local)}
+        plain |= {e.name for e in children(s) if isinstance(e, ir.Local)}
         for e in (x for part in children(s) for x in walk(part)):
-            is_mixing = isinstance(e, Bitcast) or (isinstance(e, Binary) and e.op in _MIXING)
-            names = {x.name for x in children(e) if isinstance(x, Local)}
+            is_mixing = isinstance(e, ir.Bitcast) or (isinstance(e, ir.Binary) and e.op in _MIXING)
+            names = {x.name for x in children(e) if isinstance(x, ir.Local)}
             (mixed if is_mixing else plain).update(names)
     return frozenset(mixed - plain)
 
@@ -371,9 +356,9 @@ def _mark(what: str, array: str, unit: str = "") -> str:
     return f"profile@{what}{unit}.{array}"
 
 
-def _const(value: int) -> Const:
-    return Const(value, DType.i64)
+def _const(value: int) -> ir.Const:
+    return ir.Const(value, ir.DType.i64)
 
 
-def _of(a: Expr, op: Any, b: Expr | int) -> Expr:
-    return Binary(op, a, _const(b) if isinstance(b, int) else b, DType.i64)
+def _of(a: ir.Expr, op: Any, b: ir.Expr | int) -> ir.Expr:
+    return ir.Binary(op, a, _const(b) if isinstance(b, int) else b, ir.DType.i64)

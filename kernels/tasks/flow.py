@@ -6,30 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from ..frontend.recorder import Call, Recording
-from ..ir.kernel import (
-    Assert,
-    Binary,
-    Bitcast,
-    Cast,
-    DType,
-    Expr,
-    For,
-    If,
-    Load,
-    Local,
-    LocalArray,
-    LocalElement,
-    Param,
-    Print,
-    SetElement,
-    SetLocal,
-    Stmt,
-    Store,
-    Unary,
-    Update,
-    UpdateLocal,
-    While,
-)
+from ..ir import kernel as ir
 from ..ir.ops import OPS
 from ..ir.walk import walk
 
@@ -53,7 +30,7 @@ class Influence:
     placing: frozenset[Name]
     ending: frozenset[Name]
     sensitive: frozenset[Name]
-    coarsest: dict[Name, DType]
+    coarsest: dict[Name, ir.DType]
 
 
 def flow_of(recording: Recording) -> Influence:
@@ -77,7 +54,7 @@ def flow_of(recording: Recording) -> Influence:
     )
 
 
-def _coarsest(graph: _Graph, names: Iterable[Name]) -> DType | None:
+def _coarsest(graph: _Graph, names: Iterable[Name]) -> ir.DType | None:
     found = {t for n in names for t in graph.types.get(n, ())}
     return min(found, key=lambda t: t.size_bytes, default=None)
 
@@ -85,7 +62,7 @@ def _coarsest(graph: _Graph, names: Iterable[Name]) -> DType | None:
 @dataclass
 class _Graph:
     sources: dict[Name, set[Name]] = field(default_factory=dict)
-    types: dict[Name, set[DType]] = field(
+    types: dict[Name, set[ir.DType]] = field(
         default_factory=dict
     )  # of operations whose result is held
     steering: set[Name] = field(default_factory=set)
@@ -156,90 +133,90 @@ class _FlowReader:
     call: Call
     number: int
 
-    def block(self, body: tuple[Stmt, ...], around: frozenset[Name]) -> None:
+    def block(self, body: tuple[ir.Stmt, ...], around: frozenset[Name]) -> None:
         """Adds the flow of statements. `around`: names on which the conditions and lengths around them depend."""
         for s in body:
             match s:
-                case For(extent=extent, body=inner):
+                case ir.For(extent=extent, body=inner):
                     self._look_into(extent)
                     self.graph.placing |= self._names(extent)
                     self.block(inner, around | self._names(extent))
-                case If(condition=condition, then=then, orelse=orelse):
+                case ir.If(condition=condition, then=then, orelse=orelse):
                     self._look_into(condition)
                     self.graph.steering |= self._names(condition)
                     self.block((*then, *orelse), around | self._names(condition))
-                case While(condition=condition, body=inner):
+                case ir.While(condition=condition, body=inner):
                     self._look_into(condition)
                     self.graph.steering |= self._names(condition)
                     self.graph.ending |= self._names(condition)
                     self.block(inner, around | self._names(condition))
-                case Assert(condition=condition):
+                case ir.Assert(condition=condition):
                     self._look_into(condition)
                     self.graph.steering |= self._names(condition)
                     self.graph.ending |= self._names(condition)
-                case Print():
+                case ir.Print():
                     pass
-                case SetElement(name=name, index=index, value=value):
+                case ir.SetElement(name=name, index=index, value=value):
                     self.graph.placing |= self._names(index)
                     self._flow(f"{self.number}.{name}", (value, index), around)
                 case (
-                    SetLocal(name=name, value=value)
-                    | UpdateLocal(name=name, value=value)
-                    | LocalArray(name=name, value=value)
+                    ir.SetLocal(name=name, value=value)
+                    | ir.UpdateLocal(name=name, value=value)
+                    | ir.LocalArray(name=name, value=value)
                 ):
                     self._flow(f"{self.number}.{name}", (value,), around)
                 case (
-                    Store(array=array, indices=indices, value=value)
-                    | Update(array=array, indices=indices, value=value)
+                    ir.Store(array=array, indices=indices, value=value)
+                    | ir.Update(array=array, indices=indices, value=value)
                 ):
                     for i in indices:
                         self.graph.placing |= self._names(i)
                     self._flow(self._array(array), (value, *indices), around)
-                    if isinstance(s, Update) and s.result:
-                        old = Load(array, indices, value.dtype)
+                    if isinstance(s, ir.Update) and s.result:
+                        old = ir.Load(array, indices, value.dtype)
                         self._flow(f"{self.number}.{s.result}", (old,), around)
 
-    def _flow(self, target: Name, values: tuple[Expr, ...], around: frozenset[Name]) -> None:
+    def _flow(self, target: Name, values: tuple[ir.Expr, ...], around: frozenset[Name]) -> None:
         names = around.union(*map(self._names, values))
         self.graph.sources.setdefault(target, set()).update(names)
         types = self.graph.types.setdefault(target, set())
         for x in (x for value in values for x in walk(value)):
-            if isinstance(x, (Binary, Unary, Cast)) and x.dtype.is_float:
+            if isinstance(x, (ir.Binary, ir.Unary, ir.Cast)) and x.dtype.is_float:
                 types.add(x.dtype)
-            if isinstance(x, Binary) and x.op in ("div", "pow") and self._names(x.b):
+            if isinstance(x, ir.Binary) and x.op in ("div", "pow") and self._names(x.b):
                 self.graph.divided.add(target)
         for value in values:
             self._look_into(value)
 
-    def _look_into(self, value: Expr) -> None:
+    def _look_into(self, value: ir.Expr) -> None:
         for x in walk(value):
             match x:
-                case Load(indices=indices):
+                case ir.Load(indices=indices):
                     self.graph.placing = self.graph.placing.union(*map(self._names, indices))
-                case LocalElement(index=index):
+                case ir.LocalElement(index=index):
                     self.graph.placing |= self._names(index)
-                case Cast(x=y, dtype=dtype) if y.dtype.is_float and not dtype.is_float:
+                case ir.Cast(x=y, dtype=dtype) if y.dtype.is_float and not dtype.is_float:
                     self.graph.placing |= self._names(y)
-                case Bitcast(x=y) if y.dtype.is_float:
+                case ir.Bitcast(x=y) if y.dtype.is_float:
                     self.graph.placing |= self._names(y)
-                case Binary(op=op, b=b) if OPS[op].is_partial:
+                case ir.Binary(op=op, b=b) if OPS[op].is_partial:
                     self.graph.steering |= self._names(b)
                     if op == "pow":
                         self.graph.steering |= self._names(x.a)
-                case Unary(op=op, x=y) if OPS[op].is_partial:
+                case ir.Unary(op=op, x=y) if OPS[op].is_partial:
                     self.graph.steering |= self._names(y)
 
-    def _names(self, x: Expr) -> frozenset[Name]:
+    def _names(self, x: ir.Expr) -> frozenset[Name]:
         return frozenset(self._named(x))
 
-    def _named(self, x: Expr) -> Iterator[Name]:
+    def _named(self, x: ir.Expr) -> Iterator[Name]:
         for e in walk(x):
             match e:
-                case Load(array=array):
+                case ir.Load(array=array):
                     yield self._array(array)
-                case Local(name=name) | LocalElement(name=name):
+                case ir.Local(name=name) | ir.LocalElement(name=name):
                     yield f"{self.number}.{name}"
-                case Param(name=name):
+                case ir.Param(name=name):
                     yield from self._scalar(name)
                 case _:
                     pass
@@ -250,4 +227,4 @@ class _FlowReader:
     def _scalar(self, name: str) -> Iterator[Name]:
         """The scalars of the sequence in the argument for a scalar of the kernel."""
         x = self.call.scalars[[p.name for p in self.call.ir.scalars].index(name)]
-        yield from (e.name for e in walk(x) if isinstance(e, Param))
+        yield from (e.name for e in walk(x) if isinstance(e, ir.Param))

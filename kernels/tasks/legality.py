@@ -17,16 +17,7 @@ from ..ir.body import Closure
 from ..ir.domain import BOX
 from ..ir.kernel import NOWHERE, Expr, Load, Location, ReduceOp, Select
 from ..ir.walk import loads
-from .distribute import (
-    ArrayAssignment,
-    Flat,
-    NotStructuredError,
-    Path,
-    Reduce,
-    full_path,
-    reads_of,
-    user_loop,
-)
+from . import distribute
 from .guards import Conditions, guard_of, negated
 
 
@@ -36,7 +27,7 @@ class AccessUse:
 
     array: str
     axes: tuple[Affine, ...]
-    path: Path
+    path: distribute.Path
     is_write: bool
     op: ReduceOp | None = None  # of an update
     conditions: Conditions = ()
@@ -51,33 +42,33 @@ def affine_axes(indices: tuple[Expr, ...], where: Location = NOWHERE) -> tuple[A
     axes = tuple(to_affine(i) for i in indices)
     found = tuple(a for a in axes if a is not None)
     if len(found) != len(axes):
-        raise NotStructuredError(
+        raise distribute.NotStructuredError(
             Closure.INDEX, "an index that is not affine in the loop indices", where
         )
     return found
 
 
-def uses_of(s: Flat) -> tuple[AccessUse, ...]:
+def uses_of(s: distribute.Flat) -> tuple[AccessUse, ...]:
     """All accesses of a flat statement. Raises NotStructuredError."""
-    path = full_path(s)
+    path = distribute.full_path(s)
     result = [
         AccessUse(x.array, affine_axes(x.indices, s.where), path, False, conditions=conditions)
-        for e in reads_of(s)
+        for e in distribute.reads_of(s)
         for x, conditions in _wanted_loads(e, s)
     ]
-    if isinstance(s, ArrayAssignment):
+    if isinstance(s, distribute.ArrayAssignment):
         axes = affine_axes(s.indices, s.where)
         result.append(AccessUse(s.array, axes, path, True, s.op, s.conditions))
     return tuple(dict.fromkeys(result))
 
 
-def _wanted_loads(e: Expr, s: Flat) -> Iterator[tuple[Load, Conditions]]:
+def _wanted_loads(e: Expr, s: distribute.Flat) -> Iterator[tuple[Load, Conditions]]:
     """The loads of an expression of a statement, each with the conditions under which its value is used.
 
     A term of a sum that is added in some iterations only may load any value in the others.
     """
     match e:
-        case Select(condition, a, b) if isinstance(s, Reduce):
+        case Select(condition, a, b) if isinstance(s, distribute.Reduce):
             for x in loads(condition):
                 yield x, s.conditions
             for x in loads(a):
@@ -89,7 +80,7 @@ def _wanted_loads(e: Expr, s: Flat) -> Iterator[tuple[Load, Conditions]]:
                 yield x, s.conditions
 
 
-def check_distribution(flat: tuple[Flat, ...], fast_math: bool) -> None:
+def check_distribution(flat: tuple[distribute.Flat, ...], fast_math: bool) -> None:
     """Raises NotStructuredError if the flat statements may not be distributed."""
     uses = [uses_of(s) for s in flat]
     for first, earlier in enumerate(uses):
@@ -98,7 +89,7 @@ def check_distribution(flat: tuple[Flat, ...], fast_math: bool) -> None:
                 for b in uses[second]:
                     _check_pair(a, b, fast_math, flat[second].where)
         statement = flat[first]
-        if isinstance(statement, ArrayAssignment):
+        if isinstance(statement, distribute.ArrayAssignment):
             _check_self(statement, earlier)
 
 
@@ -110,35 +101,35 @@ def _check_pair(a: AccessUse, b: AccessUse, fast_math: bool, where: Location) ->
     shared = _shared(a.path, b.path)
     for level, loop in enumerate(shared):
         if not loop.is_step and meet_at(b.elements, a.elements, shared, level):
-            name = user_loop(loop.name)
-            raise NotStructuredError(
+            name = distribute.user_loop(loop.name)
+            raise distribute.NotStructuredError(
                 Closure.CARRIED, f"{a.array}, of which the loop {name} needs older values", where
             )
 
 
-def _check_self(s: ArrayAssignment, uses: tuple[AccessUse, ...]) -> None:
+def _check_self(s: distribute.ArrayAssignment, uses: tuple[AccessUse, ...]) -> None:
     write = next(u for u in uses if u.is_write)
     over = reduction_loops(s)
     reads_own = any(u.array == s.array and not u.is_write for u in uses)
     if over and reads_own:
-        raise NotStructuredError(
+        raise distribute.NotStructuredError(
             Closure.CARRIED, f"a reduction into {s.array} that reads {s.array}", s.where
         )
     path = tuple(loop for loop in s.path if loop not in over)
     write = replace(write, path=path, op=None)
     for u in uses:
         if u.array == s.array and carried(replace(u, path=path, op=None), write, path):
-            raise NotStructuredError(
+            raise distribute.NotStructuredError(
                 Closure.CARRIED, f"iterations of one statement that conflict in {s.array}", s.where
             )
 
 
-def carried(read: AccessUse, write: AccessUse, path: Path) -> bool:
+def carried(read: AccessUse, write: AccessUse, path: distribute.Path) -> bool:
     """True if two iterations that differ on the shared loops `path` may access one element."""
     return meet_in(read.elements, write.elements, path)
 
 
-def reduction_loops(s: ArrayAssignment) -> Path:
+def reduction_loops(s: distribute.ArrayAssignment) -> distribute.Path:
     """Reduction loops of an update: the loops that its target does not name."""
     if s.op is None:
         return ()
@@ -146,26 +137,28 @@ def reduction_loops(s: ArrayAssignment) -> Path:
     return tuple(loop for loop in s.path if loop.name not in named and not loop.is_step)
 
 
-def _shared(a: Path, b: Path) -> Path:
+def _shared(a: distribute.Path, b: distribute.Path) -> distribute.Path:
     n = 0
     while n < min(len(a), len(b)) and a[n].name == b[n].name:
         n += 1
     return a[:n]
 
 
-def writes_between(flat: tuple[Flat, ...], start: int, use: int, arrays: frozenset[str]) -> bool:
+def writes_between(
+    flat: tuple[distribute.Flat, ...], start: int, use: int, arrays: frozenset[str]
+) -> bool:
     """True if moving a read from statement `start` to statement `use` may pass a write of `arrays`.
 
     Counts the statements between, and all statements of the loops around the use but not the start: they run again.
     """
-    at, to = full_path(flat[start]), full_path(flat[use])
-    if isinstance(flat[start], Reduce):
+    at, to = distribute.full_path(flat[start]), distribute.full_path(flat[use])
+    if isinstance(flat[start], distribute.Reduce):
         at = flat[start].path
     around = {loop.name for loop in to[len(_shared(at, to)) :]}
     for k, s in enumerate(flat):
         if k == start:
             continue
-        inside = start < k < use or any(loop.name in around for loop in full_path(s))
-        if isinstance(s, ArrayAssignment) and s.array in arrays and inside:
+        inside = start < k < use or any(loop.name in around for loop in distribute.full_path(s))
+        if isinstance(s, distribute.ArrayAssignment) and s.array in arrays and inside:
             return True
     return False

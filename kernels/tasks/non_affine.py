@@ -8,35 +8,13 @@ from pathlib import PurePath
 
 from ..analysis.accesses import analyse, longest, sites_of
 from ..analysis.conflicts import conflicting
+from ..ir import kernel as ir
+from ..ir import walk
 from ..ir.affine import index_range, to_affine, unclamped
 from ..ir.body import Closure, Reason, access_at, count_of
 from ..ir.domain import Loop
-from ..ir.kernel import (
-    ArrayParam,
-    Binary,
-    Compare,
-    Const,
-    DType,
-    Expr,
-    For,
-    If,
-    Load,
-    LoopIndex,
-    Print,
-    Stmt,
-    Update,
-)
 from ..ir.on_trees import OnTrees
 from ..ir.task import Problem, Task
-from ..ir.walk import (
-    Renaming,
-    coerced,
-    loads,
-    locals_read,
-    nested_statements,
-    with_blocks,
-    written_in,
-)
 from .distribute import constant_extent
 from .parts import TreeLoop
 from .scalar_replacement import summed
@@ -44,13 +22,13 @@ from .scalar_replacement import summed
 _NAMED = 3  # reasons in a sentence
 SETTLING, LISTING = "the reclamation of pools", "the generation of a list of cells"  # reasons
 # The number of prints. Each print updates this array, so dependences preserve their order.
-PRINTED = ArrayParam("print.count", DType.i64, (1,))
+PRINTED = ir.ArrayParam("print.count", ir.DType.i64, (1,))
 
 
 def closed_task(
-    body: tuple[Stmt, ...],
+    body: tuple[ir.Stmt, ...],
     kernel: str,
-    arrays: Mapping[str, ArrayParam],
+    arrays: Mapping[str, ir.ArrayParam],
     fast_math: bool,
     reason: Reason,
     *,
@@ -65,7 +43,7 @@ def closed_task(
     body = plain(body)
     lists = frozenset(name for name, a in arrays.items() if a.is_list)
     loops: tuple[Loop, ...] = ()
-    if not serial and len(body) == 1 and isinstance(body[0], For):
+    if not serial and len(body) == 1 and isinstance(body[0], ir.For):
         known = _known_loop(body[0], arrays, steps)
         if known is not None:
             loops, body = _nest((known[0],), known[1], steps)
@@ -109,10 +87,10 @@ def with_trees(task: Task, loop: TreeLoop, steps: tuple[Loop, ...], *, is_alone:
 
 
 def _nest(
-    loops: tuple[Loop, ...], body: tuple[Stmt, ...], steps: tuple[Loop, ...]
-) -> tuple[tuple[Loop, ...], tuple[Stmt, ...]]:
+    loops: tuple[Loop, ...], body: tuple[ir.Stmt, ...], steps: tuple[Loop, ...]
+) -> tuple[tuple[Loop, ...], tuple[ir.Stmt, ...]]:
     """The outer loops of a perfect nest without conflicts between their iterations, and the remaining body."""
-    while len(body) == 1 and isinstance(body[0], For) and all(x.is_known for x in loops):
+    while len(body) == 1 and isinstance(body[0], ir.For) and all(x.is_known for x in loops):
         extent = constant_extent(body[0].extent)
         if not extent:
             break
@@ -125,8 +103,8 @@ def _nest(
 
 
 def _known_loop(
-    s: For, arrays: Mapping[str, ArrayParam], steps: tuple[Loop, ...]
-) -> tuple[Loop, tuple[Stmt, ...]] | None:
+    s: ir.For, arrays: Mapping[str, ir.ArrayParam], steps: tuple[Loop, ...]
+) -> tuple[Loop, tuple[ir.Stmt, ...]] | None:
     """A loop with its statements as a loop of constant extent; None if its length has no known bound.
 
     If only a run determines the length, the loop has the largest possible one, and each iteration tests if it is needed.
@@ -134,8 +112,8 @@ def _known_loop(
     extent = constant_extent(s.extent)
     if extent is not None:
         return Loop(s.loop, extent, False), s.body
-    written = written_in(s.body)
-    if locals_read(s.extent) or any(x.array in written for x in loads(s.extent)):
+    written = walk.written_in(s.body)
+    if walk.locals_read(s.extent) or any(x.array in written for x in walk.loads(s.extent)):
         return None
     shapes = {name: a.shape for name, a in arrays.items()}
     most = _most_of_steps(s, steps)
@@ -143,12 +121,12 @@ def _known_loop(
         most = longest(s, shapes, steps)
     if most is None:
         return None
-    index = LoopIndex(s.loop)
-    wanted = Compare("lt", index, coerced(s.extent, index.dtype))
-    return Loop(s.loop, most, False, count_of(s)), (If(wanted, s.body, (), s.where),)
+    index = ir.LoopIndex(s.loop)
+    wanted = ir.Compare("lt", index, walk.coerced(s.extent, index.dtype))
+    return Loop(s.loop, most, False, count_of(s)), (ir.If(wanted, s.body, (), s.where),)
 
 
-def _most_of_steps(s: For, steps: tuple[Loop, ...]) -> int | None:
+def _most_of_steps(s: ir.For, steps: tuple[Loop, ...]) -> int | None:
     """The largest extent of a loop over all steps of the time loops; None if it depends on other values."""
     extent = to_affine(unclamped(s.extent))
     lengths = {loop.name: loop.extent for loop in steps}
@@ -157,45 +135,47 @@ def _most_of_steps(s: For, steps: tuple[Loop, ...]) -> int | None:
     return max(0, index_range(extent, lengths)[1])
 
 
-def _counting_prints(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+def _counting_prints(body: tuple[ir.Stmt, ...]) -> tuple[ir.Stmt, ...]:
     """Returns `body` with an update of PRINTED behind each print."""
-    made: list[Stmt] = []
+    made: list[ir.Stmt] = []
     for s in body:
-        if isinstance(s, Print):
-            one, zero = Const(1, DType.i64), Const(0, DType.i64)
-            made += [s, Update(PRINTED.name, (zero,), "add", one, s.where)]
+        if isinstance(s, ir.Print):
+            one, zero = ir.Const(1, ir.DType.i64), ir.Const(0, ir.DType.i64)
+            made += [s, ir.Update(PRINTED.name, (zero,), "add", one, s.where)]
         else:
-            made.append(with_blocks(s, _counting_prints))
+            made.append(walk.with_blocks(s, _counting_prints))
     return tuple(made)
 
 
-def plain(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+def plain(body: tuple[ir.Stmt, ...]) -> tuple[ir.Stmt, ...]:
     """Returns the statements with the user's loop names, numbered where the body repeats one, and with counted prints."""
-    names: dict[str, Expr] = {}
+    names: dict[str, ir.Expr] = {}
     used: set[str] = set()
-    for s in nested_statements(body):
-        if isinstance(s, For):
+    for s in walk.nested_statements(body):
+        if isinstance(s, ir.For):
             base = s.loop.split("@")[0]
             n, name = 1, base
             while name in used:
                 n += 1
                 name = f"{base}{n}"
             used.add(name)
-            names[s.loop] = LoopIndex(name)
-    renaming = Renaming(loops=names)
+            names[s.loop] = ir.LoopIndex(name)
+    renaming = walk.Renaming(loops=names)
     return _counting_prints(tuple(renaming.apply_stmt(s) for s in body))
 
 
-def with_fixed_order(task: Task, arrays: Mapping[str, ArrayParam]) -> Task:
+def with_fixed_order(task: Task, arrays: Mapping[str, ir.ArrayParam]) -> Task:
     """Returns a structured `target op= value` as a non-affine task that preserves the order of its updates."""
     assert task.op is not None
     assert task.value is not None
-    assert isinstance(task.finish, Binary)
+    assert isinstance(task.finish, ir.Binary)
     own = task.finish.a
-    assert isinstance(own, Load)
-    body: tuple[Stmt, ...] = (Update(own.array, own.indices, task.op, task.value, task.where),)
+    assert isinstance(own, ir.Load)
+    body: tuple[ir.Stmt, ...] = (
+        ir.Update(own.array, own.indices, task.op, task.value, task.where),
+    )
     for loop in reversed(task.loops):
-        body = (For(loop.name, Const(loop.extent, DType.i64), body, task.where),)
+        body = (ir.For(loop.name, ir.Const(loop.extent, ir.DType.i64), body, task.where),)
     serial = task.loops[0].is_reduction  # iterations of the outermost loop conflict
     text = f"the updates of {own.array} in their order (fast_math=False)"
     reason = Reason(Closure.ORDER, text, task.where)

@@ -8,23 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Set
 
-from ..ir.kernel import (
-    ArrayParam,
-    Compare,
-    Const,
-    DType,
-    Expr,
-    For,
-    If,
-    Local,
-    LoopIndex,
-    Print,
-    SetLocal,
-    Stmt,
-    Store,
-    Update,
-    UpdateLocal,
-)
+from ..ir import kernel as ir
 from ..ir.walk import (
     children,
     loads,
@@ -40,26 +24,26 @@ from .distribute import REDUCED, constant_extent
 
 
 def summed(
-    body: tuple[Stmt, ...], arrays: Mapping[str, ArrayParam], fast_math: bool
-) -> tuple[Stmt, ...]:
+    body: tuple[ir.Stmt, ...], arrays: Mapping[str, ir.ArrayParam], fast_math: bool
+) -> tuple[ir.Stmt, ...]:
     """Returns `body` with accumulators in locals, each added behind the outermost loop that allows it.
 
     Floats are reassociated, so their sums need `fast_math`.
     """
     names = _free_names(body)
 
-    def inside(block: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
-        made: list[Stmt] = []
+    def inside(block: tuple[ir.Stmt, ...]) -> tuple[ir.Stmt, ...]:
+        made: list[ir.Stmt] = []
         for s in block:
-            if not isinstance(s, For):
+            if not isinstance(s, ir.For):
                 made.append(with_blocks(s, inside))
                 continue
-            loop, behind = s, list[Stmt]()
+            loop, behind = s, list[ir.Stmt]()
             for u in _sums(s, arrays, fast_math):
                 dtype = arrays[u.array].dtype
-                acc = Local(next(names[u.array]), dtype)
+                acc = ir.Local(next(names[u.array]), dtype)
                 neutral = neutral_of(u.op, dtype)
-                made.append(SetLocal(acc.name, neutral, u.where))
+                made.append(ir.SetLocal(acc.name, neutral, u.where))
                 behind.append(_added(u, acc, neutral, s))
                 loop = _into(loop, u, acc.name)
             made += [with_blocks(loop, inside), *behind]
@@ -68,23 +52,23 @@ def summed(
     return inside(body)
 
 
-def _sums(s: For, arrays: Mapping[str, ArrayParam], fast_math: bool) -> list[Update]:
+def _sums(s: ir.For, arrays: Mapping[str, ir.ArrayParam], fast_math: bool) -> list[ir.Update]:
     """Updates of a loop that can use an accumulator, one per array.
 
     All accesses of the loop to the array are this update of one element.
     """
     every = list(nested_statements(s.body))
-    if any(isinstance(x, Print) for x in every):
+    if any(isinstance(x, ir.Print) for x in every):
         return []
-    updates: dict[str, list[Update]] = {}
+    updates: dict[str, list[ir.Update]] = {}
     for x in every:
-        if isinstance(x, Update):
+        if isinstance(x, ir.Update):
             updates.setdefault(x.array, []).append(x)
-    stored = {x.array for x in every if isinstance(x, Store)}
+    stored = {x.array for x in every if isinstance(x, ir.Store)}
     parts = [e for x in every for e in children(x)]
     read = {x.array for e in parts for x in loads(e)}
     changed = {local_changed(x) for x in every} - {""}
-    inner = {s.loop, *(x.loop for x in every if isinstance(x, For))}
+    inner = {s.loop, *(x.loop for x in every if isinstance(x, ir.For))}
     written = written_in(s.body)
     found = []
     for array, same in updates.items():
@@ -100,48 +84,50 @@ def _sums(s: For, arrays: Mapping[str, ArrayParam], fast_math: bool) -> list[Upd
 
 
 def _is_fixed(
-    indices: Iterable[Expr], inner: set[str], changed: set[str], written: Set[str]
+    indices: Iterable[ir.Expr], inner: set[str], changed: set[str], written: Set[str]
 ) -> bool:
     """True if indices are invariant in a loop that writes these arrays and changes these locals."""
     every = [x for e in indices for x in walk(e)]
     return not (
-        any(isinstance(x, LoopIndex) and x.loop in inner for x in every)
+        any(isinstance(x, ir.LoopIndex) and x.loop in inner for x in every)
         or any(changed.intersection(locals_read(e)) for e in indices)
         or any(x.array in written for e in indices for x in loads(e))
     )
 
 
-def _added(u: Update, acc: Local, neutral: Const, loop: For) -> Stmt:
+def _added(u: ir.Update, acc: ir.Local, neutral: ir.Const, loop: ir.For) -> ir.Stmt:
     """Statement that adds an accumulator to its element.
 
     Guarded if possibly no update ran: the element need not exist then.
     """
-    added = Update(u.array, u.indices, u.op, acc, u.where)
+    added = ir.Update(u.array, u.indices, u.op, acc, u.where)
     if _always(loop, u):
         return added
-    return If(Compare("ne", acc, neutral, DType.bool_), (added,), (), u.where)
+    return ir.If(ir.Compare("ne", acc, neutral, ir.DType.bool_), (added,), (), u.where)
 
 
-def _always(s: Stmt, u: Update) -> bool:
+def _always(s: ir.Stmt, u: ir.Update) -> bool:
     """True if a loop certainly executes an update."""
-    if isinstance(s, For) and (constant_extent(s.extent) or 0) > 0:
-        return any((isinstance(x, Update) and x.array == u.array) or _always(x, u) for x in s.body)
+    if isinstance(s, ir.For) and (constant_extent(s.extent) or 0) > 0:
+        return any(
+            (isinstance(x, ir.Update) and x.array == u.array) or _always(x, u) for x in s.body
+        )
     return False
 
 
-def _into(s: For, u: Update, name: str) -> For:
+def _into(s: ir.For, u: ir.Update, name: str) -> ir.For:
     """Returns the loop with updates of a local in place of those of an element."""
 
-    def inside(block: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+    def inside(block: tuple[ir.Stmt, ...]) -> tuple[ir.Stmt, ...]:
         return tuple(
-            UpdateLocal(name, x.op, x.value, x.where)
-            if isinstance(x, Update) and x.array == u.array
+            ir.UpdateLocal(name, x.op, x.value, x.where)
+            if isinstance(x, ir.Update) and x.array == u.array
             else with_blocks(x, inside)
             for x in block
         )
 
     made = with_blocks(s, inside)
-    assert isinstance(made, For)
+    assert isinstance(made, ir.For)
     return made
 
 
@@ -165,5 +151,5 @@ class _Names(dict[str, Iterator[str]]):
                 yield name
 
 
-def _free_names(body: tuple[Stmt, ...]) -> _Names:
+def _free_names(body: tuple[ir.Stmt, ...]) -> _Names:
     return _Names({local_changed(s) for s in nested_statements(body)})

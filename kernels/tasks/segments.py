@@ -4,18 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from ..ir import walk
 from ..ir.kernel import Assert, Expr, For, ForActive, KernelIR, SetLocal, Stmt
-from ..ir.walk import (
-    Renaming,
-    children,
-    coerced,
-    loads,
-    local_changed,
-    locals_read,
-    nested_statements,
-    size,
-    without,
-)
 from .distribute import unique_loops
 
 Statements = tuple[Stmt, ...]
@@ -26,9 +16,9 @@ def in_terms_of_sequence(
     body: Sequence[Stmt], ir: KernelIR, arrays: Mapping[str, str], scalars: Mapping[str, Expr]
 ) -> Statements:
     """Returns statements of a kernel on the arrays and scalars of the sequence, with unique loops, without assertions."""
-    params: dict[str, Expr] = {p.name: coerced(scalars[p.name], p.dtype) for p in ir.scalars}
-    renaming = Renaming(arrays=arrays, params=params)
-    return unique_loops(tuple(renaming.apply_stmt(s) for s in without(tuple(body), Assert)))
+    params: dict[str, Expr] = {p.name: walk.coerced(scalars[p.name], p.dtype) for p in ir.scalars}
+    renaming = walk.Renaming(arrays=arrays, params=params)
+    return unique_loops(tuple(renaming.apply_stmt(s) for s in walk.without(tuple(body), Assert)))
 
 
 def segments_of(body: Statements) -> list[Statements]:
@@ -54,14 +44,14 @@ def segments_of(body: Statements) -> list[Statements]:
 
 def _without_plain_locals(body: Statements) -> Statements:
     """Substitutes top-level locals that are set once, from scalars alone, unless the value grows large: each read repeats it."""
-    every = list(nested_statements(body))
+    every = list(walk.nested_statements(body))
     n_set: dict[str, int] = {}
     for s in every:
-        n_set[local_changed(s)] = n_set.get(local_changed(s), 0) + 1
+        n_set[walk.local_changed(s)] = n_set.get(walk.local_changed(s), 0) + 1
     result: list[Stmt] = []
     plain: dict[str, Expr] = {}
     for s in body:
-        s = Renaming(locals=plain).apply_stmt(s)
+        s = walk.Renaming(locals=plain).apply_stmt(s)
         if isinstance(s, SetLocal) and n_set[s.name] == 1 and _is_plain(s.value):
             plain[s.name] = s.value
         else:
@@ -71,14 +61,14 @@ def _without_plain_locals(body: Statements) -> Statements:
 
 def _is_plain(value: Expr) -> bool:
     """True if a value follows from scalars alone, by few operations."""
-    return size(value) <= _MOST_PARTS and not loads(value) and not locals_read(value)
+    return walk.size(value) <= _MOST_PARTS and not walk.loads(value) and not walk.locals_read(value)
 
 
 def _mentioned(s: Stmt) -> set[str]:
     """Locals that a statement, or one nested in it, sets, updates or reads."""
     names: set[str] = set()
-    for x in nested_statements((s,)):
-        names |= {local_changed(x)} - {""}
-        for e in children(x):
-            names.update(locals_read(e))
+    for x in walk.nested_statements((s,)):
+        names |= {walk.local_changed(x)} - {""}
+        for e in walk.children(x):
+            names.update(walk.locals_read(e))
     return names

@@ -4,17 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from ..ir import walk
 from ..ir.kernel import Assert, For, If, Load, Stmt, Store, Update
-from ..ir.walk import (
-    blocks,
-    children,
-    loads,
-    local_changed,
-    locals_read,
-    nested_statements,
-    with_blocks,
-    written_in,
-)
 
 Statements = tuple[Stmt, ...]
 
@@ -45,8 +36,8 @@ def without_dead_stores(
             over.add((s.array, found))
         if isinstance(s, Assert):
             over = set()
-        for t in nested_statements((s,)):
-            for x in (x for e in children(t) for x in loads(e)):
+        for t in walk.nested_statements((s,)):
+            for x in (x for e in walk.children(t) for x in walk.loads(e)):
                 at = places[id(x)][1] if id(x) in places else None
                 over = {
                     (array, index)
@@ -54,17 +45,24 @@ def without_dead_stores(
                     if array != x.array or (at is not None and differ(index, at))
                 }
         if not isinstance(s, Store):
-            written = written_in((s,))
+            written = walk.written_in((s,))
             over = {x for x in over if x[0] not in written}
-        inner = with_blocks(s, lambda block: without_dead_stores(block, stored_at, places, differ))
-        kept.append(inner if blocks(s) else s)
+        inner = walk.with_blocks(
+            s, lambda block: without_dead_stores(block, stored_at, places, differ)
+        )
+        kept.append(inner if walk.blocks(s) else s)
     return tuple(reversed(kept))
 
 
 def without_unread(body: Statements) -> Statements:
     """The statements without assignments to locals that are never read, and without branches and loops that then have no effect."""
     while True:
-        read = {n for s in nested_statements(body) for e in children(s) for n in locals_read(e)}
+        read = {
+            n
+            for s in walk.nested_statements(body)
+            for e in walk.children(s)
+            for n in walk.locals_read(e)
+        }
         made = _kept(body, read)
         if made == body:
             return body
@@ -74,11 +72,11 @@ def without_unread(body: Statements) -> Statements:
 def _kept(body: Statements, read: set[str]) -> Statements:
     made = []
     for s in body:
-        name = local_changed(s)
+        name = walk.local_changed(s)
         if name and name not in read and not isinstance(s, Update):
             continue
-        s = with_blocks(s, lambda block: _kept(block, read))
-        if isinstance(s, If | For) and not any(blocks(s)):
+        s = walk.with_blocks(s, lambda block: _kept(block, read))
+        if isinstance(s, If | For) and not any(walk.blocks(s)):
             continue
         made.append(s)
     return tuple(made)

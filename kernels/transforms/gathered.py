@@ -11,19 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from operator import itemgetter
 
-from ..ir.kernel import (
-    Const,
-    Expr,
-    For,
-    KernelIR,
-    Local,
-    LoopIndex,
-    SetLocal,
-    Stmt,
-    Store,
-    Update,
-    UpdateLocal,
-)
+from ..ir import kernel
 from ..ir.simplify import const
 from ..ir.walk import Renaming, children, loads, nested_statements, size, walk
 from .derivatives.kept import differs
@@ -32,11 +20,11 @@ from .derivatives.pruning import pruned, read_by
 
 _MOST_WORK = 2.5  # of all nests together, in that of the one before
 
-_Definition = SetLocal | UpdateLocal
-_Loops = tuple[For, ...]
+_Definition = kernel.SetLocal | kernel.UpdateLocal
+_Loops = tuple[kernel.For, ...]
 
 
-def gathered(ir: KernelIR) -> KernelIR:
+def gathered(ir: kernel.KernelIR) -> kernel.KernelIR:
     """Returns a kernel on plain arrays with sums where iterations of nests share elements that they update far from one another.
 
     Kernels whose sums have an order stay.
@@ -52,18 +40,20 @@ def gathered(ir: KernelIR) -> KernelIR:
 class _Leaf:
     """A store or update, with the loops around it and the definitions of locals before it. Places are in program order."""
 
-    statement: Store | Update
+    statement: kernel.Store | kernel.Update
     loops: _Loops
     definitions: tuple[tuple[int, _Definition], ...]
     place: int
 
     @property
-    def axes(self) -> tuple[For, ...] | None:
+    def axes(self) -> tuple[kernel.For, ...] | None:
         """The loop of each index that is no constant; None where indices are others, or one loop moves several."""
-        found: list[For] = []
+        found: list[kernel.For] = []
         for index in self.statement.indices:
-            inside = {x.loop for x in walk(index) if isinstance(x, LoopIndex)}
-            if not inside and all(isinstance(x, Const) for x in walk(index) if not children(x)):
+            inside = {x.loop for x in walk(index) if isinstance(x, kernel.LoopIndex)}
+            if not inside and all(
+                isinstance(x, kernel.Const) for x in walk(index) if not children(x)
+            ):
                 continue
             moving = [loop for loop in self.loops if inside == {loop.loop}]
             if len(moving) != 1 or not differs(index, moving[0].loop, ()) or moving[0] in found:
@@ -82,12 +72,12 @@ class _Nest:
     """Leaves of a nest and places of what it loads, by array; `fits` is False where the nest has other statements."""
 
     leaves: list[_Leaf] = field(default_factory=list)
-    loaded: dict[str, list[tuple[tuple[Expr, ...], int]]] = field(default_factory=dict)
+    loaded: dict[str, list[tuple[tuple[kernel.Expr, ...], int]]] = field(default_factory=dict)
     n_places: int = 0
     fits: bool = True
 
     def walk(
-        self, body: Sequence[Stmt], loops: _Loops, before: Sequence[tuple[int, _Definition]]
+        self, body: Sequence[kernel.Stmt], loops: _Loops, before: Sequence[tuple[int, _Definition]]
     ) -> None:
         """Adds statements inside of loops, behind definitions of locals."""
         outer, definitions = {x.name for _, x in before}, list(before)
@@ -98,33 +88,33 @@ class _Nest:
                 self.loaded.setdefault(load.array, []).append((load.indices, self.n_places))
             self.fits = self.fits and known.issuperset(read_by(s))
             match s:
-                case SetLocal() | UpdateLocal():
-                    is_unset = isinstance(s, UpdateLocal) and s.name not in known
+                case kernel.SetLocal() | kernel.UpdateLocal():
+                    is_unset = isinstance(s, kernel.UpdateLocal) and s.name not in known
                     self.fits = self.fits and s.name not in outer and not is_unset
                     known.add(s.name)
                     definitions.append((self.n_places, s))
-                case For(extent=Const()):
+                case kernel.For(extent=kernel.Const()):
                     self.walk(s.body, (*loops, s), definitions)
-                case Store() | Update():
+                case kernel.Store() | kernel.Update():
                     self.leaves.append(_Leaf(s, loops, tuple(definitions), self.n_places))
                 case _:
                     self.fits = False
 
     def may_be_cut(self) -> bool:
         """True if updates and stores may run in nests of their own, the stores last."""
-        updated = {x.statement.array for x in self.leaves if isinstance(x.statement, Update)}
-        stores = [x for x in self.leaves if isinstance(x.statement, Store)]
+        updated = {x.statement.array for x in self.leaves if isinstance(x.statement, kernel.Update)}
+        stores = [x for x in self.leaves if isinstance(x.statement, kernel.Store)]
         stored = {x.statement.array for x in stores}
         if len(stored) < len(stores) or updated & (stored | self.loaded.keys()):
             return False
         return all(map(self._is_last, stores)) and all(
-            not isinstance(x.statement, Update) or _is_sum(x) for x in self.leaves
+            not isinstance(x.statement, kernel.Update) or _is_sum(x) for x in self.leaves
         )
 
     def _is_last(self, store: _Leaf) -> bool:
         """True if a store of a constant is behind all loads of its element, which no other iteration loads."""
         s, axes = store.statement, store.axes
-        if axes is None or len(axes) < len(store.loops) or not isinstance(s.value, Const):
+        if axes is None or len(axes) < len(store.loops) or not isinstance(s.value, kernel.Const):
             return False
         found = self.loaded.get(s.array, [])
         return all(indices == s.indices and place < store.place for indices, place in found)
@@ -132,13 +122,13 @@ class _Nest:
 
 def _is_sum(leaf: _Leaf) -> bool:
     s = leaf.statement
-    assert isinstance(s, Update)
+    assert isinstance(s, kernel.Update)
     return s.op == "add" and not s.result and bool(leaf.axes)
 
 
-def _gathered(s: Stmt, names: Names) -> list[Stmt] | None:
+def _gathered(s: kernel.Stmt, names: Names) -> list[kernel.Stmt] | None:
     """The nests in place of a statement; None where it stays."""
-    if not isinstance(s, For):
+    if not isinstance(s, kernel.For):
         return None
     nest = _Nest()
     nest.walk((s,), (), ())
@@ -146,10 +136,10 @@ def _gathered(s: Stmt, names: Names) -> list[Stmt] | None:
         return None
     groups: dict[tuple[_Loops, _Loops], list[_Leaf]] = {}
     for leaf in nest.leaves:
-        if isinstance(leaf.statement, Update):
+        if isinstance(leaf.statement, kernel.Update):
             assert leaf.axes is not None
             groups.setdefault((leaf.loops, leaf.axes), []).append(leaf)
-    stores = [x for x in nest.leaves if isinstance(x.statement, Store)]
+    stores = [x for x in nest.leaves if isinstance(x.statement, kernel.Store)]
     if all(len(axes) == len(loops) for loops, axes in groups):
         made = _in_rows(nest.leaves, names)
     elif not _leaves_scalar([x for of_group in groups.values() for x in of_group]):
@@ -171,29 +161,29 @@ def _leaves_scalar(updates: Sequence[_Leaf]) -> bool:
     return any(len(found) > 1 for found in moved.values())
 
 
-def _summed(axes: _Loops, leaves: Sequence[_Leaf], names: Names) -> Stmt:
+def _summed(axes: _Loops, leaves: Sequence[_Leaf], names: Names) -> kernel.Stmt:
     """The nest of updates whose elements have the loops `axes`."""
     over = tuple(x for x in leaves[-1].loops if x not in axes)
     body = _ordered(leaves)
     if not over:
         return _around(axes, body, names)
-    begin, end = list[Stmt](), list[Stmt]()
+    begin, end = list[kernel.Stmt](), list[kernel.Stmt]()
     for x in leaves:
         s, total, dtype = x.statement, names.fresh("sum"), x.statement.value.dtype
-        begin.append(SetLocal(total, const(0, dtype), s.where))
-        body[body.index(s)] = UpdateLocal(total, "add", s.value, s.where)
-        end.append(replace(s, value=Local(total, dtype)))
+        begin.append(kernel.SetLocal(total, const(0, dtype), s.where))
+        body[body.index(s)] = kernel.UpdateLocal(total, "add", s.value, s.where)
+        end.append(replace(s, value=kernel.Local(total, dtype)))
     return _around(axes, [*begin, _plain(over, body), *end], names)
 
 
-def _in_rows(leaves: Sequence[_Leaf], names: Names) -> list[Stmt]:
+def _in_rows(leaves: Sequence[_Leaf], names: Names) -> list[kernel.Stmt]:
     """The nest with an innermost loop for each place beside its iteration that updates have; nothing if there is one."""
     *outer, last = loops = leaves[0].loops
     if not outer or any(x.loops != loops or not x.is_moved_in_its_row for x in leaves):
         return []
-    rows: dict[Expr | None, list[_Leaf]] = {}
+    rows: dict[kernel.Expr | None, list[_Leaf]] = {}
     for x in leaves:
-        place = x.statement.indices[-1] if isinstance(x.statement, Update) else None
+        place = x.statement.indices[-1] if isinstance(x.statement, kernel.Update) else None
         rows.setdefault(place, []).append(x)
     stores = rows.pop(None, [])
     of_arrays = [len({x.statement.array for x in row}) for row in rows.values()]
@@ -205,54 +195,54 @@ def _in_rows(leaves: Sequence[_Leaf], names: Names) -> list[Stmt]:
     return [_plain(tuple(outer), made)]
 
 
-def _ordered(leaves: Sequence[_Leaf]) -> list[Stmt]:
+def _ordered(leaves: Sequence[_Leaf]) -> list[kernel.Stmt]:
     """The statements of leaves and the definitions before them, in program order."""
-    found: dict[int, Stmt] = dict(leaves[-1].definitions)
+    found: dict[int, kernel.Stmt] = dict(leaves[-1].definitions)
     found |= {x.place: x.statement for x in leaves}
     return [s for _, s in sorted(found.items(), key=itemgetter(0))]
 
 
-def _plain(loops: _Loops, body: Sequence[Stmt]) -> Stmt:
+def _plain(loops: _Loops, body: Sequence[kernel.Stmt]) -> kernel.Stmt:
     made = tuple(body)
     for loop in reversed(loops):
         made = (replace(loop, body=made),)
     return made[0]
 
 
-def _around(loops: _Loops, body: Sequence[Stmt], names: Names) -> Stmt:
+def _around(loops: _Loops, body: Sequence[kernel.Stmt], names: Names) -> kernel.Stmt:
     """The statements that arrays need in loops, with loops and locals that are named as no others."""
     (nest,) = pruned((_plain(loops, body),))
     inside = [nest, *nested_statements((nest,))]
-    own = {s.loop: names.fresh(s.loop) for s in inside if isinstance(s, For)}
-    types = {s.name: s.value.dtype for s in inside if isinstance(s, SetLocal)}
+    own = {s.loop: names.fresh(s.loop) for s in inside if isinstance(s, kernel.For)}
+    types = {s.name: s.value.dtype for s in inside if isinstance(s, kernel.SetLocal)}
     new = {n: names.fresh(n) for n in types}
     renaming = Renaming(
-        loops={old: LoopIndex(name) for old, name in own.items()},
-        locals={old: Local(name, types[old]) for old, name in new.items()},
+        loops={old: kernel.LoopIndex(name) for old, name in own.items()},
+        locals={old: kernel.Local(name, types[old]) for old, name in new.items()},
     )
 
-    def named(s: Stmt) -> Stmt:
+    def named(s: kernel.Stmt) -> kernel.Stmt:
         match s:
-            case SetLocal() | UpdateLocal():
+            case kernel.SetLocal() | kernel.UpdateLocal():
                 return replace(s, name=new[s.name])
-            case For():
+            case kernel.For():
                 return replace(s, body=tuple(map(named, s.body)))
         return s
 
     return named(renaming.apply_stmt(nest))
 
 
-def _work(body: Sequence[Stmt]) -> int:
+def _work(body: Sequence[kernel.Stmt]) -> int:
     """The number of operations of statements in loops of constant length."""
     return sum(n * _size(s) for s, n in _often(body, 1))
 
 
-def _often(body: Sequence[Stmt], n: int) -> Iterator[tuple[Stmt, int]]:
+def _often(body: Sequence[kernel.Stmt], n: int) -> Iterator[tuple[kernel.Stmt, int]]:
     for s in body:
         yield s, n
-        if isinstance(s, For) and isinstance(s.extent, Const):
+        if isinstance(s, kernel.For) and isinstance(s.extent, kernel.Const):
             yield from _often(s.body, n * max(0, int(s.extent.value)))
 
 
-def _size(s: Stmt) -> int:
-    return 0 if isinstance(s, For) else sum(map(size, children(s)))
+def _size(s: kernel.Stmt) -> int:
+    return 0 if isinstance(s, kernel.For) else sum(map(size, children(s)))

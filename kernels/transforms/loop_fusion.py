@@ -13,39 +13,28 @@ from itertools import product
 
 from ..analysis.accesses import sites_of, with_invariant_indices
 from ..analysis.conflicts import elements, meet_in
-from ..ir.kernel import (
-    Expr,
-    For,
-    If,
-    LocalArray,
-    LoopIndex,
-    SetElement,
-    SetLocal,
-    Stmt,
-    Store,
-    Update,
-    UpdateLocal,
-)
-from ..ir.walk import (
-    Renaming,
-    children,
-    loads,
-    local_changed,
-    locals_read,
-    nested_statements,
-    written_in,
-)
+from ..ir import kernel as ir
+from ..ir import walk
 
-Statements = tuple[Stmt, ...]
+Statements = tuple[ir.Stmt, ...]
 # All that statements of these kinds do is seen in their locals and arrays. Others print, fail or may not end.
-_KINDS = For | If | SetLocal | UpdateLocal | LocalArray | SetElement | Store | Update
+_KINDS = (
+    ir.For
+    | ir.If
+    | ir.SetLocal
+    | ir.UpdateLocal
+    | ir.LocalArray
+    | ir.SetElement
+    | ir.Store
+    | ir.Update
+)
 
 
 def loops_fused(body: Statements) -> Statements:
     """Returns a body with adjacent loops fused if they load from an array in common and no dependence forbids it."""
-    made: list[Stmt] = []
+    made: list[ir.Stmt] = []
     for s in body:
-        k = _mate(made, s) if isinstance(s, For | If) else None
+        k = _mate(made, s) if isinstance(s, ir.For | ir.If) else None
         if k is None:
             made.append(s)
         else:
@@ -53,44 +42,46 @@ def loops_fused(body: Statements) -> Statements:
     return tuple(made)
 
 
-def _joined(first: Stmt, second: Stmt) -> Stmt:
-    if isinstance(first, For) and isinstance(second, For):
+def _joined(first: ir.Stmt, second: ir.Stmt) -> ir.Stmt:
+    if isinstance(first, ir.For) and isinstance(second, ir.For):
         return replace(first, body=loops_fused((*first.body, *_body_in(second, first))))
-    assert isinstance(first, If) and isinstance(second, If)
+    assert isinstance(first, ir.If) and isinstance(second, ir.If)
     return replace(first, then=loops_fused((*first.then, *second.then)))
 
 
-def _body_in(second: For, first: For) -> Statements:
+def _body_in(second: ir.For, first: ir.For) -> Statements:
     """Returns the body of the second loop with the index of the first one."""
-    renaming = Renaming(loops={second.loop: LoopIndex(first.loop)})
+    renaming = walk.Renaming(loops={second.loop: ir.LoopIndex(first.loop)})
     return tuple(renaming.apply_stmt(x) for x in second.body)
 
 
-def _mate(made: Sequence[Stmt], s: Stmt) -> int | None:
+def _mate(made: Sequence[ir.Stmt], s: ir.Stmt) -> int | None:
     """Returns the position of the loop or branch before `s` that it may be joined with, None without one."""
     for k in range(len(made) - 1, -1, -1):
-        if not isinstance(made[k], SetLocal):
+        if not isinstance(made[k], ir.SetLocal):
             return k if _may_join(made[k], s, made[k + 1 :]) else None
     return None
 
 
-def _may_join(first: Stmt, second: Stmt, between: Sequence[Stmt]) -> bool:
+def _may_join(first: ir.Stmt, second: ir.Stmt, between: Sequence[ir.Stmt]) -> bool:
     """True if two statements may be one, behind the values that are set `between` them."""
     match first, second:
-        case For(), For():
+        case ir.For(), ir.For():
             a, b = _NamesIn.of(first), _NamesIn.of(second)
             may_join = bool(a.loaded & b.loaded) and _is_same(first.extent, second.extent, a)
-        case If(orelse=()), If(orelse=()):
+        case ir.If(orelse=()), ir.If(orelse=()):
             a, b = _NamesIn.of(first), _NamesIn.of(second)
             may_join = _is_same(first.condition, second.condition, a)
         case _:
             return False
     return (
         may_join
-        and all(isinstance(x, _KINDS) for x in nested_statements((first, second)))
+        and all(isinstance(x, _KINDS) for x in walk.nested_statements((first, second)))
         and not any(_conflict(a, _NamesIn.of(x)) for x in between)
         and not a.share_locals(b)
-        and not (isinstance(first, For) and isinstance(second, For) and _depend(first, second))
+        and not (
+            isinstance(first, ir.For) and isinstance(second, ir.For) and _depend(first, second)
+        )
     )
 
 
@@ -104,13 +95,13 @@ class _NamesIn:
     loaded: set[str]
 
     @staticmethod
-    def of(s: Stmt) -> _NamesIn:
-        inside = list(nested_statements((s,)))
-        expressions = [e for x in inside for e in children(x)]
+    def of(s: ir.Stmt) -> _NamesIn:
+        inside = list(walk.nested_statements((s,)))
+        expressions = [e for x in inside for e in walk.children(x)]
         return _NamesIn(
-            {local_changed(x) for x in inside} - {""},
-            {name for e in expressions for name in locals_read(e)},
-            written_in((s,)),
+            {walk.local_changed(x) for x in inside} - {""},
+            {name for e in expressions for name in walk.locals_read(e)},
+            walk.written_in((s,)),
             {name for e in expressions for name in _arrays_in(e)},
         )
 
@@ -120,7 +111,7 @@ class _NamesIn:
         return bool(self.changed & either or other.changed & self.read)
 
 
-def _is_same(a: Expr, b: Expr, first: _NamesIn) -> bool:
+def _is_same(a: ir.Expr, b: ir.Expr, first: _NamesIn) -> bool:
     """True if the second of two expressions has the value of the first one behind a statement that changes no local in them."""
     return a == b and not _arrays_in(a) & first.written
 
@@ -130,7 +121,7 @@ def _conflict(first: _NamesIn, value: _NamesIn) -> bool:
     return first.share_locals(value) or bool(first.written & value.loaded)
 
 
-def _depend(first: For, second: For) -> bool:
+def _depend(first: ir.For, second: ir.For) -> bool:
     """True if fusion would reverse a dependence: an iteration of the second loop may conflict with another one of the first."""
     renamed = _body_in(second, first)
     whole = replace(first, body=(*first.body, *renamed))
@@ -144,5 +135,5 @@ def _depend(first: For, second: For) -> bool:
     )
 
 
-def _arrays_in(e: Expr) -> set[str]:
-    return {x.array for x in loads(e)}
+def _arrays_in(e: ir.Expr) -> set[str]:
+    return {x.array for x in walk.loads(e)}

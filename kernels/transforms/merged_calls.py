@@ -11,41 +11,23 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from ..ir.kernel import (
-    Activate,
-    Append,
-    Assert,
-    Cast,
-    Const,
-    Deactivate,
-    DType,
-    Expr,
-    For,
-    ForActive,
-    IsActive,
-    Item,
-    Length,
-    Load,
-    Local,
-    LocalArray,
-    LocalElement,
-    LoopIndex,
-    Param,
-    Placed,
-    SetElement,
-    SetLocal,
-    Stmt,
-    Store,
-    Update,
-    UpdateLocal,
-)
+from ..ir import kernel as ir
 from ..ir.walk import Renaming, children, nested_statements, walk
 
 _MOST_STATEMENTS = 1600  # of a merged loop: one pass of three channels of MacCormack's advection in 3D, 0.7 s of gcc
 _MOST_PASSED = 64  # groups that a loop may move past
-_OF_LOCALS = (Local, LocalElement, SetLocal, UpdateLocal, LocalArray, SetElement)
-_ON_TREES = (ForActive, Activate, Append, Deactivate, IsActive, Length, Item, Placed)
-Loop = For | ForActive
+_OF_LOCALS = (ir.Local, ir.LocalElement, ir.SetLocal, ir.UpdateLocal, ir.LocalArray, ir.SetElement)
+_ON_TREES = (
+    ir.ForActive,
+    ir.Activate,
+    ir.Append,
+    ir.Deactivate,
+    ir.IsActive,
+    ir.Length,
+    ir.Item,
+    ir.Placed,
+)
+Loop = ir.For | ir.ForActive
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,23 +35,23 @@ class IndependentPart:
     """Statements of a call at top level, from number `first` on, that share no local with others. `trees`: those of its fields."""
 
     first: int
-    body: tuple[Stmt, ...]
+    body: tuple[ir.Stmt, ...]
     placed: Mapping[str, str] = field(default_factory=dict)
 
     @cached_property
     def loop(self) -> Loop | None:
         """The loop that it is; None for other statements."""
         (s, *more) = self.body
-        return s if isinstance(s, For | ForActive) and not more else None
+        return s if isinstance(s, ir.For | ir.ForActive) and not more else None
 
     @cached_property
-    def uses(self) -> dict[str, list[tuple[Expr, ...]]]:
+    def uses(self) -> dict[str, list[tuple[ir.Expr, ...]]]:
         """The indices of all accesses, by array."""
         return _uses(self.body)
 
     @cached_property
-    def writes(self) -> list[Store | Update]:
-        return [s for s in nested_statements(self.body) if isinstance(s, Store | Update)]
+    def writes(self) -> list[ir.Store | ir.Update]:
+        return [s for s in nested_statements(self.body) if isinstance(s, ir.Store | ir.Update)]
 
     @cached_property
     def changed(self) -> frozenset[str]:
@@ -88,15 +70,15 @@ class IndependentPart:
     def params(self) -> frozenset[str]:
         """The scalars that it reads."""
         every = (x for s in nested_statements(self.body) for x in _parts(s))
-        return frozenset(x.name for x in every if isinstance(x, Param))
+        return frozenset(x.name for x in every if isinstance(x, ir.Param))
 
     @cached_property
     def sums(self) -> dict[str, str]:
         """The operators of arrays that it only adds to, or the like, and never reads."""
         found: dict[str, str] = {}
         for s in self.writes:
-            is_sum = isinstance(s, Update) and not s.result
-            op = s.op if isinstance(s, Update) and is_sum else ""
+            is_sum = isinstance(s, ir.Update) and not s.result
+            op = s.op if isinstance(s, ir.Update) and is_sum else ""
             found[s.array] = op if found.get(s.array, op) == op else ""
         read = {x.array for s in nested_statements(self.body) for x in _loads(s)}
         return {array: op for array, op in found.items() if op and array not in read}
@@ -108,7 +90,7 @@ class IndependentPart:
 
     @cached_property
     def asserts(self) -> bool:
-        return any(isinstance(s, Assert) for s in nested_statements(self.body))
+        return any(isinstance(s, ir.Assert) for s in nested_statements(self.body))
 
 
 @dataclass(frozen=True, eq=False)
@@ -168,15 +150,15 @@ class CallNames:
     def __call__(self, x: Any) -> Any:
         if isinstance(x, _ON_TREES):
             x = replace(x, tree=self._trees.get(x.tree, x.tree))
-        if isinstance(x, Load | Store | Update | Placed):
+        if isinstance(x, ir.Load | ir.Store | ir.Update | ir.Placed):
             x = replace(x, array=self._arrays.get(x.array, x.array))
-        if isinstance(x, Update | Append):
+        if isinstance(x, ir.Update | ir.Append):
             return replace(x, result=self.own(x.result)) if x.result else x
-        if isinstance(x, LoopIndex | For):
+        if isinstance(x, ir.LoopIndex | ir.For):
             return replace(x, loop=self.own(x.loop))
-        if isinstance(x, ForActive):
+        if isinstance(x, ir.ForActive):
             return replace(x, loops=tuple(map(self.own, x.loops)))
-        if isinstance(x, (*_OF_LOCALS, Param)):
+        if isinstance(x, (*_OF_LOCALS, ir.Param)):
             return replace(x, name=self.own(x.name))
         return x
 
@@ -203,13 +185,13 @@ def _may_join(group: Sequence[PlacedPart], x: PlacedPart) -> bool:
 def _may_be_one(a: IndependentPart, b: IndependentPart, *, fast_math: bool) -> bool:
     """True if two outermost loops may be one: parallel iterations stay independent."""
     match a.loop, b.loop:
-        case For() as x, For() as y:
+        case ir.For() as x, ir.For() as y:
             writes = [(loop, s) for loop, part in ((x, a), (y, b)) for s in part.writes]
             if not all(_axes_of(s.indices, loop.loop) for loop, s in writes):
                 return False
             is_near = bool(x.body and y.body and a.uses.keys() & b.uses.keys())
             return is_near and _are_apart(x, y)
-        case ForActive() as x, ForActive() as y:
+        case ir.ForActive() as x, ir.ForActive() as y:
             if (x.tree, x.node) != (y.tree, y.node):
                 return False
             return all(
@@ -229,12 +211,12 @@ def _is_one_sum(array: str, a: IndependentPart, b: IndependentPart, *, fast_math
     return fast_math or not dtype.is_float
 
 
-def _are_own(indices: Sequence[tuple[Expr, ...]], loops: tuple[str, ...]) -> bool:
+def _are_own(indices: Sequence[tuple[ir.Expr, ...]], loops: tuple[str, ...]) -> bool:
     """True if accesses are to the current cell of a loop over active cells."""
     return all(
         len(at) >= len(loops) > 0
         and all(
-            isinstance(x, LoopIndex) and x.loop == loop
+            isinstance(x, ir.LoopIndex) and x.loop == loop
             for x, loop in zip(map(_plain, at[-len(loops) :]), loops, strict=True)
         )
         for at in indices
@@ -243,27 +225,27 @@ def _are_own(indices: Sequence[tuple[Expr, ...]], loops: tuple[str, ...]) -> boo
 
 def _as_one(a: Loop, b: Loop) -> Loop:
     names = zip(_loops(b), _loops(a), strict=True)
-    of_a = Renaming(loops={old: LoopIndex(new) for old, new in names})
+    of_a = Renaming(loops={old: ir.LoopIndex(new) for old, new in names})
     body = tuple(map(of_a.apply_stmt, b.body))
     if not (a.body and body):
         return replace(a, body=(*a.body, *body))
     *before, last = a.body
     first, *behind = body
-    if isinstance(last, For) and isinstance(first, For) and _are_apart(last, first):
+    if isinstance(last, ir.For) and isinstance(first, ir.For) and _are_apart(last, first):
         return replace(a, body=(*before, _as_one(last, first), *behind))
     return replace(a, body=(*a.body, *body))
 
 
 def _loops(x: Loop) -> tuple[str, ...]:
-    return x.loops if isinstance(x, ForActive) else (x.loop,)
+    return x.loops if isinstance(x, ir.ForActive) else (x.loop,)
 
 
-def _are_apart(a: For, b: For) -> bool:
+def _are_apart(a: ir.For, b: ir.For) -> bool:
     """True if two loops of equal constant extents meet only in elements of equal iterations."""
-    if not isinstance(a.extent, Const) or a.extent != b.extent:
+    if not isinstance(a.extent, ir.Const) or a.extent != b.extent:
         return False
     every = nested_statements((*a.body, *b.body))
-    changed = {s.array for s in every if isinstance(s, Store | Update)}
+    changed = {s.array for s in every if isinstance(s, ir.Store | ir.Update)}
     used_a, used_b = _uses(a.body), _uses(b.body)
     for array in used_a.keys() & used_b.keys() & changed:
         axes = [_axes_of(at, a.loop) for at in used_a[array]]
@@ -273,30 +255,30 @@ def _are_apart(a: For, b: For) -> bool:
     return True
 
 
-def _axes_of(indices: tuple[Expr, ...], loop: str) -> set[int]:
+def _axes_of(indices: tuple[ir.Expr, ...], loop: str) -> set[int]:
     """The axes along which the index is that of the loop itself."""
     plain = map(_plain, indices)
-    return {k for k, x in enumerate(plain) if isinstance(x, LoopIndex) and x.loop == loop}
+    return {k for k, x in enumerate(plain) if isinstance(x, ir.LoopIndex) and x.loop == loop}
 
 
-def _plain(x: Expr) -> Expr:
-    return x.x if isinstance(x, Cast) and x.dtype is DType.i64 else x
+def _plain(x: ir.Expr) -> ir.Expr:
+    return x.x if isinstance(x, ir.Cast) and x.dtype is ir.DType.i64 else x
 
 
-def _uses(body: tuple[Stmt, ...]) -> dict[str, list[tuple[Expr, ...]]]:
+def _uses(body: tuple[ir.Stmt, ...]) -> dict[str, list[tuple[ir.Expr, ...]]]:
     """The indices of all accesses of statements, by array."""
-    found: dict[str, list[tuple[Expr, ...]]] = {}
+    found: dict[str, list[tuple[ir.Expr, ...]]] = {}
     for s in nested_statements(body):
-        if isinstance(s, Store | Update):
+        if isinstance(s, ir.Store | ir.Update):
             found.setdefault(s.array, []).append(s.indices)
         for x in _loads(s):
             found.setdefault(x.array, []).append(x.indices)
     return found
 
 
-def _loads(s: Stmt) -> Iterator[Load]:
-    return (x for x in _parts(s) if isinstance(x, Load))
+def _loads(s: ir.Stmt) -> Iterator[ir.Load]:
+    return (x for x in _parts(s) if isinstance(x, ir.Load))
 
 
-def _parts(s: Stmt) -> Iterator[Expr]:
+def _parts(s: ir.Stmt) -> Iterator[ir.Expr]:
     return (x for e in children(s) for x in walk(e))

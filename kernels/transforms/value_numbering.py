@@ -17,47 +17,16 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
+from ..ir import kernel as ir
+from ..ir import walk
 from ..ir.affine import Affine, combine, constant, to_affine
-from ..ir.kernel import (
-    NOWHERE,
-    Binary,
-    Bitcast,
-    Cast,
-    Compare,
-    Const,
-    DType,
-    Expr,
-    For,
-    If,
-    Load,
-    Local,
-    LocalElement,
-    LoopIndex,
-    Param,
-    Select,
-    SetLocal,
-    Stmt,
-    Store,
-    Unary,
-    UpdateLocal,
-    While,
-)
-from ..ir.walk import (
-    children,
-    local_changed,
-    locals_read,
-    mapped,
-    nested_statements,
-    rebuild,
-    written_in,
-)
 from .dead_stores import without_dead_stores, without_unread
 
-Statements = tuple[Stmt, ...]
+Statements = tuple[ir.Stmt, ...]
 _COMMUTE = ("add", "mul")  # in either order the same bits
 
 
-def numbered(body: Statements, arrays: Mapping[str, DType]) -> Statements:
+def numbered(body: Statements, arrays: Mapping[str, ir.DType]) -> Statements:
     """`body` with equal values computed once; `arrays` are the types of elements. Results are equal bit by bit."""
     wanted = _Numbering(body, arrays, frozenset())
     wanted.block(body)
@@ -99,26 +68,29 @@ class _Numbering:
     """
 
     def __init__(
-        self, body: Statements, arrays: Mapping[str, DType], wanted: frozenset[int]
+        self, body: Statements, arrays: Mapping[str, ir.DType], wanted: frozenset[int]
     ) -> None:
         self.arrays, self.wanted = arrays, wanted
         self.used: set[int] = set()
         # Indices of the loads and stores that are left.
-        self.places: dict[int, tuple[Load, tuple[int, ...]]] = {}  # of loads, by identity
+        self.places: dict[int, tuple[ir.Load, tuple[int, ...]]] = {}  # of loads, by identity
         self.stored_at: dict[int, tuple[int, ...]] = {}  # of stores
         self.forms: dict[int, Affine] = {}  # of integers
-        self.plain: dict[int, Expr] = {}  # values that are constants and arguments
+        self.plain: dict[int, ir.Expr] = {}  # values that are constants and arguments
         self.known = _Known()
         self._numbers: dict[Hashable, int] = {}
         self._n_numbers = self._n_evaluations = 0
-        self._out: list[Stmt] = []
-        self._types: dict[str, DType] = {}
-        for s in nested_statements(body):
-            if isinstance(s, SetLocal):
+        self._out: list[ir.Stmt] = []
+        self._types: dict[str, ir.DType] = {}
+        for s in walk.nested_statements(body):
+            if isinstance(s, ir.SetLocal):
                 self._types.setdefault(s.name, s.value.dtype)
-        self._taken = {local_changed(s) for s in nested_statements(body)}
+        self._taken = {walk.local_changed(s) for s in walk.nested_statements(body)}
         self._taken.update(
-            n for s in nested_statements(body) for e in children(s) for n in locals_read(e)
+            n
+            for s in walk.nested_statements(body)
+            for e in walk.children(s)
+            for n in walk.locals_read(e)
         )
 
     # --- numbers
@@ -140,45 +112,45 @@ class _Numbering:
             self.known.locals[name] = found
         return found
 
-    def number(self, e: Expr) -> int:
+    def number(self, e: ir.Expr) -> int:
         """The value number of an expression at the current point."""
         match e:
-            case Const():
+            case ir.Const():
                 key: Hashable = ("const", repr(e.value), e.dtype)
-            case LoopIndex():
+            case ir.LoopIndex():
                 key = ("loop", e.loop, e.dtype)
-            case Param():
+            case ir.Param():
                 key = ("param", e.name, e.dtype)
-            case Local():
+            case ir.Local():
                 return self.local(e.name)
-            case LocalElement():
+            case ir.LocalElement():
                 key = ("element", e.name, self.local(e.name), self.number(e.index))
-            case Load():
+            case ir.Load():
                 return self.loaded(e)
-            case Binary():
+            case ir.Binary():
                 a, b = self.number(e.a), self.number(e.b)
                 if e.op in _COMMUTE and b < a:
                     a, b = b, a
                 key = ("binary", e.op, e.dtype, a, b)
-            case Unary():
+            case ir.Unary():
                 key = ("unary", e.op, e.dtype, self.number(e.x))
-            case Compare():
+            case ir.Compare():
                 key = ("compare", e.op, self.number(e.a), self.number(e.b))
-            case Select():
+            case ir.Select():
                 parts = (self.number(e.condition), self.number(e.a), self.number(e.b))
                 key = ("select", e.dtype, *parts)
-            case Cast() | Bitcast():
+            case ir.Cast() | ir.Bitcast():
                 key = (type(e).__name__, e.dtype, self.number(e.x))
             case _:
                 return self.fresh()
         found = self.number_of(key)
-        if isinstance(e, Const | Param):
+        if isinstance(e, ir.Const | ir.Param):
             self.plain[found] = e
         if found not in self.forms and e.dtype.is_index:
             self.forms[found] = self.form(e, found)
         return found
 
-    def loaded(self, e: Load) -> int:
+    def loaded(self, e: ir.Load) -> int:
         """The value number of a load.
 
         It is that of the value stored there, or one for this element since the last store that may alias it.
@@ -193,23 +165,23 @@ class _Numbering:
                 break
         return self.number_of(("load", e.array, index, before))
 
-    def form(self, e: Expr, number: int) -> Affine:
+    def form(self, e: ir.Expr, number: int) -> Affine:
         """An integer as a linear combination of values that are no sums themselves."""
         match e:
-            case Const():
+            case ir.Const():
                 return constant(int(e.value))
-            case Cast() if e.x.dtype.is_index and e.dtype.size_bytes >= e.x.dtype.size_bytes:
+            case ir.Cast() if e.x.dtype.is_index and e.dtype.size_bytes >= e.x.dtype.size_bytes:
                 return self.form_of(e.x)
-            case Binary(op="add" | "sub"):
+            case ir.Binary(op="add" | "sub"):
                 factor = 1 if e.op == "add" else -1
                 return combine([(1, self.form_of(e.a)), (factor, self.form_of(e.b))])
-            case Binary(op="mul", a=a, b=Const(value=int(factor))):
+            case ir.Binary(op="mul", a=a, b=ir.Const(value=int(factor))):
                 return combine([(factor, self.form_of(a))])
-            case Binary(op="mul", a=Const(value=int(factor)), b=b):
+            case ir.Binary(op="mul", a=ir.Const(value=int(factor)), b=b):
                 return combine([(factor, self.form_of(b))])
         return Affine(0, ((f"{number}", 1),))
 
-    def form_of(self, e: Expr) -> Affine:
+    def form_of(self, e: ir.Expr) -> Affine:
         return self.form_at(self.number(e))
 
     def form_at(self, number: int) -> Affine:
@@ -225,29 +197,29 @@ class _Numbering:
 
     # --- expressions
 
-    def evaluated(self, e: Expr, is_certain: bool = True) -> Expr:
+    def evaluated(self, e: ir.Expr, is_certain: bool = True) -> ir.Expr:
         """The expression with known values in place of repeated computations.
 
         `is_certain`: it is evaluated whenever the statement is, so its result may be saved in a local.
         """
-        if isinstance(e, Const | LoopIndex | Param) or to_affine(e) is not None:
+        if isinstance(e, ir.Const | ir.LoopIndex | ir.Param) or to_affine(e) is not None:
             return e
         number = self.number(e)
         if number in self.plain:
             return self.plain[number]
         name = self.holder(number)
         if name is not None:
-            return Local(name, e.dtype)
-        if isinstance(e, Local):
+            return ir.Local(name, e.dtype)
+        if isinstance(e, ir.Local):
             return e
         found = next((x for x in self.known.held.get(number, ()) if isinstance(x, int)), None)
         if found is not None:
             self.used.add(found)
             return e
-        made = rebuild(e, tuple(self.operands(e, is_certain)))
-        if isinstance(made, Load) and isinstance(e, Load):
+        made = walk.rebuild(e, tuple(self.operands(e, is_certain)))
+        if isinstance(made, ir.Load) and isinstance(e, ir.Load):
             self.places[id(made)] = made, tuple(self.number(i) for i in e.indices)
-        if not is_certain or isinstance(e, LocalElement):
+        if not is_certain or isinstance(e, ir.LocalElement):
             return made
         self._n_evaluations += 1
         if self._n_evaluations not in self.wanted:
@@ -256,13 +228,15 @@ class _Numbering:
         local = self.new_name()
         self.known.locals[local] = number
         self.hold(number, local)
-        self._out.append(SetLocal(local, made, NOWHERE))
-        return Local(local, e.dtype)
+        self._out.append(ir.SetLocal(local, made, ir.NOWHERE))
+        return ir.Local(local, e.dtype)
 
-    def operands(self, e: Expr, is_certain: bool) -> Iterator[Expr]:
+    def operands(self, e: ir.Expr, is_certain: bool) -> Iterator[ir.Expr]:
         """Yields the rewritten operands; the sides of a choice are not always evaluated."""
-        may_be_left = isinstance(e, Select) or (isinstance(e, Binary) and e.op in ("and", "or"))
-        for k, x in enumerate(children(e)):
+        may_be_left = isinstance(e, ir.Select) or (
+            isinstance(e, ir.Binary) and e.op in ("and", "or")
+        )
+        for k, x in enumerate(walk.children(e)):
             yield self.evaluated(x, is_certain and not (may_be_left and k > 0))
 
     def holder(self, number: int) -> str | None:
@@ -291,20 +265,20 @@ class _Numbering:
         made, self._out = tuple(self._out), outer
         return made
 
-    def statement(self, s: Stmt) -> None:
+    def statement(self, s: ir.Stmt) -> None:
         match s:
-            case SetLocal():
+            case ir.SetLocal():
                 self.set(s)
-            case UpdateLocal():
+            case ir.UpdateLocal():
                 self.update(s)
-            case Store():
+            case ir.Store():
                 self.store(s)
-            case If():
+            case ir.If():
                 self.branch(s)
-            case For():
+            case ir.For():
                 extent = self.evaluated(s.extent)
                 self._out.append(replace(s, extent=extent, body=self.repeated(s.body)))
-            case While():
+            case ir.While():
                 with self.changing(s.body):
                     condition = self.evaluated(s.condition, is_certain=False)
                     body = self.block(s.body)
@@ -312,7 +286,7 @@ class _Numbering:
             case _:
                 self.other(s)
 
-    def set(self, s: SetLocal) -> None:
+    def set(self, s: ir.SetLocal) -> None:
         number = self.number(s.value)
         value = self.evaluated(s.value)
         self._out.append(replace(s, value=value))
@@ -321,7 +295,7 @@ class _Numbering:
         self.known.locals[s.name] = number
         self.hold(number, s.name)
 
-    def update(self, s: UpdateLocal) -> None:
+    def update(self, s: ir.UpdateLocal) -> None:
         before, by = self.local(s.name), self.number(s.value)
         self._out.append(replace(s, value=self.evaluated(s.value)))
         dtype = self._types.get(s.name)
@@ -331,7 +305,7 @@ class _Numbering:
         self.known.locals[s.name] = number
         self.hold(number, s.name)
 
-    def store(self, s: Store) -> None:
+    def store(self, s: ir.Store) -> None:
         index = tuple(self.number(i) for i in s.indices)
         number: int | None = self.number(s.value)
         indices = tuple(self.evaluated(i) for i in s.indices)
@@ -347,7 +321,7 @@ class _Numbering:
     def put(self, array: str, what: _Stored) -> None:
         self.known.stored[array] = (*self.known.stored.get(array, ()), what)
 
-    def branch(self, s: If) -> None:
+    def branch(self, s: ir.If) -> None:
         condition_number = self.number(s.condition)
         condition = self.evaluated(s.condition)
         before = self.known
@@ -368,7 +342,7 @@ class _Numbering:
             number = a if a == b else self.number_of(("either", condition_number, a, b))
             self.known.locals[name] = number
             self.hold(number, name)
-        self.unknown((), written_in((*s.then, *s.orelse)))
+        self.unknown((), walk.written_in((*s.then, *s.orelse)))
 
     def repeated(self, body: Statements) -> Statements:
         with self.changing(body):
@@ -377,12 +351,12 @@ class _Numbering:
     @contextmanager
     def changing(self, body: Statements) -> Iterator[None]:
         """Forgets the values that a loop body changes: within the block, for its iterations, and after it."""
-        self.unknown(_changed(body), written_in(body))
+        self.unknown(_changed(body), walk.written_in(body))
         before = self.known
         self.known = before.copy()
         yield
         self.known = before
-        self.unknown(_changed(body), written_in(body))
+        self.unknown(_changed(body), walk.written_in(body))
 
     def unknown(self, names: Sequence[str] | frozenset[str], arrays: frozenset[str]) -> None:
         for name in names:
@@ -390,17 +364,17 @@ class _Numbering:
         for array in arrays:
             self.put(array, _Stored(self.fresh(), None, None))
 
-    def other(self, s: Stmt) -> None:
+    def other(self, s: ir.Stmt) -> None:
         """Rewrites a statement of which only the side effects are known."""
-        operands = iter([self.evaluated(e) for e in children(s)])
+        operands = iter([self.evaluated(e) for e in walk.children(s)])
         self._out.append(_with_operands(s, operands))
-        name = local_changed(s)
-        self.unknown((name,) if name else (), written_in((s,)))
+        name = walk.local_changed(s)
+        self.unknown((name,) if name else (), walk.written_in((s,)))
 
 
-def _with_operands(s: Stmt, operands: Iterator[Expr]) -> Stmt:
-    return mapped(s, lambda _: next(operands), lambda x: x)
+def _with_operands(s: ir.Stmt, operands: Iterator[ir.Expr]) -> ir.Stmt:
+    return walk.mapped(s, lambda _: next(operands), lambda x: x)
 
 
 def _changed(body: Statements) -> frozenset[str]:
-    return frozenset(local_changed(s) for s in nested_statements(body)) - {""}
+    return frozenset(walk.local_changed(s) for s in walk.nested_statements(body)) - {""}

@@ -18,30 +18,9 @@ from ...space.targets.target import CacheLevel, Target
 from ..api.backend import AbstractDevice, AbstractStoredFacts
 from ..api.calibration import Calibration
 from ..host import HostCpu, read_machine
-from ..measure.calibration import (
-    LATENCIES,
-    OTHER_WORK,
-    fresh_calibration,
-    keep,
-    keep_alarm,
-    keep_factors,
-    keep_latencies,
-    load_calibration,
-    stream_name,
-    unsure,
-)
+from ..measure import calibration
 from ..measure.timing import DISTURBED, waited_ns
-from .streams import (
-    KINDS,
-    N_ARRAYS,
-    READ,
-    curves_from,
-    knee_samples,
-    open_probe,
-    rate,
-    reserve,
-    stream_samples,
-)
+from . import streams
 
 _MORE_ROUNDS = 3  # at most, where other work disturbed the first three
 _SAMPLES_A_ROUND = 5  # of a cache
@@ -70,12 +49,14 @@ def calibrate(device: AbstractDevice) -> Calibration:
     finally:
         worker.close()
     machine = read_machine()
-    return keep(fresh_calibration(machine.key, target_from_samples(machine, samples), samples))
+    return calibration.keep(
+        calibration.fresh_calibration(machine.key, target_from_samples(machine, samples), samples)
+    )
 
 
 def load_own_calibration(folder: Path | None = None) -> Calibration | None:
     """Returns the stored calibration of this machine; None when there is none or it cannot be read."""
-    return load_calibration(read_machine().key, folder)
+    return calibration.load_calibration(read_machine().key, folder)
 
 
 def load_target(folder: Path | None = None) -> Target | None:
@@ -132,7 +113,7 @@ def guess_target() -> Target:
 
 def target_from_samples(machine: HostCpu, samples: dict[str, list[float]]) -> Target:
     """Returns a target from the optimistic end of every sample list."""
-    best = {n: (min if n in LATENCIES else max)(s) for n, s in samples.items()}
+    best = {n: (min if n in calibration.LATENCIES else max)(s) for n, s in samples.items()}
     return Target(
         backend="cpu",
         name=machine.model,
@@ -166,7 +147,7 @@ def target_from_samples(machine: HostCpu, samples: dict[str, list[float]]) -> Ta
         atomic_f64_per_ns=best["atomic_f64"],
         atomic_i32_per_ns=best["atomic_i32"],
         calibrated=True,
-        streams=curves_from(best),
+        streams=streams.curves_from(best),
     )
 
 
@@ -181,18 +162,18 @@ class OwnCalibration(AbstractStoredFacts):
     def learn_factors(self, factors: tuple[float, ...]) -> None:
         """Stores the factors of the prediction, if there is a calibration."""
         with suppress(OSError):
-            keep_factors(read_machine().key, factors)
+            calibration.keep_factors(read_machine().key, factors)
 
     def learn_latencies(self, samples: dict[str, list[float]]) -> None:
         """Stores the least of the current launch and barrier latencies, if it is less than in the calibration."""
-        now = {name: min(samples[name]) for name in LATENCIES if samples.get(name)}
+        now = {name: min(samples[name]) for name in calibration.LATENCIES if samples.get(name)}
         with suppress(OSError):
-            keep_latencies(read_machine().key, now)
+            calibration.keep_latencies(read_machine().key, now)
 
     def learn_alarm(self, raised: Target | None) -> None:
         """Counts a measurement below its bound, and stores raised rates, if there is a calibration."""
         with suppress(OSError):
-            keep_alarm(read_machine().key, raised)
+            calibration.keep_alarm(read_machine().key, raised)
 
 
 # --- in the child --------------------------------------------------------------------------------
@@ -208,19 +189,19 @@ def run_state_probe(library: Path, n_threads: int, whole: bool) -> dict[str, lis
     probe = _open(library)
     total = probed_bytes(_last_cache_bytes(read_machine()), whole)
     n_bytes = max(16 << 20, total // n_threads)
-    reserve(probe, n_threads, n_bytes + (1 << 16))
+    streams.reserve(probe, n_threads, n_bytes + (1 << 16))
     try:
         samples: dict[str, list[float]] = {}
         for _ in range(
             5 if whole else 3
         ):  # a mix is met once a round: a disturbed one must not count
-            for kind, name in KINDS.items():
-                if kind == READ or whole:
-                    share = n_bytes // N_ARRAYS[kind] // 4096 * 4096
-                    found = rate(probe, kind, share, n_threads, 1)
+            for kind, name in streams.KINDS.items():
+                if kind == streams.READ or whole:
+                    share = n_bytes // streams.N_ARRAYS[kind] // 4096 * 4096
+                    found = streams.rate(probe, kind, share, n_threads, 1)
                     samples.setdefault(f"memory_{name}", []).append(found)
         if whole:
-            samples |= knee_samples(probe, n_threads, n_bytes)
+            samples |= streams.knee_samples(probe, n_threads, n_bytes)
     finally:
         probe.ks_release()
     return samples | (_teams(probe, n_threads, 10, 200) if whole else {})
@@ -242,23 +223,23 @@ def run_probe(library: Path, n_threads: int) -> dict[str, list[float]]:
     # Eight times the last cache: what still hits there raises the rate by an eighth at most.
     total = max(256 << 20, 8 * _last_cache_bytes(machine))
     per_thread = min(total, machine.memory_bytes // 4) // n_threads
-    reserve(probe, n_threads, per_thread)
+    streams.reserve(probe, n_threads, per_thread)
     samples: dict[str, list[float]] = {}
     try:
         _sample_round(probe, machine, n_threads, per_thread, samples)
-        curves = stream_samples(probe, machine, n_threads, per_thread)
+        curves = streams.stream_samples(probe, machine, n_threads, per_thread)
         _sample_round(probe, machine, n_threads, per_thread, samples)
         _sample_round(probe, machine, n_threads, per_thread, samples)
         for _ in range(_MORE_ROUNDS):
-            if min(samples[OTHER_WORK]) <= DISTURBED and not _unsure(samples):
+            if min(samples[calibration.OTHER_WORK]) <= DISTURBED and not _unsure(samples):
                 break
             _sample_round(probe, machine, n_threads, per_thread, samples)
         # The farthest point of each curve.
-        for name in KINDS.values():
-            far = stream_name(name, n_threads, per_thread * n_threads)
+        for name in streams.KINDS.values():
+            far = calibration.stream_name(name, n_threads, per_thread * n_threads)
             curves[far] = samples[f"memory_{name}"]
-        reserve(probe, 1, per_thread * n_threads)
-        curves |= stream_samples(probe, machine, 1, per_thread * n_threads)
+        streams.reserve(probe, 1, per_thread * n_threads)
+        curves |= streams.stream_samples(probe, machine, 1, per_thread * n_threads)
     finally:
         probe.ks_release()
     vectors = {
@@ -269,7 +250,9 @@ def run_probe(library: Path, n_threads: int) -> dict[str, list[float]]:
 
 
 def _unsure(samples: dict[str, list[float]]) -> tuple[str, ...]:
-    return unsure({name: found for name, found in samples.items() if name != OTHER_WORK})
+    return calibration.unsure(
+        {name: found for name, found in samples.items() if name != calibration.OTHER_WORK}
+    )
 
 
 def _sample_round(
@@ -283,17 +266,18 @@ def _sample_round(
     before_ns, started_ns = waited_ns(), time.perf_counter_ns()
     _sample_caches(probe, machine, n_threads, samples)
     for _ in range(_TURNS_A_ROUND):  # kinds in turn, so that a change of state meets all of them
-        for kind, name in KINDS.items():
+        for kind, name in streams.KINDS.items():
             block = per_thread // _N_BLOCKS // 4096 * 4096
-            n_bytes = block // N_ARRAYS[kind] - (1 << 14)
+            n_bytes = block // streams.N_ARRAYS[kind] - (1 << 14)
             samples.setdefault(f"memory_{name}", []).extend(
-                rate(probe, kind, n_bytes, n_threads, 1, k * block) for k in range(_N_BLOCKS)
+                streams.rate(probe, kind, n_bytes, n_threads, 1, k * block)
+                for k in range(_N_BLOCKS)
             )
     for name, found in _cores(probe, n_threads).items():
         samples.setdefault(name, []).extend(found)
     elapsed_ns = time.perf_counter_ns() - started_ns
     share = (waited_ns() - before_ns) / (elapsed_ns * n_threads)
-    samples.setdefault(OTHER_WORK, []).append(share)
+    samples.setdefault(calibration.OTHER_WORK, []).append(share)
 
 
 def _sample_caches(
@@ -305,7 +289,7 @@ def _sample_caches(
         share = cache.capacity_bytes // n_threads
         sizes = [n for n in (share // 8, share // 4, share // 2) if n > 1.5 * inner]
         samples.setdefault(f"{cache.name}_read", []).extend(
-            rate(probe, READ, n, n_threads, max(1, _PASS_BYTES // n))
+            streams.rate(probe, streams.READ, n, n_threads, max(1, _PASS_BYTES // n))
             for n in sizes or [share // 2]
             for _ in range(_SAMPLES_A_ROUND)
         )
@@ -347,7 +331,7 @@ def _teams(
 
 
 def _open(library: Path) -> ctypes.CDLL:
-    probe = open_probe(library)
+    probe = streams.open_probe(library)
     named = ("ks_peak_f32", "ks_peak_f64", "ks_launch", "ks_barrier")
     ports = (f"ks_peak_{port}" for port in _PORTS)
     for name in (*named, *ports, *(f"ks_{atomic}" for atomic in _ATOMICS)):

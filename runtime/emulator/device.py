@@ -13,18 +13,8 @@ from typing import TYPE_CHECKING, Any, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from ..api import backend
 from ..api.artifact import Artifact
-from ..api.backend import (
-    AbstractArray,
-    AbstractBuilder,
-    AbstractDevice,
-    AbstractMachine,
-    AbstractModule,
-    AbstractReporter,
-    AbstractRunner,
-    CallArguments,
-    RunError,
-)
 from ..api.errors import DeviceError
 from ..api.outcome import Failure, Measurement, Protocol
 from ..cpu.builder import CpuBuilder
@@ -56,7 +46,7 @@ _LINKED = ("-lm", "-pthread", "-lgcc")
 _ORDERS: tuple[ThreadOrder, ...] = ("forward", "backward", "random")
 
 
-class EmulatorModule(AbstractModule):
+class EmulatorModule(backend.AbstractModule):
     """A loaded program. `order` is the order of threads in its runs. Runs in different orders must give the same results."""
 
     def __init__(self, bound: CpuModule, library: LoadedLibrary, order: ThreadOrder) -> None:
@@ -83,7 +73,7 @@ class EmulatorModule(AbstractModule):
 
     def run(
         self,
-        values: Sequence[AbstractArray | Array | int | float | bool],
+        values: Sequence[backend.AbstractArray | Array | int | float | bool],
         order: ThreadOrder | None = None,
         seed: int | None = None,
     ) -> None:
@@ -106,7 +96,7 @@ class EmulatorModule(AbstractModule):
             if isinstance(v, CpuArray) and v.kept_bytes:
                 self._library.emulator_keep(v.span[0], v.row_bytes, v.kept_bytes)
 
-    def make_sampler(self, harness: ctypes.CDLL, args: CallArguments) -> Sampler:
+    def make_sampler(self, harness: ctypes.CDLL, args: backend.CallArguments) -> Sampler:
         """Returns a sampler that times runs with threads in forward order."""
         pointers, kept = self._bound.bind(args.values)
 
@@ -125,10 +115,10 @@ class EmulatorModule(AbstractModule):
         error = self._library.emulator_error()
         if error is not None:
             what = error.decode(errors="replace")
-            raise RunError(Failure("crash", f"{what} (threads in {order})"))
+            raise backend.RunError(Failure("crash", f"{what} (threads in {order})"))
 
 
-class EmulatorMachine(AbstractMachine):
+class EmulatorMachine(backend.AbstractMachine):
     """Facts of a data sheet's GPU. The emulator is not as fast, so its times do not count."""
 
     times_count = False
@@ -142,7 +132,7 @@ class EmulatorMachine(AbstractMachine):
         return profile_target(self._options.profile, backend="emulator")
 
 
-class EmulatorBuilder(AbstractBuilder):
+class EmulatorBuilder(backend.AbstractBuilder):
     """Builder with a C++ compiler. Raises DeviceError on the first build when none works."""
 
     def __init__(self, options: DeviceOptions) -> None:
@@ -175,7 +165,7 @@ class EmulatorBuilder(AbstractBuilder):
         return build_library(self.compiler, text, flags, folder, limit_s * len(sources))
 
 
-class EmulatorRunner(AbstractRunner):
+class EmulatorRunner(backend.AbstractRunner):
     """Runs the threads of a GPU one after the other on a core. Arrays and clock are those of the CPU."""
 
     def __init__(self, options: DeviceOptions) -> None:
@@ -213,7 +203,7 @@ class EmulatorRunner(AbstractRunner):
 
     def time(
         self,
-        calls: Sequence[tuple[AbstractModule, CallArguments]],
+        calls: Sequence[tuple[backend.AbstractModule, backend.CallArguments]],
         protocol: Protocol,
         beside: Callable[[], None] | None = None,
     ) -> list[Measurement]:
@@ -224,7 +214,7 @@ class EmulatorRunner(AbstractRunner):
         return interleave(samplers, protocol)
 
 
-class EmulatorReporter(AbstractReporter):
+class EmulatorReporter(backend.AbstractReporter):
     """Reporter of the compiler that would build the text for a GPU."""
 
     def __init__(self, machine: EmulatorMachine) -> None:
@@ -236,7 +226,7 @@ class EmulatorReporter(AbstractReporter):
         return nvcc_command(source, file, self._machine.facts().architecture)
 
 
-class EmulatorDevice(AbstractDevice):
+class EmulatorDevice(backend.AbstractDevice):
     """A GPU emulated on the CPU."""
 
     name = "emulator"

@@ -12,17 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..api import backend
 from ..api.artifact import Artifact
-from ..api.backend import (
-    AbstractArray,
-    AbstractBuilder,
-    AbstractDevice,
-    AbstractMachine,
-    AbstractModule,
-    AbstractReporter,
-    AbstractRunner,
-    CallArguments,
-)
 from ..api.outcome import Failure, FailureKind, Measurement, Protocol
 from ..cpu.dialect import C_TEAM
 from ..worker.input_sets import InputSets
@@ -37,7 +28,7 @@ if TYPE_CHECKING:
 Array = NDArray[Any]
 
 
-class FakeArray(AbstractArray):
+class FakeArray(backend.AbstractArray):
     """A NumPy array; nothing trespasses."""
 
     def __init__(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
@@ -67,7 +58,7 @@ class FakeArray(AbstractArray):
         return None
 
 
-class FakeModule(AbstractModule):
+class FakeModule(backend.AbstractModule):
     """A module whose runs do nothing."""
 
     def __init__(self, artifact: Artifact) -> None:
@@ -77,7 +68,7 @@ class FakeModule(AbstractModule):
     def artifact(self) -> Artifact:
         return self._artifact
 
-    def run(self, values: Sequence[AbstractArray | Array | int | float | bool]) -> None:
+    def run(self, values: Sequence[backend.AbstractArray | Array | int | float | bool]) -> None:
         n_given, arguments = len(values), self._artifact.arguments
         if n_given not in (len(arguments), len([a for a in arguments if a.kind != "workspace"])):
             raise TypeError(f"{len(arguments)} arguments are needed, {n_given} given")
@@ -86,7 +77,7 @@ class FakeModule(AbstractModule):
         return
 
 
-class FakeMachine(AbstractMachine):
+class FakeMachine(backend.AbstractMachine):
     """Invented facts of a machine that does not exist."""
 
     def facts(self) -> Target:
@@ -114,7 +105,7 @@ class FakeMachine(AbstractMachine):
         )
 
 
-class FakeBuilder(AbstractBuilder):
+class FakeBuilder(backend.AbstractBuilder):
     """Builds nothing. Sources that contain "#error" do not compile, as with any C compiler, nor sources scripted to fail so."""
 
     def __init__(self, script: Mapping[str, FailureKind] | None = None) -> None:
@@ -138,7 +129,7 @@ class FakeBuilder(AbstractBuilder):
         )
 
 
-class FakeRunner(AbstractRunner):
+class FakeRunner(backend.AbstractRunner):
     """Runs nothing. `time_ns` gives the time of a source key, `component_ns` that of a component's key.
 
     By default both are hashes of the key, 1 to 10 us. Then a program of several components takes the sum of theirs.
@@ -173,7 +164,7 @@ class FakeRunner(AbstractRunner):
 
     def time(
         self,
-        calls: Sequence[tuple[AbstractModule, CallArguments]],
+        calls: Sequence[tuple[backend.AbstractModule, backend.CallArguments]],
         protocol: Protocol,
         beside: Callable[[], None] | None = None,
     ) -> list[Measurement]:
@@ -205,14 +196,14 @@ class FakeRunner(AbstractRunner):
         return Failure("wrong", "input set 1: scripted: wrong")
 
 
-class FakeReporter(AbstractReporter):
+class FakeReporter(backend.AbstractReporter):
     """Reporter of a compiler that does not exist."""
 
     def command_line(self, source: Source, file: Path, compiler: str) -> str:
         return f"fake {file}"
 
 
-class FakeDevice(AbstractDevice):
+class FakeDevice(backend.AbstractDevice):
     """A device with scripted results. `time_ns` gives the time of a source key; `script` has the failures, by source key.
 
     `wrong_later` has the keys of sources that are wrong on another input set than the timed one. `component_ns` gives the time of
@@ -230,10 +221,10 @@ class FakeDevice(AbstractDevice):
         run_s: float = 0.0,
     ) -> None:
         self.run_s = run_s
-        self.machine: AbstractMachine = FakeMachine()
-        self.builder: AbstractBuilder = FakeBuilder(script)
+        self.machine: backend.AbstractMachine = FakeMachine()
+        self.builder: backend.AbstractBuilder = FakeBuilder(script)
         self.runner: FakeRunner = FakeRunner(time_ns, script, wrong_later, component_ns)
-        self.reporter: AbstractReporter = FakeReporter()
+        self.reporter: backend.AbstractReporter = FakeReporter()
 
     def worker(self) -> FakeWorker:
         return FakeWorker(self)

@@ -19,20 +19,8 @@ from numpy.typing import NDArray
 from ..api.artifact import Artifact
 from ..files import LIBRARY_BYTES, read_own, write_own
 from ..scratch import Scratch
+from ..worker import messages
 from ..worker.memory_files import AbstractFiles
-from ..worker.messages import (
-    BranchFiles,
-    Calibrate,
-    Evaluate,
-    ExpectedFiles,
-    Interleave,
-    MemoryProbe,
-    Prepare,
-    Probe,
-    Request,
-    SetFiles,
-    TimeFunction,
-)
 
 Array = NDArray[Any]
 PROBE = "probe"  # the library of a site that measures its machine
@@ -179,28 +167,28 @@ class SentFiles(AbstractFiles):
 Rename = Callable[[str], str]
 
 
-def renamed(request: Request, rename: Rename) -> Request:
+def renamed(request: messages.Request, rename: Rename) -> messages.Request:
     """Returns the request with other names of files; of the library that measures a machine it is `PROBE`."""
     match request:
-        case Prepare():
+        case messages.Prepare():
             sets = [_renamed_set(s, rename) for s in request.sets]
             return msgspec.structs.replace(request, sets=sets)
-        case Evaluate():
+        case messages.Evaluate():
             control = None if request.control is None else of_artifact(request.control, rename)
             artifact = of_artifact(request.artifact, rename)
             return msgspec.structs.replace(request, artifact=artifact, control=control)
-        case Interleave():
+        case messages.Interleave():
             artifacts = [of_artifact(a, rename) for a in request.artifacts]
             beside = request.beside
             if beside is not None:
                 size = beside.read_bytes, beside.written_bytes
-                beside = MemoryProbe(rename(PROBE), *size)
+                beside = messages.MemoryProbe(rename(PROBE), *size)
             return msgspec.structs.replace(request, artifacts=artifacts, beside=beside)
-        case Probe():
-            return Probe(rename(PROBE), request.whole)
-        case Calibrate():
-            return Calibrate(None if request.library is None else rename(PROBE))
-        case TimeFunction():
+        case messages.Probe():
+            return messages.Probe(rename(PROBE), request.whole)
+        case messages.Calibrate():
+            return messages.Calibrate(None if request.library is None else rename(PROBE))
+        case messages.TimeFunction():
             return request
 
 
@@ -211,16 +199,18 @@ def of_artifact(artifact: Artifact, rename: Rename) -> Artifact:
     return replace(artifact, path=path, units=units)
 
 
-def _renamed_set(s: SetFiles, rename: Rename) -> SetFiles:
+def _renamed_set(s: messages.SetFiles, rename: Rename) -> messages.SetFiles:
     arrays = {name: rename(path) for name, path in s.arrays.items()}
     expected = {name: _renamed_expected(e, rename) for name, e in s.expected.items()}
-    return SetFiles(arrays, s.scalars, expected)
+    return messages.SetFiles(arrays, s.scalars, expected)
 
 
-def _renamed_expected(e: ExpectedFiles, rename: Rename) -> ExpectedFiles:
+def _renamed_expected(e: messages.ExpectedFiles, rename: Rename) -> messages.ExpectedFiles:
     branches = e.branches
     if branches is not None:
         b = branches
-        branches = BranchFiles(rename(b.at), rename(b.values), rename(b.reach), b.n_allowed)
+        branches = messages.BranchFiles(
+            rename(b.at), rename(b.values), rename(b.reach), b.n_allowed
+        )
     magnitude = rename(e.magnitude) if isinstance(e.magnitude, str) else e.magnitude
-    return ExpectedFiles(rename(e.want), e.factor, magnitude, branches)
+    return messages.ExpectedFiles(rename(e.want), e.factor, magnitude, branches)

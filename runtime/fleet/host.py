@@ -19,19 +19,9 @@ from ..api.errors import DeviceError
 from ..device import DeviceOptions, open_device
 from ..forked import Stopped
 from ..worker.messages import write_message
+from . import messages
 from .contents import Contents, SiteFiles
 from .devices import NamedDevice, spare_cores
-from .messages import (
-    Build,
-    CallRefused,
-    End,
-    Gone,
-    SlotFacts,
-    decode_answer,
-    decode_call,
-    encode_answer,
-    encode_call,
-)
 from .site import DeviceSite, SiteOptions, build_for
 
 _LOOK_S = 0.1  # polling interval while a site computes
@@ -43,7 +33,7 @@ _FEW_BUILDERS = 2  # for devices that need none of the cores
 class AbstractSite(ABC):
     """A site as its host sees it."""
 
-    facts: SlotFacts
+    facts: messages.SlotFacts
 
     @abstractmethod
     def call(self, message: bytes, is_over: Callable[[], bool]) -> bytes:
@@ -94,7 +84,7 @@ class SiteProcess(AbstractSite):
             self._start()
 
     def call(self, message: bytes, is_over: Callable[[], bool]) -> bytes:
-        call = decode_call(message)
+        call = messages.decode_call(message)
         session = getattr(call, "session", "")
         with self._lock:
             try:
@@ -114,7 +104,9 @@ class SiteProcess(AbstractSite):
                 self._running = ""
             if answer is None:
                 self._kill()
-                return encode_answer(Gone(f"the process of {self._options.name} has ended"))
+                return messages.encode_answer(
+                    messages.Gone(f"the process of {self._options.name} has ended")
+                )
             return answer
 
     def end(self, session: str) -> None:
@@ -126,7 +118,7 @@ class SiteProcess(AbstractSite):
                 return
             self._sessions.discard(session)
             try:
-                write_message(self._in_fd, encode_call(End(session)))
+                write_message(self._in_fd, messages.encode_call(messages.End(session)))
                 if self._read(lambda: False, _END_S) is None:
                     self._kill()
             except BrokenPipeError:
@@ -167,11 +159,11 @@ class SiteProcess(AbstractSite):
             self._kill()
             raise DeviceError(f"the process of the device {name} has ended while it was started")
         try:
-            self.facts = msgspec.msgpack.decode(said, type=SlotFacts)
+            self.facts = msgspec.msgpack.decode(said, type=messages.SlotFacts)
         except msgspec.DecodeError:
-            refused = decode_answer(said)
+            refused = messages.decode_answer(said)
             self._kill()
-            assert isinstance(refused, CallRefused)
+            assert isinstance(refused, messages.CallRefused)
             raise DeviceError(f"{name}: {refused.why}") from None
 
     def _read(self, is_over: Callable[[], bool], limit_s: float = float("inf")) -> bytes | None:
@@ -284,7 +276,7 @@ class Host:
         self._lock = threading.Lock()
 
     @property
-    def facts(self) -> list[SlotFacts]:
+    def facts(self) -> list[messages.SlotFacts]:
         """The descriptions of its slots."""
         return [site.facts for site in self._sites.values()]
 
@@ -297,7 +289,7 @@ class Host:
         """Returns the answer of a site. Raises Stopped once `is_over`."""
         site = self._sites.get(slot)
         if site is None:
-            return encode_answer(CallRefused(f"there is no slot {slot!r} here"))
+            return messages.encode_answer(messages.CallRefused(f"there is no slot {slot!r} here"))
         if self._turns is None:
             return site.call(message, is_over)
         with self._turns.timing(is_over):
@@ -307,22 +299,26 @@ class Host:
         self, arch: str, message: bytes, is_over: Callable[[], bool] = lambda: False
     ) -> bytes:
         """Returns what a compiler has made. Raises Stopped once `is_over`, before it has begun."""
-        call = decode_call(message)
-        if not isinstance(call, Build):
-            return encode_answer(
-                call if isinstance(call, CallRefused) else CallRefused("it builds only")
+        call = messages.decode_call(message)
+        if not isinstance(call, messages.Build):
+            return messages.encode_answer(
+                call
+                if isinstance(call, messages.CallRefused)
+                else messages.CallRefused("it builds only")
             )
         if arch not in self._archs:
-            return encode_answer(CallRefused(f"there is no compiler {arch!r} here"))
+            return messages.encode_answer(
+                messages.CallRefused(f"there is no compiler {arch!r} here")
+            )
         try:
             device = self._builder(self._archs[arch], call.timeout_s)
             if self._turns is None:
                 with _on_cores(self._cores):
-                    return encode_answer(build_for(device, call))
+                    return messages.encode_answer(build_for(device, call))
             with self._turns.building(is_over):
-                return encode_answer(build_for(device, call))
+                return messages.encode_answer(build_for(device, call))
         except DeviceError as e:
-            return encode_answer(CallRefused(str(e)))
+            return messages.encode_answer(messages.CallRefused(str(e)))
 
     def _builder(self, backend: str, timeout_s: float) -> AbstractDevice:
         with self._lock:

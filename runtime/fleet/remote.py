@@ -11,17 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from ..api import backend
 from ..api.artifact import Artifact
-from ..api.backend import (
-    AbstractArray,
-    AbstractBuilder,
-    AbstractDevice,
-    AbstractMachine,
-    AbstractModule,
-    AbstractReporter,
-    AbstractRunner,
-    AbstractStoredFacts,
-)
 from ..api.errors import DeviceError
 from ..api.outcome import Failure
 from ..device import DeviceOptions, cache_folder, open_device
@@ -31,25 +22,11 @@ from ..measure.calibration import at_best
 from ..measure.conditions import Conditions
 from ..worker.channel import AbstractChannel, Answer, Death
 from ..worker.messages import Request, request_body
+from . import messages
 from .contents import CHUNK_BYTES, PROBE, SentFiles, of_artifact, renamed
 from .fleet import AbstractFleet, AbstractSlot, SlotLostError
 from .messages import (
     Answer as SiteAnswer,
-)
-from .messages import (
-    Answered,
-    Build,
-    Call,
-    CallRefused,
-    Forwarded,
-    Gone,
-    Libraries,
-    Missing,
-    Put,
-    SlotFacts,
-    Stored,
-    decode_answer,
-    encode_call,
 )
 
 if TYPE_CHECKING:
@@ -86,7 +63,7 @@ class RemoteChannel(AbstractChannel):
     def ask(self, request: Request, deadline_s: float) -> Answer:
         """Returns the answer as of a child of this process. Raises SlotLostError, too."""
         named = renamed(request, lambda path: Path(path).name)
-        run = Forwarded(self._session, request_body(named), deadline_s)
+        run = messages.Forwarded(self._session, request_body(named), deadline_s)
         with self._lock:
             try:
                 return self._read(self._answer(run))
@@ -96,25 +73,25 @@ class RemoteChannel(AbstractChannel):
 
     def _read(self, answer: SiteAnswer) -> Answer:
         match answer:
-            case Answered():
+            case messages.Answered():
                 self._is_alive = answer.is_alive
                 if answer.bug:
                     raise RuntimeError(answer.bug)
                 found = answer.reply if answer.death is None else answer.death
                 assert found is not None
                 return found
-            case Gone(why=why):
+            case messages.Gone(why=why):
                 self._is_alive = False
                 return Death(why, "", is_foreign=True)
-            case CallRefused(why=why):
+            case messages.CallRefused(why=why):
                 raise SlotLostError(f"{self._slot.facts.name} refuses: {why}")
             case _:
                 raise SlotLostError(f"{self._slot.facts.name} answers another question")
 
-    def _answer(self, run: Forwarded) -> SiteAnswer:
+    def _answer(self, run: messages.Forwarded) -> SiteAnswer:
         while True:
             answer = self._call(run)
-            if not isinstance(answer, Missing):
+            if not isinstance(answer, messages.Missing):
                 return answer
             for name in answer.names:
                 refused = self._put(name)
@@ -126,24 +103,24 @@ class RemoteChannel(AbstractChannel):
         content = memoryview(self._files.read(name))
         for at in range(0, max(1, len(content)), CHUNK_BYTES):
             chunk = bytes(content[at : at + CHUNK_BYTES])
-            answer = self._call(Put(name, at, len(content), chunk))
-            if not isinstance(answer, Stored):
+            answer = self._call(messages.Put(name, at, len(content), chunk))
+            if not isinstance(answer, messages.Stored):
                 return answer
         return None
 
-    def _call(self, call: Call) -> SiteAnswer:
+    def _call(self, call: messages.Call) -> SiteAnswer:
         try:
-            return decode_answer(self._slot.call(encode_call(call), self.is_over))
+            return messages.decode_answer(self._slot.call(messages.encode_call(call), self.is_over))
         except msgspec.DecodeError as e:
             name = self._slot.facts.name
             raise SlotLostError(f"{name} answers what this version cannot read: {e}") from e
 
 
-class RemoteBuilder(AbstractBuilder):
+class RemoteBuilder(backend.AbstractBuilder):
     """The compilers of a fleet for one key. Whatever they build is kept here, by content."""
 
     def __init__(
-        self, fleet: AbstractFleet, facts: SlotFacts, files: SentFiles, timeout_s: float
+        self, fleet: AbstractFleet, facts: messages.SlotFacts, files: SentFiles, timeout_s: float
     ) -> None:
         self._fleet = fleet
         self._arch = facts.arch
@@ -179,11 +156,11 @@ class RemoteBuilder(AbstractBuilder):
         self._is_ended = False
 
     def _built(self, sources: list[Source], *, together: bool) -> list[Artifact | Failure]:
-        message = encode_call(Build(sources, together, self._timeout_s))
+        message = messages.encode_call(messages.Build(sources, together, self._timeout_s))
         why = ""
         for _ in range(_TRIES):
             try:
-                answer = decode_answer(
+                answer = messages.decode_answer(
                     self._fleet.build(self._arch, message, lambda: self._is_ended)
                 )
             except SlotLostError as e:
@@ -191,13 +168,13 @@ class RemoteBuilder(AbstractBuilder):
                 continue
             except Stopped:
                 return [Failure("compile", "nobody waits for it any more")] * len(sources)
-            if isinstance(answer, Libraries):
+            if isinstance(answer, messages.Libraries):
                 return self._kept(answer)
-            if isinstance(answer, CallRefused):
+            if isinstance(answer, messages.CallRefused):
                 raise DeviceError(f"a builder of the fleet refuses: {answer.why}")
         raise DeviceError(f"nothing of the fleet builds for {self._arch}: {why}")
 
-    def _kept(self, built: Libraries) -> list[Artifact | Failure]:
+    def _kept(self, built: messages.Libraries) -> list[Artifact | Failure]:
         paths = {
             name: str(self._files.keep_library(name, content))
             for name, content in built.contents.items()
@@ -207,7 +184,7 @@ class RemoteBuilder(AbstractBuilder):
         return [one for one in made if one is not None]
 
 
-class GivenFacts(AbstractStoredFacts):
+class GivenFacts(backend.AbstractStoredFacts):
     """Facts of a calibration that belongs to other machines: nothing is stored."""
 
     def __init__(self, factors: tuple[float, ...]) -> None:
@@ -226,12 +203,12 @@ class GivenFacts(AbstractStoredFacts):
         """Does nothing."""
 
 
-class RemoteMachine(AbstractMachine):
+class RemoteMachine(backend.AbstractMachine):
     """Facts of the slots of one key: the best of each, so that bounds hold on all of them."""
 
     calibrated_by = "explore calibrate there"
 
-    def __init__(self, facts: Sequence[SlotFacts], threads: int) -> None:
+    def __init__(self, facts: Sequence[messages.SlotFacts], threads: int) -> None:
         self._target = reduce(at_best, (f.target for f in facts)).of_threads(threads)
         self._first = facts[0]
         self.times_count = facts[0].times_count
@@ -242,14 +219,14 @@ class RemoteMachine(AbstractMachine):
     def probe_library(self) -> Path | None:
         return Path(PROBE) if self._first.has_probe else None
 
-    def stored_facts(self) -> AbstractStoredFacts:
+    def stored_facts(self) -> backend.AbstractStoredFacts:
         return GivenFacts(tuple(self._first.factors))
 
 
-class RemoteRunner(AbstractRunner):
+class RemoteRunner(backend.AbstractRunner):
     """Nothing of a fleet runs in this process."""
 
-    def load(self, artifact: Artifact) -> AbstractModule | Failure:
+    def load(self, artifact: Artifact) -> backend.AbstractModule | Failure:
         return Failure("launch", "a program for a fleet is run there")
 
     def allocate(
@@ -259,17 +236,17 @@ class RemoteRunner(AbstractRunner):
         *,
         as_numpy: bool = False,
         border: int | None = None,
-    ) -> AbstractArray:
+    ) -> backend.AbstractArray:
         raise DeviceError("a program for a fleet has its arrays there")
 
     def time(self, calls: Any, protocol: Any, beside: Any = None) -> list[Any]:
         raise DeviceError("a program for a fleet is timed there")
 
 
-class RemoteReporter(AbstractReporter):
+class RemoteReporter(backend.AbstractReporter):
     """The compilers of a fleet, by name."""
 
-    def __init__(self, facts: SlotFacts) -> None:
+    def __init__(self, facts: messages.SlotFacts) -> None:
         self._facts = facts
 
     def command_line(self, source: Source, file: Path, compiler: str) -> str:
@@ -283,13 +260,13 @@ class RemoteReporter(AbstractReporter):
         return tuple(self._facts.flags)
 
 
-class RemoteDevice(AbstractDevice):
+class RemoteDevice(backend.AbstractDevice):
     """The devices of a fleet with one key."""
 
     def __init__(
         self,
         fleet: AbstractFleet,
-        facts: Sequence[SlotFacts],
+        facts: Sequence[messages.SlotFacts],
         *,
         threads: int = 0,
         compile_timeout_s: float = 60.0,

@@ -26,23 +26,10 @@ from ..files import read_own
 from ..host import cpu_key, read_machine
 from ..measure.conditions import take_conditions
 from ..scratch import Scratch
+from ..worker import messages
 from ..worker.channel import AbstractChannel, Channel, Death
 from ..worker.channel import Answer as Reply
 from ..worker.child import SCRATCH_PREFIX, die_with_parent
-from ..worker.messages import (
-    Calibrate,
-    Evaluate,
-    Interleave,
-    Outcomes,
-    Prepare,
-    Probe,
-    Rates,
-    Ready,
-    Request,
-    decode_request,
-    read_message,
-    write_message,
-)
 from ..worker.worker import AbstractWorker, Outcome
 from .contents import PROBE, SiteFiles, name_of, of_artifact, renamed
 from .messages import (
@@ -133,7 +120,7 @@ class DeviceSite:
                 missing.append(name)
             return str(self._store.path(name))
 
-        request = renamed(decode_request(run.request), found)
+        request = renamed(messages.decode_request(run.request), found)
         if missing:
             return Missing(list(dict.fromkeys(missing)))
         session = self._sessions.get(run.session)
@@ -158,8 +145,8 @@ class _Session:
             assert isinstance(own, AbstractWorker)
             self._channel = _InThisProcess(own)
 
-    def run(self, request: Request, deadline_s: float) -> Answered:
-        needs_inputs = isinstance(request, Evaluate | Interleave)
+    def run(self, request: messages.Request, deadline_s: float) -> Answered:
+        needs_inputs = isinstance(request, messages.Evaluate | messages.Interleave)
         if needs_inputs and not (self._is_prepared and self._channel.is_alive):
             return Answered(False, death=_BEGUN_ANEW)
         if not self._channel.is_alive:
@@ -169,8 +156,8 @@ class _Session:
             reply = self._channel.ask(request, deadline_s)
         except RuntimeError as e:
             return Answered(self._channel.is_alive, bug=str(e))
-        if isinstance(request, Prepare):
-            self._is_prepared = isinstance(reply, Ready)
+        if isinstance(request, messages.Prepare):
+            self._is_prepared = isinstance(reply, messages.Ready)
         is_alive = self._channel.is_alive and (self._is_prepared or not needs_inputs)
         if isinstance(reply, Death):
             return Answered(is_alive, death=reply)
@@ -200,26 +187,26 @@ class _InThisProcess(AbstractChannel):
     def kill(self) -> None:
         self._is_alive = False
 
-    def ask(self, request: Request, deadline_s: float) -> Reply:
+    def ask(self, request: messages.Request, deadline_s: float) -> Reply:
         self.start()
         match request:
-            case Evaluate(artifact=artifact, protocol=protocol, control=None):
+            case messages.Evaluate(artifact=artifact, protocol=protocol, control=None):
                 found = self._worker.evaluate(artifact, protocol, verify=request.verify)
                 return _outcomes([found])
-            case Evaluate(artifact=artifact, protocol=protocol, control=control):
+            case messages.Evaluate(artifact=artifact, protocol=protocol, control=control):
                 assert control is not None
                 return _outcomes([self._worker.evaluate_beside(artifact, control, protocol)])
-            case Interleave(artifacts=artifacts, protocol=protocol):
+            case messages.Interleave(artifacts=artifacts, protocol=protocol):
                 return _outcomes(self._worker.interleave(artifacts, protocol))
-            case Probe() | Calibrate():
-                return Rates(self._worker.probe_state())
+            case messages.Probe() | messages.Calibrate():
+                return messages.Rates(self._worker.probe_state())
             case _:
-                return Ready([], 0)
+                return messages.Ready([], 0)
 
 
-def _outcomes(found: list[Outcome]) -> Outcomes:
+def _outcomes(found: list[Outcome]) -> messages.Outcomes:
     failed = [o if isinstance(o, Failure) else None for o in found]
-    return Outcomes([None if isinstance(o, Failure) else o for o in found], failed)
+    return messages.Outcomes([None if isinstance(o, Failure) else o for o in found], failed)
 
 
 def build_for(device: AbstractDevice, build: Build) -> Libraries:
@@ -293,9 +280,9 @@ def _plain(key: str) -> str:
 
 def serve(request_fd: int, reply_fd: int, site: DeviceSite, say_facts: Callable[[], bytes]) -> None:
     """Answers calls until nobody holds the other end of the pipe. The first answer is the description of the slot."""
-    write_message(reply_fd, say_facts())
-    while (message := read_message(request_fd)) is not None:
-        write_message(reply_fd, site.answer(message))
+    messages.write_message(reply_fd, say_facts())
+    while (message := messages.read_message(request_fd)) is not None:
+        messages.write_message(reply_fd, site.answer(message))
 
 
 def main(arguments: list[str]) -> int:
@@ -319,7 +306,7 @@ def main(arguments: list[str]) -> int:
     try:
         device = open_device(options.backend, DeviceOptions())
     except DeviceError as e:
-        write_message(reply_fd, encode_answer(CallRefused(str(e))))
+        messages.write_message(reply_fd, encode_answer(CallRefused(str(e))))
         return 0
     site = DeviceSite(options.name, device, store)
     with suppress(BrokenPipeError):

@@ -21,15 +21,7 @@ from typing import BinaryIO, NamedTuple
 
 import msgspec
 
-from ..files import (
-    JOURNAL_BYTES,
-    RECORD_BYTES,
-    is_there,
-    open_to_append,
-    opened_regular,
-    read_regular,
-    sync_folder,
-)
+from .. import files
 from .folder import HEADER
 from .record import CHECKED, Record, RecordError, check_record
 
@@ -83,15 +75,15 @@ class FileJournal(AbstractJournal):
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         self._path = path
-        is_new = not is_there(path)
+        is_new = not files.is_there(path)
         try:
-            self._fd: int | None = open_to_append(path)
+            self._fd: int | None = files.open_to_append(path)
         except OSError as e:
             raise _unreadable(path, e) from e
         try:
             self._lock()
             if is_new:
-                sync_folder(path.parent)
+                files.sync_folder(path.parent)
             with os.fdopen(self._fd, "rb", closefd=False) as file:
                 found = _parse(path, file)
             self._records, self._end, self._sum = list(found.records), found.end, found.checksum
@@ -108,9 +100,9 @@ class FileJournal(AbstractJournal):
             raise RecordError(f"the journal {self._path} is closed")
         started_s = time.monotonic()
         line = sealed(encoded(record), self._sum)
-        if self._end + len(line) > JOURNAL_BYTES:
+        if self._end + len(line) > files.JOURNAL_BYTES:
             raise RecordError(
-                f"{self._path} has reached its limit of {JOURNAL_BYTES >> 20} MiB: begin another run"
+                f"{self._path} has reached its limit of {files.JOURNAL_BYTES >> 20} MiB: begin another run"
             )
         self._write(line)
         os.fsync(self._fd)
@@ -146,7 +138,7 @@ class FileJournal(AbstractJournal):
 def read_journal(path: Path) -> tuple[Record, ...]:
     """Returns the records of a journal, also while it is being written; takes no lock. Raises RecordError."""
     try:
-        with opened_regular(path) as fd, os.fdopen(fd, "rb", closefd=False) as file:
+        with files.opened_regular(path) as fd, os.fdopen(fd, "rb", closefd=False) as file:
             return _parse(path, file).records
     except OSError as e:
         raise _unreadable(path, e) from e
@@ -194,8 +186,8 @@ def _parse(path: Path, file: BinaryIO) -> _Parsed:
         is_last = not whole.endswith(b"\n")
         if is_last and len(whole) == _LINE_BYTES:
             raise RecordError(f"{path}, line {number} is no record: it has {_LINE_BYTES >> 20} MiB")
-        if end + len(whole) > JOURNAL_BYTES:
-            raise RecordError(f"{path} is longer than {JOURNAL_BYTES >> 20} MiB")
+        if end + len(whole) > files.JOURNAL_BYTES:
+            raise RecordError(f"{path} is longer than {files.JOURNAL_BYTES >> 20} MiB")
         plain, said = _unsealed(whole.removesuffix(b"\n"))
         try:
             record = _decoder.decode(plain)
@@ -238,7 +230,9 @@ def _unsealed(line: bytes) -> tuple[bytes, bytes | None]:
 def _schema_beside(path: Path) -> int:
     """The schema of the run of a journal; 0 where it has no header yet."""
     try:
-        begun = msgspec.json.decode(read_regular(path.with_name(HEADER), RECORD_BYTES), type=_Begun)
+        begun = msgspec.json.decode(
+            files.read_regular(path.with_name(HEADER), files.RECORD_BYTES), type=_Begun
+        )
     except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return 0
     return begun.schema

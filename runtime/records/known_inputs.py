@@ -23,15 +23,7 @@ from ...kernels.ir.task import Problem
 from ...kernels.tasks.archive import ArchiveError
 from ..files import opened_regular, read_regular, write_atomically
 from ..free_memory import within_free_memory
-from .kept import (
-    SeparateArray,
-    content_key,
-    n_bytes_of,
-    needed_arrays,
-    shaped,
-    structure_of,
-    unpacked,
-)
+from . import kept
 from .record import RecordError
 from .stored import StoredParameter, StoredSequence
 
@@ -68,7 +60,7 @@ def known_arrays(
             if name not in known and (array := _read(content, shapes[name], file)) is not None:
                 known[name] = array
     if not isinstance(stored.kept, msgspec.UnsetType):  # older files have always been drawn
-        needed, _ = needed_arrays(recording)
+        needed, _ = kept.needed_arrays(recording)
         roles = {a.name: a.role for a in problem.arrays}
         missing = [n for n in needed if n not in known and roles[n] != "output"]
         if missing:
@@ -86,7 +78,7 @@ def drawn_notes(
     """A sentence on arrays that decide the control flow but were too large to be stored, so they are drawn."""
     if isinstance(stored.kept, msgspec.UnsetType):
         return ()
-    _, wanted = needed_arrays(recording)
+    _, wanted = kept.needed_arrays(recording)
     roles = {a.name: a.role for a in problem.arrays}
     drawn = [n for n in wanted if n not in known and roles[n] != "output"]
     if not drawn:
@@ -100,7 +92,7 @@ def drawn_notes(
 def write_kept(folder: Path, stored: StoredSequence, arrays: Mapping[str, Array]) -> None:
     """Write the stored arrays that have files of their own."""
     for name, content in _kept(stored).items():
-        if isinstance(content, SeparateArray) and not (folder / content.file).exists():
+        if isinstance(content, kept.SeparateArray) and not (folder / content.file).exists():
             write_atomically(folder / content.file, arrays[name].tobytes())
 
 
@@ -109,7 +101,7 @@ def copy_kept(stored: StoredSequence, source: Path, folder: Path) -> None:
     recording = stored.recorded()
     shapes = {p.name: p for p in recording.arrays}
     for name, content in _kept(stored).items():
-        if isinstance(content, SeparateArray) and not (folder / content.file).exists():
+        if isinstance(content, kept.SeparateArray) and not (folder / content.file).exists():
             array = _read(content, shapes[name], source)
             if array is not None:
                 write_atomically(folder / content.file, array.tobytes())
@@ -119,7 +111,7 @@ def read_inputs(
     path: Path, recording: Recording, parameters: Sequence[StoredParameter]
 ) -> dict[str, Array]:
     """The arrays of an .npz file, by name. Raises RecordError where one is no argument of the sequence."""
-    structure = structure_of(recording)
+    structure = kept.structure_of(recording)
     wanted = {p.name: p for p in recording.arrays if p.name not in structure}
     asked = {p.name: p for p in parameters}
     found: dict[str, Array] = {}
@@ -145,20 +137,20 @@ def read_inputs(
     return found
 
 
-def _kept(stored: StoredSequence) -> Mapping[str, str | SeparateArray]:
+def _kept(stored: StoredSequence) -> Mapping[str, str | kept.SeparateArray]:
     return {} if isinstance(stored.kept, msgspec.UnsetType) else stored.kept
 
 
-def _read(content: str | SeparateArray, param: ArrayParam, file: Path) -> Array | None:
+def _read(content: str | kept.SeparateArray, param: ArrayParam, file: Path) -> Array | None:
     """Returns a stored array; None where its file is missing. Raises RecordError where its content was changed."""
     try:
         if isinstance(content, str):
-            return unpacked(content, param)
+            return kept.unpacked(content, param)
         place = file.parent / content.file
-        raw = read_regular(place, n_bytes_of(param))
-        if content_key(raw) != content.key:
+        raw = read_regular(place, kept.n_bytes_of(param))
+        if kept.content_key(raw) != content.key:
             raise RecordError(f"{place} is not what {file.name} names")
-        return shaped(np.frombuffer(raw, f"u{param.dtype.size_bytes}"), param)
+        return kept.shaped(np.frombuffer(raw, f"u{param.dtype.size_bytes}"), param)
     except FileNotFoundError:
         return None
     except OSError as e:
@@ -171,7 +163,7 @@ def _member(
     archive: zipfile.ZipFile, member: zipfile.ZipInfo, param: ArrayParam, asked: StoredParameter
 ) -> Array:
     """Returns one array of an .npz file. No more is unpacked than it should hold."""
-    n_bytes = n_bytes_of(param)
+    n_bytes = kept.n_bytes_of(param)
     dtype, shape = param.dtype.numpy, param.shape
     if asked.is_truth:
         dtype = np.dtype(np.bool_)
@@ -191,4 +183,4 @@ def _member(
         raise ArchiveError(f"{param.name} is torn")
     array = np.frombuffer(raw, dtype).reshape(shape, order="F" if is_fortran else "C")
     flat = np.ascontiguousarray(array).reshape(-1).view(f"u{param.dtype.size_bytes}")
-    return shaped(flat, param)
+    return kept.shaped(flat, param)

@@ -14,16 +14,8 @@ from pathlib import Path
 
 import msgspec
 
+from .. import files
 from ..device import cache_folder
-from ..files import (
-    LIBRARY_BYTES,
-    NOTE_BYTES,
-    is_there,
-    read_own,
-    read_regular,
-    write_atomically,
-    write_own,
-)
 from ..host import cpu_key
 from .record import BestFile, LibraryRecord
 from .store import default_store
@@ -45,12 +37,12 @@ def library_beside(best: Path) -> Path:
 
 def keep_library(built: Path, source_key: str, best: Path) -> LibraryRecord:
     """Copy a library that was built here next to `best`, and register it. Returns its record for best.json."""
-    content = read_own(built)
+    content = files.read_own(built)
     record = LibraryRecord(hash=_hash(content), source_key=source_key, cpu=cpu_key())
     place = registry() / f"{record.hash}.json"
     with suppress(OSError):  # it is built again then
-        write_own(place, msgspec.json.encode(_Built(source_key, record.cpu)))
-    write_atomically(library_beside(best), content)
+        files.write_own(place, msgspec.json.encode(_Built(source_key, record.cpu)))
+    files.write_atomically(library_beside(best), content)
     return record
 
 
@@ -61,10 +53,10 @@ def usable_library(file: BestFile, best: Path, *, trust: bool = False) -> tuple[
     """
     record = file.library
     place = library_beside(best)
-    if isinstance(record, msgspec.UnsetType) or not is_there(place):
+    if isinstance(record, msgspec.UnsetType) or not files.is_there(place):
         return None, ""
     try:
-        content = read_regular(place, LIBRARY_BYTES)
+        content = files.read_regular(place, files.LIBRARY_BYTES)
     except OSError as e:
         return None, f"{place} is not read, since {e.strerror}: it is built again"
     if record.source_key != file.source_key or _hash(content) != record.hash:
@@ -75,9 +67,9 @@ def usable_library(file: BestFile, best: Path, *, trust: bool = False) -> tuple[
         return None, f"{place} was not built here: it is built again, unless you trust it"
     kept = cache_folder("build") / f"beside-{record.hash}{SUFFIX}"
     with suppress(OSError):
-        if _hash(read_own(kept)) == record.hash:
+        if _hash(files.read_own(kept)) == record.hash:
             return kept, ""
-    write_own(kept, content)
+    files.write_own(kept, content)
     return kept, ""
 
 
@@ -90,7 +82,7 @@ def _is_ours(record: LibraryRecord) -> bool:
     if not re.fullmatch(r"[0-9a-f]{64}", record.hash):
         return False
     try:
-        noted = read_own(registry() / f"{record.hash}.json", NOTE_BYTES)
+        noted = files.read_own(registry() / f"{record.hash}.json", files.NOTE_BYTES)
         built = msgspec.json.decode(noted, type=_Built)
     except (OSError, msgspec.DecodeError):
         return False

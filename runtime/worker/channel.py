@@ -20,20 +20,8 @@ import msgspec
 
 from ..forked import Stopped
 from ..free_memory import n_killed_for_memory
+from . import messages
 from .child import ChildOptions
-from .messages import (
-    Broken,
-    Fault,
-    Outcomes,
-    Rates,
-    Ready,
-    Refused,
-    Reply,
-    Request,
-    decode_reply,
-    encode_request,
-    write_all,
-)
 
 _START_S = 60.0
 # Signals that no candidate sends itself. SIGKILL is the system's, too, where memory runs out.
@@ -53,11 +41,11 @@ class Death:
     timed_out: bool = False
     deadline_s: float = 0.0
     used_bytes: int = 0  # private memory just before it was killed
-    fault: Fault | None = None
+    fault: messages.Fault | None = None
     is_foreign: bool = False  # another process ended it, independent of its work
 
 
-Answer = Ready | Outcomes | Rates | Death
+Answer = messages.Ready | messages.Outcomes | messages.Rates | Death
 
 
 def available_cores() -> int:
@@ -80,7 +68,7 @@ class AbstractChannel(ABC):
         """True if the process runs, with what it was prepared with."""
 
     @abstractmethod
-    def ask(self, request: Request, deadline_s: float) -> Answer:
+    def ask(self, request: messages.Request, deadline_s: float) -> Answer:
         """Returns the answer, or the death of the process.
 
         Raises RuntimeError when the process reports a bug of its own, and Stopped once `is_over`: nobody needs the answer any more.
@@ -122,13 +110,13 @@ class Channel(AbstractChannel):
     def is_alive(self) -> bool:
         return self._child is not None
 
-    def ask(self, request: Request, deadline_s: float) -> Answer:
+    def ask(self, request: messages.Request, deadline_s: float) -> Answer:
         try:
             self.start()
             died = self._await_start()
             if died is not None:
                 return died
-            write_all(self._request_fd, encode_request(request))
+            messages.write_all(self._request_fd, messages.encode_request(request))
             return self._receive(deadline_s)
         except BrokenPipeError:
             return self._bury(deadline_s, None)
@@ -183,7 +171,7 @@ class Channel(AbstractChannel):
         answer = self._receive(_START_S)
         if isinstance(answer, Death) and answer.is_foreign:
             return answer
-        if not isinstance(answer, Ready):
+        if not isinstance(answer, messages.Ready):
             log_end = answer.log if isinstance(answer, Death) else ""
             raise RuntimeError(f"the worker's child did not start: {log_end}")
         self._is_ready = True
@@ -200,17 +188,17 @@ class Channel(AbstractChannel):
         if not isinstance(body, bytes):
             return self._bury(deadline_s, None, timed_out=body)
         try:
-            reply: Reply = decode_reply(body)
+            reply: messages.Reply = messages.decode_reply(body)
         except msgspec.DecodeError:
             return self._bury(deadline_s, None)
-        if isinstance(reply, Fault):
+        if isinstance(reply, messages.Fault):
             return self._bury(deadline_s, reply)
-        if isinstance(reply, Broken):
+        if isinstance(reply, messages.Broken):
             raise RuntimeError(f"bug in the worker's child:\n{reply.traceback}")
-        if isinstance(reply, Refused):
+        if isinstance(reply, messages.Refused):
             self.kill()
             return Death(reply.why, "")
-        if isinstance(reply, Outcomes) and reply.is_last:
+        if isinstance(reply, messages.Outcomes) and reply.is_last:
             self.kill()
         return reply
 
@@ -233,7 +221,9 @@ class Channel(AbstractChannel):
             parts += part
         return parts
 
-    def _bury(self, deadline_s: float, fault: Fault | None, timed_out: bool = False) -> Death:
+    def _bury(
+        self, deadline_s: float, fault: messages.Fault | None, timed_out: bool = False
+    ) -> Death:
         child = self._child
         assert child is not None
         used_bytes = _data_bytes(child.pid) if timed_out else 0

@@ -30,24 +30,8 @@ from ..api.backend import (
 from ..api.errors import DeviceError
 from ..api.outcome import Disagreement, Failure, Measurement, Protocol
 from ..measure.timing import Sampler, measure, spread, waited_ns
+from . import messages
 from .memory_limit import limit_memory, unlimited_memory
-from .messages import (
-    Broken,
-    Calibrate,
-    Evaluate,
-    Interleave,
-    MemoryProbe,
-    Outcomes,
-    Prepare,
-    Probe,
-    Rates,
-    Ready,
-    Refused,
-    Reply,
-    Request,
-    SetFiles,
-    TimeFunction,
-)
 from .placed_sets import PlacedSet, ReadOnlyPrefix, place_sets
 from .verify import Mismatch, find_mismatch
 
@@ -65,44 +49,44 @@ class Evaluator:
         self._roles: dict[str, str] = {}
         self._trees: tuple[UsedTree, ...] = ()
         self._sets: list[PlacedSet] = []
-        self._timed: SetFiles | None = None  # what set 0 was made of
+        self._timed: messages.SetFiles | None = None  # what set 0 was made of
         self._workspace: AbstractArray | None = None
 
-    def answer(self, request: Request) -> Reply:
+    def answer(self, request: messages.Request) -> messages.Reply:
         """Returns the reply. Any bug on the way is reported, not raised."""
         try:
             match request:
-                case Prepare():
+                case messages.Prepare():
                     return self._prepare(request)
-                case Evaluate():
+                case messages.Evaluate():
                     return _outcomes([self._evaluate(request)])
-                case Interleave(beside=MemoryProbe() as beside):
+                case messages.Interleave(beside=messages.MemoryProbe() as beside):
                     return self._interleave_beside(request, beside)
-                case Interleave():
+                case messages.Interleave():
                     return _outcomes(self._interleave(request.artifacts, request.protocol))
-                case TimeFunction():
+                case messages.TimeFunction():
                     return _outcomes([self._time_function(request)])
-                case Probe() | Calibrate():
-                    return Rates(self._probe(request))
+                case messages.Probe() | messages.Calibrate():
+                    return messages.Rates(self._probe(request))
         except RunError as e:
             advice = in_terms_of_trees(self._trees, e.failure.advice)
             return _outcomes([replace(e.failure, advice=advice)], is_last=e.is_lost)
         except DeviceError as e:
-            return Refused(str(e))
+            return messages.Refused(str(e))
         except MemoryError as e:
-            return Refused(f"not enough memory: {e}")
+            return messages.Refused(f"not enough memory: {e}")
         except Exception:
-            return Broken(traceback.format_exc())
+            return messages.Broken(traceback.format_exc())
 
-    def _probe(self, request: Probe | Calibrate) -> dict[str, list[float]]:
+    def _probe(self, request: messages.Probe | messages.Calibrate) -> dict[str, list[float]]:
         library = None if request.library is None else Path(request.library)
         with unlimited_memory():
-            if isinstance(request, Calibrate):
+            if isinstance(request, messages.Calibrate):
                 return self._machine.take_samples(library, self._n_threads)
             assert library is not None
             return self._machine.look(library, self._n_threads, request.whole)
 
-    def _prepare(self, request: Prepare) -> Ready:
+    def _prepare(self, request: messages.Prepare) -> messages.Ready:
         if self._runner.limits_memory:
             limit_memory(None)
         self._sets, self._workspace = [], None
@@ -112,11 +96,11 @@ class Evaluator:
         kept = {name: n for name, (n, _) in parts.items()}
         self._sets = place_sets(self._runner, request.roles, request.sets, kept)
         limit_bytes = limit_memory(request.allowance_bytes) if self._runner.limits_memory else 0
-        return Ready(
+        return messages.Ready(
             _spans(self._sets), limit_bytes, _shared_spans(self._sets, parts), len(self._verified)
         )
 
-    def _evaluate(self, request: Evaluate) -> Measurement | Failure:
+    def _evaluate(self, request: messages.Evaluate) -> Measurement | Failure:
         protocol = request.protocol
         loaded = self._load(request.artifact)
         if isinstance(loaded, Failure):
@@ -200,7 +184,9 @@ class Evaluator:
             return self._verified, []
         return self._verified[:1], self._verified[1:]
 
-    def _interleave_beside(self, request: Interleave, beside: MemoryProbe) -> Outcomes:
+    def _interleave_beside(
+        self, request: messages.Interleave, beside: messages.MemoryProbe
+    ) -> messages.Outcomes:
         """Returns outcomes as `_interleave`, and samples the memory rate before each round."""
         sizes = beside.read_bytes, beside.written_bytes
         with unlimited_memory():
@@ -378,7 +364,7 @@ class Evaluator:
         claims = tuple(s.arrays[n] for n in counters if self._roles.get(n, "input") != "input")
         return CallArguments(self._values(module, s, workspace), restore, claims)
 
-    def _time_function(self, request: TimeFunction) -> Measurement:
+    def _time_function(self, request: messages.TimeFunction) -> Measurement:
         function: Any = importlib.import_module(request.module)
         for part in request.attribute.split("."):
             function = getattr(function, part)
@@ -414,8 +400,8 @@ def _outcomes(
     *,
     is_last: bool = False,
     rates: dict[str, list[float]] | None = None,
-) -> Outcomes:
-    return Outcomes(
+) -> messages.Outcomes:
+    return messages.Outcomes(
         [o if isinstance(o, Measurement) else None for o in outcomes],
         [o if isinstance(o, Failure) else None for o in outcomes],
         is_last,

@@ -21,24 +21,12 @@ from ..api.artifact import Artifact
 from ..api.backend import AbstractDevice
 from ..api.outcome import FINAL, Disagreement, Failure, Measurement, Protocol
 from ..scratch import Scratch
+from . import messages
 from .channel import AbstractChannel, Answer, Channel, Death
 from .child import SCRATCH_PREFIX
 from .crash_reasons import explain
 from .input_sets import InputSets
 from .memory_files import AbstractFiles, MemoryFiles, write_expected, write_set
-from .messages import (
-    Calibrate,
-    Evaluate,
-    Interleave,
-    MemoryProbe,
-    Outcomes,
-    Prepare,
-    Probe,
-    Rates,
-    Ready,
-    Request,
-    TimeFunction,
-)
 from .rounding import branch_sentences
 from .verify import Expected
 
@@ -166,8 +154,8 @@ class Worker(AbstractWorker):
         self._device = device
         self._options = options or WorkerOptions()
         self._input_sets: InputSets | None = None
-        self._prepare: Prepare | None = None
-        self._ready = Ready([], 0)
+        self._prepare: messages.Prepare | None = None
+        self._ready = messages.Ready([], 0)
         self._levels: dict[int, int] = {}  # of the rounding of input sets, where it was measured
         self._make_files = files
         self._files = files()
@@ -199,7 +187,9 @@ class Worker(AbstractWorker):
             allowance_bytes = (512 << 20) + 2 * input_sets.size_bytes
         self._input_sets, self._levels = input_sets, {}
         self.branches.clear()
-        self._prepare = Prepare(dict(input_sets.roles), sets, allowance_bytes, input_sets.trees)
+        self._prepare = messages.Prepare(
+            dict(input_sets.roles), sets, allowance_bytes, input_sets.trees
+        )
         self._send_prepare()
 
     def prepare_as(self, other: AbstractWorker, n_sets: int | None = None) -> None:
@@ -212,7 +202,7 @@ class Worker(AbstractWorker):
         prepared, self._levels = other._prepare, dict(other._levels)
         self.branches.update(other.branches)
         self._input_sets = replace(other._input_sets, sets=other._input_sets.sets[:n_sets])
-        self._prepare = Prepare(
+        self._prepare = messages.Prepare(
             prepared.roles, prepared.sets[:n_sets], prepared.allowance_bytes, prepared.trees
         )
         self._send_prepare()
@@ -220,14 +210,14 @@ class Worker(AbstractWorker):
     def evaluate(self, artifact: Artifact, protocol: Protocol, *, verify: bool = True) -> Outcome:
         n_runs = self._ready.n_verified if verify else 0
         deadline_s = self.deadline_s(protocol, n_runs, artifact.workspace_bytes)
-        return self._evaluated(Evaluate(artifact, protocol, verify), deadline_s)
+        return self._evaluated(messages.Evaluate(artifact, protocol, verify), deadline_s)
 
     def evaluate_beside(self, artifact: Artifact, control: Artifact, protocol: Protocol) -> Outcome:
         n_bytes = artifact.workspace_bytes + control.workspace_bytes
         deadline_s = 2 * self.deadline_s(protocol, self._ready.n_verified, n_bytes)
-        return self._evaluated(Evaluate(artifact, protocol, True, control), deadline_s)
+        return self._evaluated(messages.Evaluate(artifact, protocol, True, control), deadline_s)
 
-    def _evaluated(self, request: Evaluate, deadline_s: float) -> Outcome:
+    def _evaluated(self, request: messages.Evaluate, deadline_s: float) -> Outcome:
         while True:
             found = self._outcomes(request, deadline_s)[0]
             if not self._measures_rounding([found]):
@@ -240,7 +230,7 @@ class Worker(AbstractWorker):
             return []
         deadline_s = self._interleave_deadline_s(artifacts, protocol)
         while True:
-            outcomes = self._outcomes(Interleave(list(artifacts), protocol), deadline_s)
+            outcomes = self._outcomes(messages.Interleave(list(artifacts), protocol), deadline_s)
             if not self._measures_rounding(outcomes):
                 return self._all_of(artifacts, outcomes, protocol)
 
@@ -254,13 +244,13 @@ class Worker(AbstractWorker):
         library = self._device.machine.probe_library()
         if library is None or not artifacts:
             return self.interleave(artifacts, protocol), {}
-        beside = MemoryProbe(str(library), read_bytes, written_bytes)
+        beside = messages.MemoryProbe(str(library), read_bytes, written_bytes)
         deadline_s = _PROBE_S + self._interleave_deadline_s(artifacts, protocol)
         while True:
-            answer = self._ask(Interleave(list(artifacts), protocol, beside), deadline_s)
+            answer = self._ask(messages.Interleave(list(artifacts), protocol, beside), deadline_s)
             outcomes = self._read(answer)
             if not self._measures_rounding(outcomes):
-                rates = answer.rates if isinstance(answer, Outcomes) else {}
+                rates = answer.rates if isinstance(answer, messages.Outcomes) else {}
                 return self._all_of(artifacts, outcomes, protocol), rates
 
     def _measures_rounding(self, outcomes: Sequence[Outcome]) -> bool:
@@ -314,17 +304,17 @@ class Worker(AbstractWorker):
         library = self._device.machine.probe_library()
         if library is None:
             return self._device.machine.facts().memory_read_bytes_per_ns
-        return max(self._rates(Probe(str(library)), 30.0)["memory_read"])
+        return max(self._rates(messages.Probe(str(library)), 30.0)["memory_read"])
 
     def probe_state(self) -> dict[str, list[float]]:
         """Returns samples by name (memory_read, memory_copy_nt, ..., launch_ns, barrier_ns); bytes as a program counts them."""
         library = self._device.machine.probe_library()
-        return {} if library is None else self._rates(Probe(str(library), True), 30.0)
+        return {} if library is None else self._rates(messages.Probe(str(library), True), 30.0)
 
     def calibrate(self) -> dict[str, list[float]]:
         """Returns all calibration samples by name (the probe.py of a backend interprets them); takes about 5 s."""
         library = self._device.machine.probe_library()
-        return self._rates(Calibrate(None if library is None else str(library)), 120.0)
+        return self._rates(messages.Calibrate(None if library is None else str(library)), 120.0)
 
     def time_function(self, module: str, attribute: str, protocol: Protocol = FINAL) -> Outcome:
         """Time an importable Python function `attribute` (dots allowed) of `module` on set 0:
@@ -333,7 +323,7 @@ class Worker(AbstractWorker):
         For baselines such as NumPy. Use a worker with `runs_candidates=False`: libraries bring their
         own threads, which would inherit the binding of the thread that starts them.
         """
-        request = TimeFunction(module, attribute, protocol)
+        request = messages.TimeFunction(module, attribute, protocol)
         copied_s = 4e-9 * self._prepared.size_bytes
         return self._outcomes(request, copied_s + self.deadline_s(protocol, 3))[0]
 
@@ -374,10 +364,10 @@ class Worker(AbstractWorker):
         answer = self._ask_child(self._prepare, deadline_s)
         if isinstance(answer, Death):
             raise WorkerError(f"the worker's child could not take the arrays: {answer.what}")
-        assert isinstance(answer, Ready)
+        assert isinstance(answer, messages.Ready)
         self._ready = answer
 
-    def _ask(self, request: Request, deadline_s: float) -> Answer:
+    def _ask(self, request: messages.Request, deadline_s: float) -> Answer:
         return self._ask_child(request, deadline_s, self._revive)
 
     def _revive(self) -> None:
@@ -389,7 +379,10 @@ class Worker(AbstractWorker):
                 self._send_prepare()
 
     def _ask_child(
-        self, request: Request, deadline_s: float, before: Callable[[], None] = lambda: None
+        self,
+        request: messages.Request,
+        deadline_s: float,
+        before: Callable[[], None] = lambda: None,
     ) -> Answer:
         """Returns the answer, by another child where somebody has killed one. Raises WorkerError after several were killed."""
         what = ""
@@ -403,22 +396,24 @@ class Worker(AbstractWorker):
             f"somebody kills the process that runs candidates: {what}, {_TRIES} times in a row"
         )
 
-    def _rates(self, request: Probe | Calibrate, deadline_s: float) -> dict[str, list[float]]:
+    def _rates(
+        self, request: messages.Probe | messages.Calibrate, deadline_s: float
+    ) -> dict[str, list[float]]:
         answer = self._ask(request, deadline_s)
         if isinstance(answer, Death):
             raise WorkerError(f"the machine probe failed: {answer.what}")
-        if isinstance(answer, Outcomes):
+        if isinstance(answer, messages.Outcomes):
             why = "; ".join(f.advice for f in answer.failed if f is not None)
             raise WorkerError(f"the machine probe failed: {why}")
-        assert isinstance(answer, Rates)
+        assert isinstance(answer, messages.Rates)
         return answer.samples
 
-    def _outcomes(self, request: Request, deadline_s: float) -> list[Outcome]:
+    def _outcomes(self, request: messages.Request, deadline_s: float) -> list[Outcome]:
         return self._read(self._ask(request, deadline_s))
 
     def _read(self, answer: Answer) -> list[Outcome]:
         if isinstance(answer, Death):
             return [explain(answer, self._ready)]
-        assert isinstance(answer, Outcomes)
+        assert isinstance(answer, messages.Outcomes)
         both = zip(answer.measured, answer.failed, strict=True)
         return [o for pair in both for o in pair if o is not None]

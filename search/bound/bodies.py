@@ -10,34 +10,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
 from math import ceil, prod
 
+from ...kernels.analysis import must_execute
 from ...kernels.analysis.cycles import strong_components
 from ...kernels.analysis.effects import arrays_written
-from ...kernels.analysis.must_execute import (
-    BasicBlock,
-    Needed,
-    blocks_of,
-    known_extent,
-    needed,
-    set_in,
-    surely,
-)
 from ...kernels.analysis.sure_accesses import SureAccess, sure_accesses
+from ...kernels.ir import kernel as ir
 from ...kernels.ir.arrays import ArrayInfo
-from ...kernels.ir.kernel import (
-    Compare,
-    DType,
-    Expr,
-    For,
-    Load,
-    Local,
-    LocalElement,
-    LoopIndex,
-    SetLocal,
-    Stmt,
-    Update,
-    UpdateLocal,
-    While,
-)
 from ...kernels.ir.ops import OPS
 from ...kernels.ir.task import Task
 from ...kernels.ir.walk import children, local_changed, locals_read, nested_statements, walk
@@ -117,9 +95,11 @@ class BodyOperations:
     def __init__(self, task: Task, profile: TaskProfile | None) -> None:
         assert task.body is not None
         self.task, self.profile = task, profile
-        self.blocks = blocks_of(task.body.statements)
-        self.needed = needed(task.body.statements)
-        self.changes = set_in(self.blocks[0].statements)  # equal bodies have one tuple of blocks
+        self.blocks = must_execute.blocks_of(task.body.statements)
+        self.needed = must_execute.needed(task.body.statements)
+        self.changes = must_execute.set_in(
+            self.blocks[0].statements
+        )  # equal bodies have one tuple of blocks
         self.where = _blocks_of_changes(self.blocks)
         self.extents = {loop.name: loop.extent for loop in task.loops}
         self.below = self._below()
@@ -164,7 +144,7 @@ class BodyOperations:
             block = self.blocks[block].parent
         return n
 
-    def runs(self, n: Needed, loops: frozenset[str], is_later: bool) -> float:
+    def runs(self, n: must_execute.Needed, loops: frozenset[str], is_later: bool) -> float:
         """The guaranteed number of times that a statement computes a value which depends on these loops alone.
 
         Iterations of all other loops share one computation. `is_later`: not in the first iteration of the innermost loop around it,
@@ -180,7 +160,7 @@ class BodyOperations:
         for k, loop in enumerate(block.around):
             if _name(loop, k) in loops:
                 continue
-            times = known_extent(loop) if isinstance(loop, For) else None
+            times = must_execute.known_extent(loop) if isinstance(loop, ir.For) else None
             if times is None:
                 return 0.0
             count /= max(1, times)
@@ -218,12 +198,12 @@ class BodyOperations:
         cycles = strong_components(self.below)
         for name, statements in self.changes.items():
             for s in statements:
-                own = (x for e in children(s) for x in walk(e) if isinstance(x, LoopIndex))
+                own = (x for e in children(s) for x in walk(e) if isinstance(x, ir.LoopIndex))
                 ties[name] |= {x.loop for x in own}
                 # What it is set to depends on what it was.
                 read = (x for e in children(s) for x in locals_read(e))
                 is_own = any(x == name or cycles.get(x) == cycles[name] for x in read)
-                if isinstance(s, UpdateLocal) or is_own:
+                if isinstance(s, ir.UpdateLocal) or is_own:
                     ties[name] |= self.where[id(s)][1]
         return self._with_those_below(ties)
 
@@ -248,25 +228,25 @@ class BodyOperations:
         }
         return self._with_those_below(direct)
 
-    def _loaded_in(self, expressions: Iterable[Expr]) -> frozenset[str]:
+    def _loaded_in(self, expressions: Iterable[ir.Expr]) -> frozenset[str]:
         """The loops of the loads in expressions, and `_LOADED` where there are any."""
-        loads = [x for e in expressions for x in walk(e) if isinstance(x, Load)]
+        loads = [x for e in expressions for x in walk(e) if isinstance(x, ir.Load)]
         return frozenset([_LOADED] if loads else []).union(*map(self._loops, loads))
 
-    def _loops(self, e: Expr) -> frozenset[str]:
+    def _loops(self, e: ir.Expr) -> frozenset[str]:
         """The loops that a value depends on."""
         if id(e) not in self.loops:
             match e:
-                case LoopIndex():
+                case ir.LoopIndex():
                     found = frozenset([e.loop])
-                case Local() | LocalElement():
+                case ir.Local() | ir.LocalElement():
                     found = self.ties.get(e.name, frozenset())
                 case _:
                     found = frozenset[str]().union(*map(self._loops, children(e)))
             self.loops[id(e)] = found
         return self.loops[id(e)]
 
-    def is_sure(self, e: Expr, block: int) -> tuple[bool, bool]:
+    def is_sure(self, e: ir.Expr, block: int) -> tuple[bool, bool]:
         """Returns (True, late) if no local in `e` may be a known constant at the block, else (False, False).
 
         `late` is true if that holds only after the first iteration.
@@ -275,9 +255,9 @@ class BodyOperations:
         inner = self._innermost(block)
         for name in locals_read(e):
             statements = self.changes.get(name, [])
-            if any(not isinstance(s, SetLocal | UpdateLocal | Update) for s in statements):
+            if any(not isinstance(s, ir.SetLocal | ir.UpdateLocal | ir.Update) for s in statements):
                 return False, False
-            fixed = [s for s in statements if isinstance(s, SetLocal) and _is_fixed(s.value)]
+            fixed = [s for s in statements if isinstance(s, ir.SetLocal) and _is_fixed(s.value)]
             if not fixed:
                 continue
             inside = [s for s in fixed if inner is not None and self._within(s, inner)]
@@ -286,7 +266,7 @@ class BodyOperations:
             late = True
         return True, late
 
-    def _within(self, s: Stmt, block: int) -> bool:
+    def _within(self, s: ir.Stmt, block: int) -> bool:
         at = self.where[id(s)][0]
         while at > block:
             at = self.blocks[at].parent
@@ -294,13 +274,13 @@ class BodyOperations:
 
     # --- counting
 
-    def of(self, e: Expr, n: Needed, seen: set[str]) -> Iterator[tuple[int, float]]:
+    def of(self, e: ir.Expr, n: must_execute.Needed, seen: set[str]) -> Iterator[tuple[int, float]]:
         """Yields (element size, operations) of all parts of an expression that are surely evaluated and new."""
-        certain = {id(x) for x in surely(e)}
+        certain = {id(x) for x in must_execute.surely(e)}
         yield from self._of(e, n, certain, seen)
 
     def _of(
-        self, e: Expr, n: Needed, certain: set[int], seen: set[str]
+        self, e: ir.Expr, n: must_execute.Needed, certain: set[int], seen: set[str]
     ) -> Iterator[tuple[int, float]]:
         nodes, leaves = chain(e)
         if id(e) in certain and all(id(x) in certain for x in nodes):
@@ -311,30 +291,30 @@ class BodyOperations:
             if len(nodes) > 1:
                 varying = sum(self._loops(x) == loops for x in leaves)
                 total = min(total, max(1.0, varying - (varying == len(leaves))))
-            size = (e.a if isinstance(e, Compare) else e).dtype.size_bytes
+            size = (e.a if isinstance(e, ir.Compare) else e).dtype.size_bytes
             if total and known:
                 yield size, total * self.runs(n, loops, late)
         for x in leaves if len(nodes) > 1 else children(e):
-            if not isinstance(e, Load):
+            if not isinstance(e, ir.Load):
                 yield from self._of(x, n, certain, seen)
 
-    def updates(self, n: Needed, seen: set[str]) -> Iterator[tuple[int, float]]:
+    def updates(self, n: must_execute.Needed, seen: set[str]) -> Iterator[tuple[int, float]]:
         """Yields one operation for a statement that accumulates into a local or an element."""
         s = n.statement
-        if not isinstance(s, UpdateLocal | Update) or not s.value.dtype.is_float:
+        if not isinstance(s, ir.UpdateLocal | ir.Update) or not s.value.dtype.is_float:
             return
-        if isinstance(s, UpdateLocal):
-            known, late = self.is_sure(Local(s.name, s.value.dtype), n.block)
+        if isinstance(s, ir.UpdateLocal):
+            known, late = self.is_sure(ir.Local(s.name, s.value.dtype), n.block)
             loops = self.ties[s.name]
         else:
             known, late = True, False
             loops = frozenset[str]().union(*(self._loops(i) for i in s.indices))
         loops |= self._loops(s.value)
-        target = s.name if isinstance(s, UpdateLocal) else s.array
+        target = s.name if isinstance(s, ir.UpdateLocal) else s.array
         if known and _is_new(f"{target} {s.op}= {self.text(s.value)} {self.task.name}", seen):
             yield s.value.dtype.size_bytes, OPS[s.op].flops * self.runs(n, loops, late)
 
-    def atomic_updates(self, array: str, dtype: DType) -> float:
+    def atomic_updates(self, array: str, dtype: ir.DType) -> float:
         """The guaranteed number of serialised updates of an array, where they are atomic.
 
         Only updates that a target may support count: any update of floats (by exchange), and additions of integers.
@@ -342,7 +322,7 @@ class BodyOperations:
         total = 0.0
         for n in self.needed:
             s = n.statement
-            if isinstance(s, Update) and s.array == array and (dtype.is_float or s.op == "add"):
+            if isinstance(s, ir.Update) and s.array == array and (dtype.is_float or s.op == "add"):
                 loops = frozenset[str]().union(*map(self._loops, s.indices))
                 total += self.runs(n, loops, is_later=False)
         return total
@@ -357,7 +337,9 @@ class BodyOperations:
         most: dict[str, float] = {}
         written = arrays_written(self.task)
         for n in self.needed:
-            loads = (x for e in n.expressions for x in surely(e) if isinstance(x, Load))
+            loads = (
+                x for e in n.expressions for x in must_execute.surely(e) if isinstance(x, ir.Load)
+            )
             for x in (x for x in loads if x.array not in written):
                 locals_in = (name for i in x.indices for name in locals_read(i))
                 loaded = self._loaded_in(x.indices).union(*map(self._loaded_by, locals_in))
@@ -373,20 +355,20 @@ class BodyOperations:
     def _loaded_by(self, name: str) -> frozenset[str]:
         return self._loaded.get(name, frozenset())
 
-    def text(self, e: Expr) -> str:
+    def text(self, e: ir.Expr) -> str:
         """Canonical text of an expression: equal where a compiler could compute both once. Long texts are replaced by a hash."""
         if id(e) not in self.told:
             self.told[id(e)] = self._text(e)
         return self.told[id(e)]
 
-    def _text(self, e: Expr) -> str:
+    def _text(self, e: ir.Expr) -> str:
         match e:
-            case LoopIndex():
+            case ir.LoopIndex():
                 own = self.extents.get(e.loop)
                 return f"<{e.loop} of {self.task.name}>" if own is None else f"<{own}>"
-            case Local():
+            case ir.Local():
                 return self._text_of_local(e.name)
-            case Load():
+            case ir.Load():
                 return f"{e.array}[{','.join(map(self.text, e.indices))}]"
         parts = children(e)
         if not parts:
@@ -397,7 +379,7 @@ class BodyOperations:
         if name not in self.texts:
             statements = self.changes.get(name, [])
             self.texts[name] = f"{name} of {self.task.name}"
-            if len(statements) == 1 and isinstance(statements[0], SetLocal):
+            if len(statements) == 1 and isinstance(statements[0], ir.SetLocal):
                 self.texts[name] = self.text(statements[0].value)
         return self.texts[name]
 
@@ -410,16 +392,20 @@ def _is_new(text: str, seen: set[str]) -> bool:
     return True
 
 
-def _name(loop: For | While, depth: int) -> str:
-    return loop.loop if isinstance(loop, For) else f"while {depth}"
+def _name(loop: ir.For | ir.While, depth: int) -> str:
+    return loop.loop if isinstance(loop, ir.For) else f"while {depth}"
 
 
-def _is_fixed(e: Expr) -> bool:
+def _is_fixed(e: ir.Expr) -> bool:
     """True if a compiler can know the value."""
-    return not any(isinstance(x, Load | LoopIndex | Local | LocalElement) for x in walk(e))
+    return not any(
+        isinstance(x, ir.Load | ir.LoopIndex | ir.Local | ir.LocalElement) for x in walk(e)
+    )
 
 
-def _blocks_of_changes(blocks: Sequence[BasicBlock]) -> dict[int, tuple[int, frozenset[str]]]:
+def _blocks_of_changes(
+    blocks: Sequence[must_execute.BasicBlock],
+) -> dict[int, tuple[int, frozenset[str]]]:
     """Returns, by identity of a statement, its block and the innermost loop of the body around it."""
     found = {}
     for block in blocks:

@@ -12,51 +12,10 @@ from typing import NamedTuple
 import numpy as np
 
 from ...space.engine.jit import jit_flat, jit_flat_internal
+from . import common, core_costs, overlap, streams
 from .columns import Floats, Ints
-from .common import (
-    ARRAY_READS,
-    ARRAY_WRITES,
-    N_MOVED,
-    READS,
-    WRITES,
-    Bools,
-    Mask,
-    array_traffic,
-    phase_traffic,
-)
-from .core_costs import (
-    ALL,
-    ALONE,
-    CHAINS,
-    CLOCK_SLACK,
-    LOADED,
-    N_COSTS,
-    UPDATED,
-    WORK,
-    arithmetic,
-    atomic_updates,
-    shares,
-)
-from .overlap import (
-    MAYBE,
-    barriers,
-    ends_before,
-    has_phases,
-    launches,
-    phases,
-    sweep_barriers,
-    threads,
-)
+from .overlap import threads
 from .port_costs import N_AROUND, N_COPIES, N_LEAST, N_PORTS, least_ports, loads_and_stores
-from .streams import (
-    ANYHOW,
-    BY_EACH,
-    FRESH_ONCE,
-    N_COLUMNS,
-    READ_ONCE,
-    WRITTEN_ONCE,
-    streaming_ns,
-)
 from .tables import BoundTables
 from .tile_costs import N_TILES, N_WAYS, crossing_bytes, trips_with_barrier
 
@@ -77,7 +36,7 @@ class BoundScratch(NamedTuple):
     parallel: Ints  # [n_tasks] whether it may run on all cores, see MAYBE
     chosen: Ints  # [n_tasks]
     before: Ints  # [n_tasks] the task before it on the longest path, or -1
-    ends: Bools  # [n_tasks, n_tasks] whether the first surely ends before the second begins
+    ends: common.Bools  # [n_tasks, n_tasks] whether the first surely ends before the second begins
     moved: Floats  # [n_tasks, N_MOVED] bytes
     through: Floats  # [n_tasks, streams.N_COLUMNS] bytes
     costs: Floats  # [n_tasks, N_COSTS]
@@ -100,9 +59,9 @@ def make_scratch(tables: BoundTables, n_terms: int) -> BoundScratch:
         chosen=np.zeros(n, np.int64),
         before=np.zeros(n, np.int64),
         ends=np.zeros((n, n), np.bool_),
-        moved=np.zeros((n, N_MOVED)),
-        through=np.zeros((n, N_COLUMNS)),
-        costs=np.zeros((n, N_COSTS)),
+        moved=np.zeros((n, common.N_MOVED)),
+        through=np.zeros((n, streams.N_COLUMNS)),
+        costs=np.zeros((n, core_costs.N_COSTS)),
         parts=np.zeros((n, n_terms)),
         rates=np.zeros((2, tables.stream.shape[0] + 2)),
         copies=np.zeros((N_AROUND, tables.port_loop.shape[0], N_COPIES)),
@@ -116,15 +75,17 @@ def make_scratch(tables: BoundTables, n_terms: int) -> BoundScratch:
 
 
 @jit_flat_internal
-def _stream_traffic(tables: BoundTables, domains: Mask, phase: Ints, scratch: BoundScratch) -> None:
+def _stream_traffic(
+    tables: BoundTables, domains: common.Mask, phase: Ints, scratch: BoundScratch
+) -> None:
     """Fill in the guaranteed streaming traffic of each phase in a call, by the columns of streams.py."""
     moved, through = scratch.moved, scratch.through
     for p in range(phase.size):
-        for column in range(N_COLUMNS):
+        for column in range(streams.N_COLUMNS):
             through[p, column] = 0.0
     for array in range(tables.touch_start.size - 1):
         first, end = tables.touch_start[array], tables.touch_start[array + 1]
-        if tables.passes[array] == ANYHOW or first == end:
+        if tables.passes[array] == streams.ANYHOW or first == end:
             continue
         p = phase[tables.touch[first].task]
         is_together = True
@@ -134,22 +95,22 @@ def _stream_traffic(tables: BoundTables, domains: Mask, phase: Ints, scratch: Bo
             fresh = max(fresh, tables.touch[k].is_fresh)
         if is_together:
             # What several tasks of different phases touch may be used in another order by each.
-            array_traffic(tables, domains, phase, scratch.ends, array, moved)
-            side = 1 if tables.passes[array] == BY_EACH else 0
-            through[p, READ_ONCE + side] += moved[p, ARRAY_READS]
-            through[p, WRITTEN_ONCE + side] += moved[p, ARRAY_WRITES]
-            through[p, FRESH_ONCE + side] += fresh * moved[p, ARRAY_WRITES]
+            common.array_traffic(tables, domains, phase, scratch.ends, array, moved)
+            side = 1 if tables.passes[array] == streams.BY_EACH else 0
+            through[p, streams.READ_ONCE + side] += moved[p, common.ARRAY_READS]
+            through[p, streams.WRITTEN_ONCE + side] += moved[p, common.ARRAY_WRITES]
+            through[p, streams.FRESH_ONCE + side] += fresh * moved[p, common.ARRAY_WRITES]
 
 
 @jit_flat_internal
-def _price_tiles(tables: BoundTables, domains: Mask, scratch: BoundScratch) -> None:
+def _price_tiles(tables: BoundTables, domains: common.Mask, scratch: BoundScratch) -> None:
     """Fill in the ns in which each task surely moves bytes between levels, since its tiles are larger than caches."""
     crossing, likely, n_levels = scratch.crossing[0], scratch.crossing[1], tables.rate.size - 1
     for t in range(scratch.moves.size):
         scratch.moves[t], scratch.lost[t, CACHES], scratch.lost[t, MEMORY] = 0.0, 0.0, 0.0
     for row in range(tables.tiled.shape[0]):
         t = tables.tiled[row].task
-        is_alone = not scratch.parallel[t] & MAYBE
+        is_alone = not scratch.parallel[t] & overlap.MAYBE
         for k in range(crossing.size):
             crossing[k], likely[k] = 0.0, 0.0
         crossing_bytes(
@@ -174,7 +135,7 @@ def _price_tiles(tables: BoundTables, domains: Mask, scratch: BoundScratch) -> N
         for k in range(1, crossing.size):
             alone = 1.0
             if is_alone and k < n_levels - 1:
-                alone = max(1.0, tables.cores / CLOCK_SLACK)
+                alone = max(1.0, tables.cores / core_costs.CLOCK_SLACK)
             scratch.moves[t] = max(scratch.moves[t], crossing[k] / tables.rate[k] * alone)
             side = MEMORY if k == n_levels else CACHES
             scratch.lost[t, side] = max(scratch.lost[t, side], likely[k] / tables.rate[k] * alone)
@@ -190,9 +151,9 @@ def _price_phases(tables: BoundTables, phase: Ints, scratch: BoundScratch) -> No
     parallel, costs, parts = scratch.parallel, scratch.costs, scratch.parts
     cached = tables.capacity[n_levels]
     # What a phase wrote last may leave the caches while the next one runs; of all as one phase that is the next call.
-    leaving = cached if has_phases(phase) else 0.0
+    leaving = cached if overlap.has_phases(phase) else 0.0
     for p in range(n):
-        costs[p, ALL], costs[p, ALONE] = 0.0, 0.0
+        costs[p, core_costs.ALL], costs[p, core_costs.ALONE] = 0.0, 0.0
         for k in range(parts.shape[1]):
             parts[p, k] = 0.0
         if phase[p] != p:
@@ -201,15 +162,15 @@ def _price_phases(tables: BoundTables, phase: Ints, scratch: BoundScratch) -> No
         for t in range(p, n):
             if phase[t] == p:
                 threads |= parallel[t]
-        is_alone = not threads & MAYBE
-        read, written = scratch.moved[p, READS], scratch.moved[p, WRITES]
+        is_alone = not threads & overlap.MAYBE
+        read, written = scratch.moved[p, common.READS], scratch.moved[p, common.WRITES]
         parts[p, READ] = max(0.0, read - cached) / tables.rate[n_levels]
         parts[p, WRITE] = max(0.0, written - cached) / tables.write_rate
         # Dirty lines that stay save the trip out, and where they are read again the trip in.
         kept = cached + min(cached, tables.reused_bytes)
         parts[p, MIXED] = max(0.0, read + written - kept) / tables.mixed_rate
         cores = 1 if is_alone else np.int64(tables.cores)
-        parts[p, STREAMS] = streaming_ns(
+        parts[p, STREAMS] = streams.streaming_ns(
             tables.stream,
             tables.stream_point,
             cores,
@@ -218,9 +179,18 @@ def _price_phases(tables: BoundTables, phase: Ints, scratch: BoundScratch) -> No
             leaving,
             scratch.rates,
         )
-        parts[p, OPERATIONS], parts[p, CHAIN] = costs[p, WORK], costs[p, CHAINS]
-        parts[p, PORTS], parts[p, ATOMICS] = costs[p, LOADED], costs[p, UPDATED]
-        alone = max(max(costs[p, WORK], costs[p, CHAINS]), max(costs[p, LOADED], costs[p, UPDATED]))
+        parts[p, OPERATIONS], parts[p, CHAIN] = (
+            costs[p, core_costs.WORK],
+            costs[p, core_costs.CHAINS],
+        )
+        parts[p, PORTS], parts[p, ATOMICS] = (
+            costs[p, core_costs.LOADED],
+            costs[p, core_costs.UPDATED],
+        )
+        alone = max(
+            max(costs[p, core_costs.WORK], costs[p, core_costs.CHAINS]),
+            max(costs[p, core_costs.LOADED], costs[p, core_costs.UPDATED]),
+        )
         for t in range(p, n):
             if phase[t] == p:
                 parts[p, TILES] = max(parts[p, TILES], scratch.moves[t])
@@ -229,13 +199,13 @@ def _price_phases(tables: BoundTables, phase: Ints, scratch: BoundScratch) -> No
             ns = max(0.0, read - tables.capacity[k]) / tables.rate[k]
             is_private = k < n_levels - 1 or k == 0
             if is_private and is_alone:
-                ns *= max(1.0, tables.cores / CLOCK_SLACK)
+                ns *= max(1.0, tables.cores / core_costs.CLOCK_SLACK)
             parts[p, FIRST_LEVEL + k] = ns
             if is_private:
                 alone = max(alone, ns)
             else:
                 longest = max(longest, ns)
-        costs[p, ALL], costs[p, ALONE] = (
+        costs[p, core_costs.ALL], costs[p, core_costs.ALONE] = (
             max(longest, alone) * tables.runs[p],
             alone * tables.runs[p],
         )
@@ -248,8 +218,8 @@ def _add(scratch: BoundScratch, scale: float, terms: Floats) -> tuple[float, flo
     """Raise each of `terms` to its sum over the phases. Returns the sums of all work, and of each core's own work."""
     all_ns, core_ns = 0.0, 0.0
     for p in range(scratch.costs.shape[0]):
-        all_ns += scratch.costs[p, ALL]
-        core_ns += scratch.costs[p, ALONE]
+        all_ns += scratch.costs[p, core_costs.ALL]
+        core_ns += scratch.costs[p, core_costs.ALONE]
     for k in range(terms.size):
         total = 0.0
         for p in range(scratch.parts.shape[0]):
@@ -268,13 +238,13 @@ def _longest_path(scratch: BoundScratch, terms: Floats) -> tuple[float, float]:
         before[t] = -1
         for u in range(t):
             if scratch.ends[u, t]:
-                longest_core = max(longest_core, costs[u, ALONE])
-                if costs[u, ALL] > longest:
-                    longest, before[t] = costs[u, ALL], u
-        costs[t, ALL] += longest
-        costs[t, ALONE] += longest_core
-        most_core = max(most_core, costs[t, ALONE])
-        if costs[t, ALL] > costs[last, ALL]:
+                longest_core = max(longest_core, costs[u, core_costs.ALONE])
+                if costs[u, core_costs.ALL] > longest:
+                    longest, before[t] = costs[u, core_costs.ALL], u
+        costs[t, core_costs.ALL] += longest
+        costs[t, core_costs.ALONE] += longest_core
+        most_core = max(most_core, costs[t, core_costs.ALONE])
+        if costs[t, core_costs.ALL] > costs[last, core_costs.ALL]:
             last = t
     for k in range(terms.size):
         total = 0.0
@@ -283,19 +253,19 @@ def _longest_path(scratch: BoundScratch, terms: Floats) -> tuple[float, float]:
             total += scratch.parts[t, k]
             t = before[t]
         terms[k] = max(terms[k], total)
-    return costs[last, ALL], most_core
+    return costs[last, core_costs.ALL], most_core
 
 
 @jit_flat
 def lower_bound(
-    tables: BoundTables, scratch: BoundScratch, domains: Mask, phase: Ints, terms: Floats
+    tables: BoundTables, scratch: BoundScratch, domains: common.Mask, phase: Ints, terms: Floats
 ) -> float:
     """Returns a lower bound in ns on every completion; fills `phase` ([n_tasks]) and `terms` (ns each)."""
     n = phase.size
     for k in range(terms.size):
         terms[k] = 0.0
     threads(tables, domains, scratch.parallel)
-    shares(tables, domains, scratch.costs)
+    core_costs.shares(tables, domains, scratch.costs)
     least_ports(tables, domains, scratch.copies, scratch.least, scratch.busy)
     _price_tiles(tables, domains, scratch)
     all_ns, core_ns, in_step = 0.0, 0.0, 1.0
@@ -306,16 +276,16 @@ def lower_bound(
             phase[u] = u if way == 0 else tables.step[u]
             for t in range(n):
                 scratch.ends[u, t] = way > 0 and u == t
-        if way == 0 and (n <= 2 or not ends_before(tables, domains, scratch.ends)):
+        if way == 0 and (n <= 2 or not overlap.ends_before(tables, domains, scratch.ends)):
             continue  # with two tasks the phases below give the same bound
         if way == 2:
-            in_step = phases(tables, domains, scratch.parallel, phase)
-            if not has_phases(phase):
+            in_step = overlap.phases(tables, domains, scratch.parallel, phase)
+            if not overlap.has_phases(phase):
                 break  # one step, in which everything is one phase
-        phase_traffic(tables, domains, phase, scratch.ends, scratch.moved)
-        arithmetic(tables, domains, scratch.parallel, phase, scratch.costs)
+        common.phase_traffic(tables, domains, phase, scratch.ends, scratch.moved)
+        core_costs.arithmetic(tables, domains, scratch.parallel, phase, scratch.costs)
         loads_and_stores(tables, scratch.parallel, phase, scratch.least, scratch.costs)
-        atomic_updates(tables, domains, phase, scratch.costs)
+        core_costs.atomic_updates(tables, domains, phase, scratch.costs)
         if tables.stream.shape[0] > 0:
             _stream_traffic(tables, domains, phase, scratch)
         _price_phases(tables, phase, scratch)
@@ -325,9 +295,9 @@ def lower_bound(
             way_ns, way_core = _add(scratch, in_step, terms)
         all_ns, core_ns = max(all_ns, way_ns), max(core_ns, way_core)
     all_ns = max(all_ns, terms[MIXED])
-    n_launches = launches(tables, domains, scratch.parallel, scratch.chosen)
+    n_launches = overlap.launches(tables, domains, scratch.parallel, scratch.chosen)
     started = n_launches * tables.launch_ns
-    n_barriers = barriers(tables, domains, scratch.parallel)
+    n_barriers = overlap.barriers(tables, domains, scratch.parallel)
     for row in range(tables.tiled.shape[0]):
         trips = trips_with_barrier(
             tables.tiled,
@@ -340,7 +310,7 @@ def lower_bound(
             scratch.tiles,
         )
         n_barriers = max(n_barriers, trips * tables.runs[tables.tiled[row].task])
-    met = tables.barrier_ns * (n_barriers + sweep_barriers(tables, domains))
+    met = tables.barrier_ns * (n_barriers + overlap.sweep_barriers(tables, domains))
     terms[LAUNCHES] = tables.call_ns + started + met
     # While a team assembles, its first threads can already fill the bandwidth that all share; what
     # each core must do by itself waits for it to arrive.

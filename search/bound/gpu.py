@@ -18,31 +18,9 @@ import numpy as np
 from ...space import choices as ch
 from ...space.draft import AS_IT_IS
 from ...space.engine.jit import jit, jit_internal
+from . import gpu_facts
 from .columns import Floats, Ints
 from .common import N_MOVED, READS, WRITES, Mask, join, merged_tasks, phase_traffic
-from .gpu_facts import (
-    BLOCKS_MOST,
-    CHAIN,
-    CORE_FACTOR,
-    INNER_MOST,
-    IS_BLOCK,
-    IS_THREAD,
-    IS_VECTOR,
-    ISSUE_FACTOR,
-    LOADS,
-    MID_LEAST,
-    MID_MOST,
-    N_FACTS,
-    N_TASK_FACTS,
-    SPLITS,
-    WARP,
-    WAVES,
-    Int,
-    is_copied,
-    meetings,
-    task_facts,
-    tilings,
-)
 from .gpu_tables import TOGETHER, GpuTables
 from .tables import BoundTables
 
@@ -65,7 +43,7 @@ _REGISTER, _SHARED, _GLOBAL = 1 << ch.REGISTER, 1 << ch.SHARED, 1 << ch.GLOBAL
 
 
 @jit_internal
-def _copies_of_loads(gpu: GpuTables, row: Int, facts: Floats) -> float:
+def _copies_of_loads(gpu: GpuTables, row: gpu_facts.Int, facts: Floats) -> float:
     """The number of threads, neighbours in a block or in different blocks, that load each element."""
     n = 1.0
     for at in range(gpu.access[row].first_loop, gpu.access[row].end_loop):
@@ -73,19 +51,25 @@ def _copies_of_loads(gpu: GpuTables, row: Int, facts: Floats) -> float:
             continue
         k = gpu.along[at].loop
         extent = gpu.loop[k].extent
-        is_thread = facts[k, IS_THREAD] == 2
+        is_thread = facts[k, gpu_facts.IS_THREAD] == 2
         # Each thread of a loop of vectors begins with a vector of its own.
-        lanes = min(facts[k, INNER_MOST], MOST_LANES) if facts[k, IS_VECTOR] else 1.0
-        beside = min(facts[k, MID_LEAST], np.ceil(extent / lanes)) if is_thread else 1.0
-        if facts[k, IS_BLOCK] == 2:
-            tile = facts[k, INNER_MOST] * (1.0 if is_thread else facts[k, MID_MOST])
+        lanes = (
+            min(facts[k, gpu_facts.INNER_MOST], MOST_LANES)
+            if facts[k, gpu_facts.IS_VECTOR]
+            else 1.0
+        )
+        beside = min(facts[k, gpu_facts.MID_LEAST], np.ceil(extent / lanes)) if is_thread else 1.0
+        if facts[k, gpu_facts.IS_BLOCK] == 2:
+            tile = facts[k, gpu_facts.INNER_MOST] * (
+                1.0 if is_thread else facts[k, gpu_facts.MID_MOST]
+            )
             beside = max(beside, extent / tile)
         n *= beside
     return n
 
 
 @jit_internal
-def _sharing(gpu: GpuTables, row: Int, facts: Floats) -> tuple[float, float, float]:
+def _sharing(gpu: GpuTables, row: gpu_facts.Int, facts: Floats) -> tuple[float, float, float]:
     """Coalescing of an access: the most elements of one sector in a request of a warp, lanes that may share an element, the widest
     vector.
 
@@ -96,9 +80,9 @@ def _sharing(gpu: GpuTables, row: Int, facts: Floats) -> tuple[float, float, flo
     same, near, reach, widest, step = 1.0, 1.0, 0, 1.0, 0
     for at in range(gpu.access[row].first_loop, gpu.access[row].end_loop):
         k, stride, how = gpu.along[at].loop, gpu.along[at].stride, gpu.along[at].how
-        threads = facts[k, MID_MOST] if facts[k, IS_THREAD] else 1.0
+        threads = facts[k, gpu_facts.MID_MOST] if facts[k, gpu_facts.IS_THREAD] else 1.0
         lanes = 1.0
-        if facts[k, IS_VECTOR] and stride == size:
+        if facts[k, gpu_facts.IS_VECTOR] and stride == size:
             lanes = float(gpu.access[row].widest)
             widest = lanes
         n = threads * lanes
@@ -110,11 +94,11 @@ def _sharing(gpu: GpuTables, row: Int, facts: Floats) -> tuple[float, float, flo
             step = gcd(step, stride)
     if step > 0:
         near = min(near, np.ceil(SECTOR_BYTES / step))
-    return min(same * near, WARP * widest), min(same, WARP), widest
+    return min(same * near, gpu_facts.WARP * widest), min(same, gpu_facts.WARP), widest
 
 
 @jit_internal
-def _where(gpu: GpuTables, domains: Mask, row: Int) -> tuple[bool, bool, bool]:
+def _where(gpu: GpuTables, domains: Mask, row: gpu_facts.Int) -> tuple[bool, bool, bool]:
     """Returns whether an access surely goes to memory, surely to shared memory, and surely to either."""
     choice = gpu.access[row].choice
     if gpu.access[row].is_store:
@@ -129,7 +113,7 @@ def _where(gpu: GpuTables, domains: Mask, row: Int) -> tuple[bool, bool, bool]:
         in_shared = in_shared and space == _SHARED
         in_register = in_register or space & _REGISTER != 0
     is_direct = staging == _DIRECT and in_memory
-    return is_direct, is_copied(staging) or in_shared, not in_register
+    return is_direct, gpu_facts.is_copied(staging) or in_shared, not in_register
 
 
 @jit_internal
@@ -157,22 +141,24 @@ def _requests(
         if gpu.access[row].is_known and (is_store or not is_written[p]):
             into = stores if is_store else dearest
             n_elements = gpu.access[row].elements
-            core, issue = tasks[t, CORE_FACTOR], tasks[t, ISSUE_FACTOR]
+            core, issue = tasks[t, gpu_facts.CORE_FACTOR], tasks[t, gpu_facts.ISSUE_FACTOR]
             per_sector, same, widest = _sharing(gpu, row, facts)
             if not is_store:
                 n_elements *= _copies_of_loads(gpu, row, facts)
-            elif tasks[t, SPLITS]:
+            elif tasks[t, gpu_facts.SPLITS]:
                 # Another launch may store what the blocks leave, with threads of its own.
                 core, issue, widest = 1.0, 1.0, float(gpu.access[row].widest)
                 per_sector = SECTOR_BYTES / gpu.access[row].element_bytes
             if not is_store and (in_memory or in_shared):
-                tasks[t, LOADS] = max(tasks[t, LOADS], 2.0 if in_memory else 1.0)
+                tasks[t, gpu_facts.LOADS] = max(
+                    tasks[t, gpu_facts.LOADS], 2.0 if in_memory else 1.0
+                )
             if in_memory:
                 ns = n_elements * SECTOR_BYTES / per_sector / gpu.l1_rate
                 into[p, BY_L1] = max(into[p, BY_L1], ns * core)
             if in_shared and gpu.shared_rate > 0:
                 each = max(
-                    REQUEST_BYTES / (WARP * gpu.access[row].widest),
+                    REQUEST_BYTES / (gpu_facts.WARP * gpu.access[row].widest),
                     gpu.access[row].element_bytes / same,
                 )
                 into[p, BY_SHARED] = max(
@@ -180,7 +166,7 @@ def _requests(
                 )
             if is_there and gpu.issue_rate > 0:
                 lanes = widest if in_memory else float(gpu.access[row].widest)
-                ns = n_elements / (WARP * lanes) / gpu.issue_rate
+                ns = n_elements / (gpu_facts.WARP * lanes) / gpu.issue_rate
                 into[p, BY_ISSUE] = max(into[p, BY_ISSUE], ns * issue)
         if is_store:
             is_written[p] = True
@@ -257,17 +243,17 @@ def _compute(gpu: GpuTables, tasks: Floats, phase: Ints, is_first: Ints, costs: 
     """ns of arithmetic, of its issue and of latencies, by phase; after `_requests`."""
     for t in range(phase.size):
         p = phase[t]
-        factor = tasks[t, ISSUE_FACTOR]
-        finishing = 1.0 if tasks[t, SPLITS] else factor  # another launch may finish these
+        factor = tasks[t, gpu_facts.ISSUE_FACTOR]
+        finishing = 1.0 if tasks[t, gpu_facts.SPLITS] else factor  # another launch may finish these
         costs[p, OPERATIONS] += gpu.task[t].work_ns * factor + gpu.task[t].finish_ns * finishing
         if gpu.issue_rate > 0:
             costs[p, ISSUE] += (
-                gpu.task[t].instructions / WARP / gpu.issue_rate * min(factor, finishing)
+                gpu.task[t].instructions / gpu_facts.WARP / gpu.issue_rate * min(factor, finishing)
             )
         # The blocks that a multiprocessor has no room for at first begin when others have ended.
-        chain = tasks[t, CHAIN] + (gpu.load_ns if tasks[t, LOADS] else 0.0)
-        ns = chain * tasks[t, WAVES]
-        if tasks[t, LOADS] == 2 and is_first[p]:
+        chain = tasks[t, gpu_facts.CHAIN] + (gpu.load_ns if tasks[t, gpu_facts.LOADS] else 0.0)
+        ns = chain * tasks[t, gpu_facts.WAVES]
+        if tasks[t, gpu_facts.LOADS] == 2 and is_first[p]:
             ns += max(0.0, gpu.far_load_ns - gpu.load_ns)
         costs[p, LATENCY] = max(costs[p, LATENCY], ns)
 
@@ -288,23 +274,23 @@ def lower_bound(
     """
     n = phase.size
     terms[:] = 0.0
-    facts = np.zeros((gpu.loop.shape[0], N_FACTS))
-    tasks = np.zeros((n, N_TASK_FACTS))
+    facts = np.zeros((gpu.loop.shape[0], gpu_facts.N_FACTS))
+    tasks = np.zeros((n, gpu_facts.N_TASK_FACTS))
     costs = np.zeros((n, N_TERMS))
     moved = np.zeros((n, N_MOVED))
     is_first = np.ones(n, np.int64)
     ends = np.zeros((n, n), np.bool_)
     for t in range(n):
         ends[t, t] = True
-    tilings(gpu, domains, facts)
-    task_facts(gpu, domains, facts, tasks, registers, line)
-    meetings(gpu, domains, facts, tasks)
+    gpu_facts.tilings(gpu, domains, facts)
+    gpu_facts.task_facts(gpu, domains, facts, tasks, registers, line)
+    gpu_facts.meetings(gpu, domains, facts, tasks)
     # Everything as one phase, because what L2 keeps is then subtracted once only: of repeats, in each of their steps.
     phase[:] = tables.step
     phase_traffic(tables, domains, phase, ends, moved)
     ports = 1.0
     for t in range(n):
-        ports = max(ports, tasks[t, BLOCKS_MOST])
+        ports = max(ports, tasks[t, gpu_facts.BLOCKS_MOST])
     whole = np.zeros(4)
     for p in range(n):
         if phase[p] == p:
@@ -322,7 +308,7 @@ def lower_bound(
         ports = 1.0
         for t in range(n):
             if phase[t] == p:
-                ports = max(ports, tasks[t, BLOCKS_MOST])
+                ports = max(ports, tasks[t, gpu_facts.BLOCKS_MOST])
         held = 0.0 if is_first[p] else gpu.inside_bytes
         crossed = _memory(tables, gpu, moved[p, READS], moved[p, WRITES], held, ports)
         for k in range(len(crossed)):

@@ -11,18 +11,8 @@ from collections.abc import Iterator, Mapping
 from math import prod
 
 from ...kernels.analysis.domain_bounds import branch_cuts, cuts_of, points, taken
+from ...kernels.ir import kernel as ir
 from ...kernels.ir.affine import Affine
-from ...kernels.ir.kernel import (
-    Binary,
-    Bitcast,
-    Cast,
-    Compare,
-    Expr,
-    Load,
-    LoopIndex,
-    Select,
-    Unary,
-)
 from ...kernels.ir.task import Task, extents
 from ...kernels.tasks.guarded_bodies import followed
 from ...kernels.tasks.profile import Profile
@@ -119,7 +109,7 @@ class _TaskOperations:
             self.seen.add(_PARTLY + text)
         return not is_partly_known
 
-    def of(self, e: Expr) -> Iterator[tuple[int, float]]:
+    def of(self, e: ir.Expr) -> Iterator[tuple[int, float]]:
         """Yields (element size, operations) of every node that is new."""
         nodes, leaves = chain(e)
         loops = self.loops(e)
@@ -129,31 +119,31 @@ class _TaskOperations:
             if len(nodes) > 1:
                 varying = sum(self.loops(x) == loops for x in leaves)
                 n = min(n, max(1.0, varying - (varying == len(leaves))))
-            size_bytes = (e.a if isinstance(e, Compare) else e).dtype.size_bytes
+            size_bytes = (e.a if isinstance(e, ir.Compare) else e).dtype.size_bytes
             if n:
                 yield size_bytes, n * self.iterations(loops)
         for leaf in leaves:
             if leaf is not e:
                 yield from self.of(leaf)
 
-    def loops(self, e: Expr) -> frozenset[str]:
+    def loops(self, e: ir.Expr) -> frozenset[str]:
         """The loops on whose index the value depends."""
         match e:
-            case LoopIndex():
+            case ir.LoopIndex():
                 return frozenset([e.loop])
-            case Load():
+            case ir.Load():
                 return frozenset[str]().union(*(self.loops(x) for x in e.indices))
             case _:
                 return frozenset[str]().union(*(self.loops(x) for x in operands(e)))
 
-    def text(self, e: Expr) -> str:
+    def text(self, e: ir.Expr) -> str:
         """Canonical text of an expression: equal where a compiler could compute both once."""
         match e:
-            case LoopIndex():
+            case ir.LoopIndex():
                 return f"<{self.names[e.loop]}>"
-            case Load():
+            case ir.Load():
                 return f"{e.array}[{','.join(self.text(x) for x in e.indices)}]"
-            case Unary() | Binary() | Compare() | Select() | Cast() | Bitcast():
+            case ir.Unary() | ir.Binary() | ir.Compare() | ir.Select() | ir.Cast() | ir.Bitcast():
                 return told(e, [self.text(x) for x in operands(e)])
             case _:
                 return repr(e)

@@ -8,17 +8,7 @@ from collections.abc import Callable, Hashable, Iterable
 import numpy as np
 import numpy.typing as npt
 
-from .declarations import (
-    Choice,
-    Clause,
-    Counter,
-    CountLimit,
-    Declaration,
-    Group,
-    Literal,
-    Table,
-    Term,
-)
+from . import declarations
 from .model import BUDGET, CLAUSE, LITERAL, MAX_VALUES, PRODUCT, SUM, TABLE2, TABLE3, Arrays, Model
 from .order import (
     AFTER,
@@ -44,9 +34,9 @@ class ModelBuilder:
         self._place: list[int] = []
         self._mirrors: list[int] = []  # [n_order] position of the inverse order
         self._layout: Rows | None = None
-        self._choices: list[Choice] = []
+        self._choices: list[declarations.Choice] = []
         self._initial: list[int] = []
-        self._declarations: list[Declaration] = []
+        self._declarations: list[declarations.Declaration] = []
         self._tables: dict[int, tuple[int, int]] = {}  # declaration -> (first row, width)
         self._shared: dict[Hashable, int] = {}  # share key and shape -> first row
         self._by_content: dict[bytes, int] = {}
@@ -71,7 +61,7 @@ class ModelBuilder:
             self._layout = Rows.of(self._place, self.places)
             for i, j in self._layout.pairs():
                 names = (self._objects[i], self._objects[j])
-                self._choices.append(Choice("order", names, ORDER_VALUES))
+                self._choices.append(declarations.Choice("order", names, ORDER_VALUES))
                 self._initial.append(self._initial_order(i, j))
                 self._mirrors.append(self._layout.position(j, i))
         return self._layout
@@ -86,7 +76,7 @@ class ModelBuilder:
         """Declare a variable with 1 to 32 values, of which `mask` (default: all) are possible."""
         assert self.rows is not None  # objects come first
         assert 1 <= len(values) <= MAX_VALUES, f"{kind}{objects} has {len(values)} values"
-        self._choices.append(Choice(kind, objects, values))
+        self._choices.append(declarations.Choice(kind, objects, values))
         every = (1 << len(values)) - 1
         self._initial.append(every if mask is None else mask & every)
         return len(self._choices) - 1
@@ -158,19 +148,21 @@ class ModelBuilder:
                 mask if canonical == var else inverse_mask(mask)
             )
         assert merged, f"clause {name} has no literal"
-        self._declarations.append(Clause(name, tuple(Literal(*item) for item in merged.items())))
+        self._declarations.append(
+            declarations.Clause(name, tuple(declarations.Literal(*item) for item in merged.items()))
+        )
 
-    def sum_at_most(self, name: str, terms: Iterable[Term], limit: int) -> None:
+    def sum_at_most(self, name: str, terms: Iterable[declarations.Term], limit: int) -> None:
         """Require that the sum of the terms is at most `limit`; weights are not negative."""
-        self._add_counter(Counter(name, tuple(terms), limit, is_product=False))
+        self._add_counter(declarations.Counter(name, tuple(terms), limit, is_product=False))
 
-    def product_at_most(self, name: str, terms: Iterable[Term], limit: int) -> None:
+    def product_at_most(self, name: str, terms: Iterable[declarations.Term], limit: int) -> None:
         """Require that the product of the terms is at most `limit`; weights are positive."""
-        self._add_counter(Counter(name, tuple(terms), limit, is_product=True))
+        self._add_counter(declarations.Counter(name, tuple(terms), limit, is_product=True))
 
-    def groups_at_most(self, name: str, groups: Iterable[Group], limit: int) -> None:
+    def groups_at_most(self, name: str, groups: Iterable[declarations.Group], limit: int) -> None:
         """Require that the sum of what the groups count is at most `limit`; weights are not negative."""
-        budget = CountLimit(name, tuple(groups), limit)
+        budget = declarations.CountLimit(name, tuple(groups), limit)
         # Weights and products are clipped to limit + 1, so that no intermediate of the filter leaves int64.
         assert 0 <= limit < 1 << 31, name
         for any_of, terms in budget.groups:
@@ -180,7 +172,7 @@ class ModelBuilder:
                 assert min(term.weights) >= 0, name
         self._declarations.append(budget)
 
-    def _add_counter(self, counter: Counter) -> None:
+    def _add_counter(self, counter: declarations.Counter) -> None:
         neutral = 1 if counter.is_product else 0
         # Weights are clipped to limit + 1, so that no intermediate of the filter leaves int64.
         assert neutral <= counter.limit < (1 << 31 if counter.is_product else 1 << 61), counter.name
@@ -199,7 +191,7 @@ class ModelBuilder:
             if share is not None:
                 self._shared[share, shape] = known
         self._tables[len(self._declarations)] = known, shape[1]
-        self._declarations.append(Table(name, scope, predicate))
+        self._declarations.append(declarations.Table(name, scope, predicate))
 
     def _tabulate(self, shape: tuple[int, ...], predicate: Callable[..., bool]) -> int:
         last = range(shape[-1])
@@ -288,17 +280,17 @@ class _Flat:
         self.weights: list[int] = []
         self._weights_at: dict[tuple[int, ...], int] = {}
 
-    def add(self, declaration: Declaration, first_row: int, width: int) -> None:
+    def add(self, declaration: declarations.Declaration, first_row: int, width: int) -> None:
         limit = 0
-        if isinstance(declaration, Table):
+        if isinstance(declaration, declarations.Table):
             kind = TABLE2 if len(declaration.vars) == 2 else TABLE3
             for var in declaration.vars:
                 self._entry(var)
-        elif isinstance(declaration, Clause):
+        elif isinstance(declaration, declarations.Clause):
             kind = CLAUSE
             for var, mask in declaration.literals:
                 self._entry(var, mask)
-        elif isinstance(declaration, CountLimit):
+        elif isinstance(declaration, declarations.CountLimit):
             kind, limit = BUDGET, declaration.limit
             for any_of, terms in declaration.groups:
                 for var, mask in any_of:
@@ -322,7 +314,7 @@ class _Flat:
         self.scope_condition.append(condition)
         self.scope_weights.append(weights)
 
-    def _weights(self, term: Term, limit: int) -> int:
+    def _weights(self, term: declarations.Term, limit: int) -> int:
         clipped = tuple(min(weight, limit + 1) for weight in term.weights)
         if clipped not in self._weights_at:
             self._weights_at[clipped] = len(self.weights)

@@ -3,21 +3,8 @@
 import numpy as np
 import taichi as ti
 
-from .seeing import (
-    active,
-    calls,
-    clear,
-    field,
-    fill,
-    i32,
-    leaves,
-    n_active,
-    placed,
-    put,
-    refuses,
-    returns,
-    visits,
-)
+from . import seeing
+from .seeing import fill
 
 
 def stores_activate_and_loads_do_not():
@@ -45,15 +32,19 @@ def stores_activate_and_loads_do_not():
     return [first, n.to_numpy()]
 
 
-@leaves(lambda: active(node), node=lambda: ti.root.bitmasked(ti.ij, (4, 4)), x=lambda: placed(node))
+@seeing.leaves(
+    lambda: seeing.active(node),
+    node=lambda: ti.root.bitmasked(ti.ij, (4, 4)),
+    x=lambda: seeing.placed(node),
+)
 def a_store_of_zero_activates():
     x[1, 2] = 0
 
 
-@leaves(
-    lambda: [x.to_numpy(), active(node)],
+@seeing.leaves(
+    lambda: [x.to_numpy(), seeing.active(node)],
     node=lambda: ti.root.pointer(ti.i, 4).pointer(ti.i, 4),
-    x=lambda: placed(node),
+    x=lambda: seeing.placed(node),
 )
 def atomic_updates_activate():
     for k in range(100):
@@ -65,7 +56,7 @@ def activation_of_a_leaf_activates_all_above_it():
     a = ti.root.pointer(ti.ij, 2)
     b = a.pointer(ti.ij, 2)
     c = b.pointer(ti.ij, 2)
-    placed(c)
+    seeing.placed(c)
 
     @ti.kernel
     def work():
@@ -86,7 +77,7 @@ def activation_of_a_node_leaves_those_below_inactive():
     n = ti.field(ti.i32, shape=2)
     a = ti.root.pointer(ti.i, 4)
     b = a.bitmasked(ti.i, 4)
-    placed(b)
+    seeing.placed(b)
 
     @ti.kernel
     def work():
@@ -104,14 +95,14 @@ def activation_of_a_node_leaves_those_below_inactive():
 
 
 def dense_nodes_below_an_active_cell_are_active():
-    x = placed(ti.root.pointer(ti.i, 4).dense(ti.i, 4))
-    put(x, 9, 1)
-    return visits(x)
+    x = seeing.placed(ti.root.pointer(ti.i, 4).dense(ti.i, 4))
+    seeing.put(x, 9, 1)
+    return seeing.visits(x)
 
 
 def activation_of_what_is_active_keeps_values():
     node = ti.root.pointer(ti.i, 8)
-    x = placed(node.dense(ti.i, 2))
+    x = seeing.placed(node.dense(ti.i, 2))
 
     @ti.kernel
     def again():
@@ -125,9 +116,9 @@ def activation_of_what_is_active_keeps_values():
 
 def deactivated_cells_of_pointers_read_zero_and_begin_anew():
     node = ti.root.pointer(ti.i, 8)
-    x = placed(node.dense(ti.i, 4))
+    x = seeing.placed(node.dense(ti.i, 4))
     fill(x, 16, 10)
-    clear(node, 1, 7)
+    seeing.clear(node, 1, 7)
     first = x.to_numpy()
     x[5] = 3
     return [first, x.to_numpy()]
@@ -135,33 +126,33 @@ def deactivated_cells_of_pointers_read_zero_and_begin_anew():
 
 def deactivated_cells_of_bitmasked_nodes_keep_what_they_had():
     node = ti.root.bitmasked(ti.i, 8)
-    x = placed(node)
+    x = seeing.placed(node)
 
     @ti.kernel
     def again():
         ti.activate(node, [3])
 
-    put(x, 3, 7)
-    clear(node, 3)
+    seeing.put(x, 3, 7)
+    seeing.clear(node, 3)
     again()
     return x[3]
 
 
 def loads_of_inactive_cells_of_bitmasked_nodes():
-    x = placed(ti.root.pointer(ti.i, 2).bitmasked(ti.i, 4))
+    x = seeing.placed(ti.root.pointer(ti.i, 2).bitmasked(ti.i, 4))
 
     @ti.kernel
     def read() -> ti.i32:
         return 100 * x[1] + 10 * x[2] + x[6]
 
-    put(x, 1, 4)
+    seeing.put(x, 1, 4)
     return read()
 
 
 def a_deactivated_bitmasked_cell_is_inactive():
     n = ti.field(ti.i32, shape=3)
     node = ti.root.bitmasked(ti.ij, (2, 40))
-    x = placed(node)
+    x = seeing.placed(node)
 
     @ti.kernel
     def work():
@@ -191,7 +182,7 @@ def deactivation_of_a_node_takes_all_below_along():
     n = ti.field(ti.i32, shape=4)
     a = ti.root.pointer(ti.i, 4)
     b = a.pointer(ti.i, 4)
-    x = placed(b)
+    x = seeing.placed(b)
 
     @ti.kernel
     def look():
@@ -202,14 +193,14 @@ def deactivation_of_a_node_takes_all_below_along():
             n[3] += 1
 
     fill(x, 12, 1)
-    clear(a, 1)
+    seeing.clear(a, 1)
     look()
     return [x.to_numpy(), n.to_numpy()]
 
 
 def deactivation_of_inactive_cells_does_nothing():
     node = ti.root.pointer(ti.i, 4).bitmasked(ti.i, 4)
-    x = placed(node)
+    x = seeing.placed(node)
 
     @ti.kernel
     def empty():
@@ -217,13 +208,13 @@ def deactivation_of_inactive_cells_does_nothing():
             ti.deactivate(node, [k])
 
     empty()
-    put(x, 2, 9)
+    seeing.put(x, 2, 9)
     return x.to_numpy()
 
 
 def deactivation_and_activation_in_one_kernel():
     node = ti.root.pointer(ti.i, 4)
-    x = placed(node.dense(ti.i, 2))
+    x = seeing.placed(node.dense(ti.i, 2))
 
     @ti.kernel
     def write():
@@ -241,7 +232,9 @@ def deactivation_and_activation_in_one_kernel():
     return x.to_numpy()
 
 
-@leaves("x", 500, node=lambda: ti.root.pointer(ti.i, 4), x=lambda: placed(node.dense(ti.i, 2)))
+@seeing.leaves(
+    "x", 500, node=lambda: ti.root.pointer(ti.i, 4), x=lambda: seeing.placed(node.dense(ti.i, 2))
+)
 def cells_are_deactivated_and_activated_often_in_one_kernel(n: ti.i32):
     for _ in range(1):
         for k in range(n):
@@ -249,20 +242,23 @@ def cells_are_deactivated_and_activated_often_in_one_kernel(n: ti.i32):
             x[2] = k
 
 
-@leaves(
+@seeing.leaves(
     "n",
-    n=i32(2),
+    n=seeing.i32(2),
     a=lambda: ti.root.pointer(ti.i, 4),
     b=lambda: a.bitmasked(ti.i, 4),
-    x=lambda: placed(b),
+    x=lambda: seeing.placed(b),
 )
 def is_active_of_cells_below_inactive_ones():
     n[0] = ti.is_active(a, [3])
     n[1] = ti.is_active(b, [13])
 
 
-@leaves(
-    "n", n=i32(3), node=lambda: ti.root.pointer(ti.ij, 4), x=lambda: placed(node, at={(1, 2): 4})
+@seeing.leaves(
+    "n",
+    n=seeing.i32(3),
+    node=lambda: ti.root.pointer(ti.ij, 4),
+    x=lambda: seeing.placed(node, at={(1, 2): 4}),
 )
 def is_active_takes_vectors_and_lists():
     I = ti.Vector([1, 2])
@@ -271,7 +267,9 @@ def is_active_takes_vectors_and_lists():
     n[2] = ti.is_active(node, I + 1)
 
 
-@returns(node=lambda: ti.root.bitmasked(ti.i, 6), x=lambda: placed(node, at={0: 1, 3: 1}))
+@seeing.returns(
+    node=lambda: ti.root.bitmasked(ti.i, 6), x=lambda: seeing.placed(node, at={0: 1, 3: 1})
+)
 def is_active_is_a_condition() -> ti.i32:
     n = 0
     for i in range(6):
@@ -283,7 +281,7 @@ def is_active_is_a_condition() -> ti.i32:
 
 
 def parallel_activation_of_one_block():
-    x = placed(ti.root.pointer(ti.i, 2).dense(ti.i, 1024))
+    x = seeing.placed(ti.root.pointer(ti.i, 2).dense(ti.i, 1024))
 
     @ti.kernel
     def fill():
@@ -295,10 +293,10 @@ def parallel_activation_of_one_block():
     return [int(low.sum()), int(high.sum()), bool((high == np.arange(1024)).all())]
 
 
-@leaves(
-    lambda: [n_active(node), x.to_numpy()],
+@seeing.leaves(
+    lambda: [seeing.n_active(node), x.to_numpy()],
     node=lambda: ti.root.pointer(ti.i, 128),
-    x=lambda: placed(node.pointer(ti.i, 4)),
+    x=lambda: seeing.placed(node.pointer(ti.i, 4)),
 )
 def parallel_activation_of_many_blocks():
     for i in range(1024):
@@ -306,7 +304,7 @@ def parallel_activation_of_many_blocks():
 
 
 def activation_behind_a_condition_on_data():
-    x, flag = placed(ti.root.pointer(ti.i, 16)), ti.field(ti.i32, shape=16)
+    x, flag = seeing.placed(ti.root.pointer(ti.i, 16)), ti.field(ti.i32, shape=16)
 
     @ti.kernel
     def grow():
@@ -321,7 +319,7 @@ def activation_behind_a_condition_on_data():
 
 def _written_without_activation(of_node: bool):
     node = ti.root.pointer(ti.i, 8)
-    x = placed(node.dense(ti.i, 2))
+    x = seeing.placed(node.dense(ti.i, 2))
     named = node if of_node else x
 
     @ti.kernel
@@ -335,12 +333,16 @@ def _written_without_activation(of_node: bool):
     return x.to_numpy()
 
 
-writes_without_activation_of_a_node_are_lost = calls(_written_without_activation, of_node=True)
-writes_without_activation_of_a_field_are_lost = calls(_written_without_activation, of_node=False)
+writes_without_activation_of_a_node_are_lost = seeing.calls(
+    _written_without_activation, of_node=True
+)
+writes_without_activation_of_a_field_are_lost = seeing.calls(
+    _written_without_activation, of_node=False
+)
 
 
 def loads_outside_of_the_extents_are_zero():
-    x, y = placed(ti.root.pointer(ti.i, 4).dense(ti.i, 4), ti.i32, ti.i32)
+    x, y = seeing.placed(ti.root.pointer(ti.i, 4).dense(ti.i, 4), ti.i32, ti.i32)
 
     @ti.kernel
     def inside():
@@ -363,11 +365,11 @@ def vector_components_activate_their_cell():
         v[1].z += 2.0
 
     write()
-    return [n_active(v), v.to_numpy()]
+    return [seeing.n_active(v), v.to_numpy()]
 
 
 def one_store_activates_all_fields_of_the_cell():
-    x, y = placed(ti.root.pointer(ti.i, 4), ti.i32, ti.f32)
+    x, y = seeing.placed(ti.root.pointer(ti.i, 4), ti.i32, ti.f32)
 
     @ti.kernel
     def write():
@@ -383,12 +385,17 @@ def one_store_activates_all_fields_of_the_cell():
     return [x.to_numpy(), y.to_numpy()]
 
 
-@refuses(node=lambda: ti.root.dense(ti.i, 4), x=lambda: placed(node))
+@seeing.refuses(node=lambda: ti.root.dense(ti.i, 4), x=lambda: seeing.placed(node))
 def activation_needs_a_node_with_cells_that_may_be_inactive():
     ti.activate(node, [1])
 
 
-@leaves(lambda: n[0], n=i32(2), node=lambda: ti.root.pointer(ti.i, 4), x=lambda: placed(node))
+@seeing.leaves(
+    lambda: n[0],
+    n=seeing.i32(2),
+    node=lambda: ti.root.pointer(ti.i, 4),
+    x=lambda: seeing.placed(node),
+)
 def a_value_is_computed_before_its_cell_becomes_active():
     for _ in range(1):
         x[1] = 10 + ti.is_active(node, [1])
@@ -396,13 +403,17 @@ def a_value_is_computed_before_its_cell_becomes_active():
         n[0] = x[1]
 
 
-@leaves("n", x=lambda: placed(ti.root.dense(ti.i, 4)), n=field(ti.i64, 4))
+@seeing.leaves("n", x=lambda: seeing.placed(ti.root.dense(ti.i, 4)), n=seeing.field(ti.i64, 4))
 def addresses_of_cells_that_lie_side_by_side():
     for i in x:
         n[i] = ti.i64(ti.get_addr(x, [i]) - ti.get_addr(x, [0]))
 
 
-@leaves("n", x=lambda: placed(ti.root.pointer(ti.i, 4).dense(ti.i, 4), at={9: 1}), n=i32(3))
+@seeing.leaves(
+    "n",
+    x=lambda: seeing.placed(ti.root.pointer(ti.i, 4).dense(ti.i, 4), at={9: 1}),
+    n=seeing.i32(3),
+)
 def addresses_of_inactive_cells_are_those_of_zeros():
     n[0] = ti.get_addr(x, [1]) == ti.get_addr(x, [5])
     n[1] = ti.get_addr(x, [1]) == ti.get_addr(x, [9])

@@ -25,19 +25,9 @@ from kernelscape.space import choices as ch
 from kernelscape.space.backbone import MID, OUTER
 from kernelscape.space.build import build_space
 from kernelscape.space.candidate import Candidate, DeadEnd
-from kernelscape.testing import checking
+from kernelscape.testing import checking, syntax
 from kernelscape.testing.checking import Way
-from kernelscape.testing.syntax import (
-    array_of,
-    calls,
-    innermost,
-    is_before,
-    loops,
-    nodes,
-    prefetches,
-    program_of,
-    sums,
-)
+from kernelscape.testing.syntax import loops
 
 from .packed_cases import decided, inputs_of, random_copies, recorded
 
@@ -176,8 +166,8 @@ def test_slices_are_one_for_each_register_tile_and_all_their_lines_are_asked_for
     (inner,) = (n for n in loops_in(launch.nodes) if n.strips)
     assert inner.strips.length >= iterations(plan, inner) == 4  # which are too few for two strips
     # Each has one element of a block and is read once: it is to drive nothing else out of the second cache.
-    places = prefetches(program_of(candidate), 0)
-    assert [array_of(place) for place in places] == ["a"] * 4 * made.chunk
+    places = syntax.prefetches(syntax.program_of(candidate), 0)
+    assert [syntax.array_of(place) for place in places] == ["a"] * 4 * made.chunk
 
 
 @pytest.mark.parametrize(
@@ -195,19 +185,19 @@ def test_every_line_is_asked_for_once_and_a_register_tile_early(more):
     candidate, _, _ = product("matmul_strided", IN_STRIPS | more, m=128, n=64, k=256)
     plan = plan_of(candidate)
     (launch,) = launches_of(plan, candidate.space.target)
-    program = program_of(candidate)
+    program = syntax.program_of(candidate)
     depth = int((IN_STRIPS | more)["size(multiply0.k.mid)"])
     strip = next((x.step for x in loops(program) if x.var == "k_strip"), depth)
-    branches = [n for n in nodes(program) if isinstance(n, c.If)]
-    first_sum = sums(program, "c_acc_")[0]
+    branches = [n for n in syntax.nodes(program) if isinstance(n, c.If)]
+    first_sum = syntax.sums(program, "c_acc_")[0]
     assert strip >= 8
     for (_, name), made in launch.buffers.items():
         row, column = {"a": (256 * 32, 32), "b": (1, 64)}[name]  # elements to the next
         current, n_slices = c.Id(f"{name}_slice"), c.Id(f"{name}_slices")
         early = c.Bin("<", c.add(current, c.number(-(-depth // strip))), n_slices)
         (asking,) = (n for n in branches if n.condition == early)
-        places = prefetches(asking.then)
-        assert {array_of(place) for place in places} == {name}
+        places = syntax.prefetches(asking.then)
+        assert {syntax.array_of(place) for place in places} == {name}
         offsets = [c.flatten(place.x.index)[1] for place in places]
         lines = made.in_strips
         wanted = {
@@ -221,18 +211,18 @@ def test_every_line_is_asked_for_once_and_a_register_tile_early(more):
         (packed,) = (n for n in branches if n.condition == c.Bin("<", current, n_slices))
         assert c.Assign(current, c.Num("1"), "+") in packed.then
         # Between two strips, not behind the register tile.
-        assert is_before(program, packed, first_sum) and not sums(packed, "c_acc_")
+        assert syntax.is_before(program, packed, first_sum) and not syntax.sums(packed, "c_acc_")
 
 
 @pytest.mark.parametrize("wanted", [PRODUCT, IN_PARTS, IN_STRIPS, BOTH_AHEAD])
 def test_no_iteration_of_the_innermost_loop_asks(wanted):
     """A test in that loop takes as long as what it computes."""
     candidate, _, _ = product("matmul_strided", wanted, m=64, n=64, k=256)
-    program = program_of(candidate)
-    computing = [x for x in innermost(program) if sums(x, "c_acc")]
+    program = syntax.program_of(candidate)
+    computing = [x for x in syntax.innermost(program) if syntax.sums(x, "c_acc")]
     assert computing
-    assert prefetches(program)
-    assert not any(prefetches(x) for x in computing)
+    assert syntax.prefetches(program)
+    assert not any(syntax.prefetches(x) for x in computing)
 
 
 @pytest.mark.compiler
@@ -257,7 +247,10 @@ def test_one_thread_packs_ahead_in_a_loop_that_all_go_through(tmp_path):
     candidate = decided(recording, wanted, 2)
     source = checking.crowded_source_of(candidate)
     alone = c.Bin("==", c.Id("tid"), c.Num("0"))
-    assert any(isinstance(n, c.If) and n.condition == alone for n in nodes(program_of(candidate)))
+    assert any(
+        isinstance(n, c.If) and n.condition == alone
+        for n in syntax.nodes(syntax.program_of(candidate))
+    )
     (built,) = checking.build_all([source], tmp_path, "two")
     assert built.library is not None, built.log
     assert checking.check(built, inputs_of(recording, args), Way(), Way(thread_limit=1)) == ""
@@ -274,8 +267,8 @@ def test_neighbours_share_the_lines_that_are_asked_for():
     asked = launches_of(plan, candidate.space.target)[0].buffers[0, "a"].in_strips
     assert asked is not None
     assert (asked.along.count, asked.along.apart) == (1, 16)
-    program = program_of(candidate)
-    assert len(prefetches(program, 2)) == 4  # of each row one
+    program = syntax.program_of(candidate)
+    assert len(syntax.prefetches(program, 2)) == 4  # of each row one
     assert not any(x.var.endswith("_strip") for x in loops(program))
 
 
@@ -324,14 +317,16 @@ def test_lines_of_sums_are_asked_for_before_a_register_tile_is_added_to_them(tmp
         product(name, SUMS_AHEAD, 2, **dict(zip("mnk", shape, strict=True))) for shape in shapes
     ]
     for candidate, _, _ in made:
-        program = program_of(candidate)
-        asked = prefetches(program, 3)
+        program = syntax.program_of(candidate)
+        asked = syntax.prefetches(program, 3)
         # Register tiles of 4 rows by 8 columns of 4 bytes: half a line each.
         assert len(asked) == len(set(asked)) == 4
-        assert {array_of(place) for place in asked} == {"c"}  # which is where they are added up
-        to_write = [x for x in calls(program, c.PREFETCH) if x.args[1] == c.Num("1")]
+        assert {syntax.array_of(place) for place in asked} == {
+            "c"
+        }  # which is where they are added up
+        to_write = [x for x in syntax.calls(program, c.PREFETCH) if x.args[1] == c.Num("1")]
         assert [x.args[0] for x in to_write] == asked
-        assert is_before(program, to_write[0], sums(program, "c_acc_")[0])
+        assert syntax.is_before(program, to_write[0], syntax.sums(program, "c_acc_")[0])
     works = [(checking.crowded_source_of(c), inputs_of(*given)) for c, *given in made]
     assert not checking.fault_of_any(works, tmp_path, Way(repeats=2), may_warn=True)
 

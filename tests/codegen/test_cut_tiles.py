@@ -10,19 +10,8 @@ from kernelscape.codegen.text import csyntax as c
 from kernelscape.codegen.text.cprint import expression
 from kernelscape.search.starts.sketches import Packing, Sketch, TileSizes
 from kernelscape.search.starts.tiles import BlockSizes
-from kernelscape.testing import checking
+from kernelscape.testing import checking, syntax
 from kernelscape.testing.checking import Way
-from kernelscape.testing.syntax import (
-    apart_program_of,
-    array_of,
-    calls,
-    declared,
-    loops,
-    names_in,
-    nodes,
-    program_of,
-    sums,
-)
 
 from .packed_cases import decided, inputs_of, recorded
 from .test_sources import PROGRAMS, candidate_of
@@ -38,31 +27,41 @@ def program():
 
 def branch(x, condition):
     """The one branch on a condition, as C writes it."""
-    (found,) = (n for n in nodes(x) if isinstance(n, c.If) and expression(n.condition) == condition)
+    (found,) = (
+        n for n in syntax.nodes(x) if isinstance(n, c.If) and expression(n.condition) == condition
+    )
     return found
 
 
 def test_no_loop_tests_whether_its_tiles_are_whole(program):
     ends = {c.Num(str(ROWS)), c.Num(str(COLUMNS))}
-    assert not [n for n in nodes(program) if isinstance(n, c.Bin) and n.op == "<=" and n.b in ends]
-    whole = next(x for x in loops(program) if x.var == "i0")
-    assert [(x.lo, x.hi) for x in loops(whole) if (x.var, x.step) == ("j0", c.Num("16"))] == [
-        (c.Num("0"), c.Num("32"))
+    assert not [
+        n for n in syntax.nodes(program) if isinstance(n, c.Bin) and n.op == "<=" and n.b in ends
     ]
-    assert [x.init for x in declared(whole, "j0")] == [c.Num("32")]
+    whole = next(x for x in syntax.loops(program) if x.var == "i0")
+    assert [
+        (x.lo, x.hi) for x in syntax.loops(whole) if (x.var, x.step) == ("j0", c.Num("16"))
+    ] == [(c.Num("0"), c.Num("32"))]
+    assert [x.init for x in syntax.declared(whole, "j0")] == [c.Num("32")]
 
 
 def test_rows_that_are_left_over_are_read_in_vectors(program):
     rest = branch(program, "i0_whole < end").then
-    (rows,) = (x for x in loops(rest) if (x.var, x.lo, x.step) == ("j0", c.Num("0"), c.Num("16")))
+    (rows,) = (
+        x for x in syntax.loops(rest) if (x.var, x.lo, x.step) == ("j0", c.Num("0"), c.Num("16"))
+    )
     assert rows.hi == c.Num("32")
-    assert [x.lo for x in loops(rows) if x.var == "i"] == [c.Id("i0")] * 2  # of each product
-    read = [expression(x.args[0]) for x in calls(rows, "load_f32x16")]
+    assert [x.lo for x in syntax.loops(rows) if x.var == "i"] == [c.Id("i0")] * 2  # of each product
+    read = [expression(x.args[0]) for x in syntax.calls(rows, "load_f32x16")]
     assert read.count("&a[i * 37 + j0]") == 2
     # Nothing but the columns that are left over as well is read one by one.
-    vectors = {id(n) for x in calls(rest, "load_") for n in nodes(x)}
-    alone = [n for n in nodes(rest) if is_element(n, "a") and id(n) not in vectors]
-    assert len(alone) == len([x for x in loops(rest) if (x.var, x.lo) == ("j", c.Id("j0"))]) == 2
+    vectors = {id(n) for x in syntax.calls(rest, "load_") for n in syntax.nodes(x)}
+    alone = [n for n in syntax.nodes(rest) if is_element(n, "a") and id(n) not in vectors]
+    assert (
+        len(alone)
+        == len([x for x in syntax.loops(rest) if (x.var, x.lo) == ("j", c.Id("j0"))])
+        == 2
+    )
 
 
 def is_element(x, array):
@@ -79,15 +78,15 @@ IN_RESULT = Sketch(
 def test_whole_tiles_are_computed_where_all_is_packed_and_a_part_is_added():
     sizes = {"m": ROWS, "n": COLUMNS, "k": 40}
     candidate = candidate_of("matmul", sizes, IN_RESULT)
-    program = apart_program_of(candidate)
-    assert len(sums(program, "c_acc_")) == 4 * 2  # once, and no other version of it
-    assert not [n for n in nodes(program) if is_element(n, "c_acc")]
+    program = syntax.apart_program_of(candidate)
+    assert len(syntax.sums(program, "c_acc_")) == 4 * 2  # once, and no other version of it
+    assert not [n for n in syntax.nodes(program) if is_element(n, "c_acc")]
     fits = branch(program, f"i1 + 4 <= {ROWS} && j1 + 32 <= {COLUMNS}")
-    stores = [array_of(x.args[0]) for x in calls(fits.then, "store_f32x16")]
+    stores = [syntax.array_of(x.args[0]) for x in syntax.calls(fits.then, "store_f32x16")]
     assert stores.count("c") == 4 * 2
-    (part,) = declared(fits.orelse, "c_part")
+    (part,) = syntax.declared(fits.orelse, "c_part")
     assert (part.type, part.extent) == ("float", 128)
-    assigned = [n.target for n in nodes(fits.orelse) if isinstance(n, c.Assign)]
+    assigned = [n.target for n in syntax.nodes(fits.orelse) if isinstance(n, c.Assign)]
     assert "c[i * 37 + j]" in [expression(x) for x in assigned]
 
 
@@ -129,7 +128,7 @@ def test_parts_of_tiles_are_added_where_they_belong(tmp_path, way, dtype):
         candidate = decided(recording, WAYS[way], 3)
         source = checking.crowded_source_of(candidate)
         is_cut = (extents[0] % 4 and way != "only_b") or (extents[1] % 16 and way != "only_a")
-        assert bool(declared(program_of(candidate), "c_part")) == bool(is_cut)
+        assert bool(syntax.declared(syntax.program_of(candidate), "c_part")) == bool(is_cut)
         made.append((source, inputs_of(recording, args)))
     ways = Way(), Way(repeats=2, thread_limit=1)
     assert not checking.fault_of_any(made, tmp_path, *ways)
@@ -138,15 +137,17 @@ def test_parts_of_tiles_are_added_where_they_belong(tmp_path, way, dtype):
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_threads_know_what_nobody_writes(program):
     """`restrict` on an array that another thread writes too would let a compiler read it before the barrier between them."""
-    program = apart_program_of(candidate_of(*PROGRAMS[program]))
+    program = syntax.apart_program_of(candidate_of(*PROGRAMS[program]))
     functions = [f for f in program.functions if f.is_parallel]
     assert functions
     for f in functions:
         pointers = [p for p in f.thread_parameters if p.type.endswith("*")]
         assert any(p.restrict for p in pointers)
-        places = [n.args[0].x for n in (*calls(f, "store_"), *calls(f, "stream_"))]
-        places += [n.target for n in nodes(f) if isinstance(n, c.Assign)]
-        stored = {name for x in places if isinstance(x, c.Index) for name in names_in(x.base)}
+        places = [n.args[0].x for n in (*syntax.calls(f, "store_"), *syntax.calls(f, "stream_"))]
+        places += [n.target for n in syntax.nodes(f) if isinstance(n, c.Assign)]
+        stored = {
+            name for x in places if isinstance(x, c.Index) for name in syntax.names_in(x.base)
+        }
         assert stored
         for p in pointers:
             assert bool(p.restrict) == p.type.startswith("const ")

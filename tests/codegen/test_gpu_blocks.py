@@ -15,18 +15,9 @@ from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.testing import checking
 from kernelscape.testing.syntax import declared, loops, names_in, nodes, program_of
 
-from .gpu_cases import (
-    NEEDS_COMPILER,
-    case_of,
-    decided,
-    drawn,
-    gpu,
-    inputs_of,
-    nvrtc_is_there,
-    root_of,
-)
+from . import gpu_cases
 
-pytestmark = NEEDS_COMPILER
+pytestmark = gpu_cases.NEEDS_COMPILER
 
 FUSED = {
     "fused(add_two_outer0,add_scaled_gemvt0)": "SAME_LAUNCH",
@@ -63,9 +54,9 @@ def digits(x):
 
 
 def assert_right(source, inputs, folder, nvrtc_folder):
-    assert gpu.check(source, inputs, folder) == "", source.text
-    if nvrtc_is_there():
-        assert gpu.compiler_says(source, nvrtc_folder) == "", source.text
+    assert gpu_cases.gpu.check(source, inputs, folder) == "", source.text
+    if gpu_cases.nvrtc_is_there():
+        assert gpu_cases.gpu.compiler_says(source, nvrtc_folder) == "", source.text
 
 
 SHAPES = [
@@ -84,28 +75,28 @@ SHAPES = [
 @pytest.mark.parametrize(("along", "block"), SHAPES, ids=lambda x: "".join(map(str, x)))
 def test_a_block_has_the_shape_of_its_threads(along, block, sizes, tmp_path, nvrtc_folder):
     """Of a product at odd sizes: its results, and what it sums up, over threads."""
-    case = case_of("matmul", sizes)
+    case = gpu_cases.case_of("matmul", sizes)
     wanted = {f"dim_kind(multiply0.{x}.mid)": "ABSENT" for x in "ijk" if x not in along}
-    program = program_of(decided(case.problem, wanted | threads("multiply0", **along)))
-    source = gpu.printed(program)
+    program = program_of(gpu_cases.decided(case.problem, wanted | threads("multiply0", **along)))
+    source = gpu_cases.gpu.printed(program)
     assert source.launches[0].block == block
     if block[1] > 1:
         own = {(f"t_{x}", f"(int)threadIdx.{axis}") for axis, x in zip("xyz", along, strict=False)}
         assert own <= constants(program)
-    assert_right(source, inputs_of(case), tmp_path, nvrtc_folder)
+    assert_right(source, gpu_cases.inputs_of(case), tmp_path, nvrtc_folder)
 
 
 @pytest.mark.parametrize("staged", ["COPY", "TWO_STAGES"])
 def test_all_threads_of_a_block_copy(staged, tmp_path, nvrtc_folder):
     """Panels of 8 x 8 and 8 x 16 elements, by 64 threads in two dims and by 128 in three."""
-    case = case_of("matmul", 6)
+    case = gpu_cases.case_of("matmul", 6)
     wanted = {"dim_kind(multiply0.k.outer)": "LOOP", "dim_kind(multiply0.i.outer)": "PARALLEL"}
     wanted |= {f"staged(multiply0.{x})": staged for x in "ab"}
     wanted |= {f"size(multiply0.{x}.inner)": "1" for x in "ijk"}
     flat = {"dim_kind(multiply0.k.mid)": "LOOP", "size(multiply0.k.mid)": "8"}
     for own in (flat | threads("multiply0", j=16, i=4), threads("multiply0", j=8, i=4, k=4)):
-        program = program_of(decided(case.problem, wanted | own))
-        source = gpu.printed(program)
+        program = program_of(gpu_cases.decided(case.problem, wanted | own))
+        source = gpu_cases.gpu.printed(program)
         copying = [x for x in loops(program) if x.var == "e"]
         assert copying and {x.lo for x in copying} == {c.Id("tid")}
         assert {x.step for x in copying} == {prod(source.launches[0].block)}
@@ -114,31 +105,31 @@ def test_all_threads_of_a_block_copy(staged, tmp_path, nvrtc_folder):
             f"threadIdx.{x}" for x, n in zip("xyz", source.launches[0].block, strict=True) if n > 1
         }
         assert names_in(tid) == axes
-        assert_right(source, inputs_of(case), tmp_path, nvrtc_folder)
+        assert_right(source, gpu_cases.inputs_of(case), tmp_path, nvrtc_folder)
 
 
 def test_tasks_that_count_alike_share_the_axes(tmp_path, nvrtc_folder):
-    case = case_of("gemver", 4)
+    case = gpu_cases.case_of("gemver", 4)
     own = [threads(t, j=16, i=4) for t in ("add_two_outer0", "add_scaled_gemvt0")]
-    program = program_of(decided(case.problem, FUSED | own[0] | own[1]))
-    source = gpu.printed(program)
+    program = program_of(gpu_cases.decided(case.problem, FUSED | own[0] | own[1]))
+    source = gpu_cases.gpu.printed(program)
     assert (16, 4, 1) in [x.block for x in source.launches]
     assert not digits(program.functions[0])
-    assert_right(source, inputs_of(case), tmp_path, nvrtc_folder)
+    assert_right(source, gpu_cases.inputs_of(case), tmp_path, nvrtc_folder)
 
 
 def test_tasks_that_count_otherwise_share_one_number(tmp_path, nvrtc_folder):
     """Threads are given to other data from one task to the next, with a barrier in between."""
-    case = case_of("gemver", 4)
+    case = gpu_cases.case_of("gemver", 4)
     own = [threads("add_two_outer0", j=16, i=4), threads("add_scaled_gemvt0", i=4, j=16)]
-    program = program_of(decided(case.problem, FUSED | own[0] | own[1]))
-    source, first = gpu.printed(program), program.functions[0]
+    program = program_of(gpu_cases.decided(case.problem, FUSED | own[0] | own[1]))
+    source, first = gpu_cases.gpu.printed(program), program.functions[0]
     assert source.launches[0].block == (64, 1, 1)
     wanted = {"tid % 16", "tid / 16", "tid % 4", "tid / 4"}
     assert wanted <= digits(first) & {x for _, x in constants(first)}
     assert "threadIdx.y" not in names_in(first)
     assert any(isinstance(n, c.Barrier) for n in nodes(first))
-    assert_right(source, inputs_of(case), tmp_path, nvrtc_folder)
+    assert_right(source, gpu_cases.inputs_of(case), tmp_path, nvrtc_folder)
 
 
 @kernel
@@ -162,7 +153,9 @@ def test_threads_along_four_loops_are_counted_in_one_number(along, block, tmp_pa
     recording = record_sequence(lambda a, b, c: add_along_rows(a, b, c), arrays, "rows")
     problem = normalise(recording)
     wanted = {f"dim_kind(add_along_rows0.{x}.mid)": "ABSENT" for x in "ijkm" if x not in along}
-    source = gpu.source_of(decided(problem, wanted | threads("add_along_rows0", **along)))
+    source = gpu_cases.gpu.source_of(
+        gpu_cases.decided(problem, wanted | threads("add_along_rows0", **along))
+    )
     assert source.launches[0].block == block
     given = dict(zip(("a", "b", "c"), arrays, strict=True))
     assert_right(
@@ -174,7 +167,9 @@ def test_blocks_of_random_candidates():
     """As many threads as the task that has most, in whole warps; one, two and three dims all occur."""
     seen = set()
     for name in ("gemver", "matmul", "atax", "sgemvt"):
-        for candidate in drawn(root_of(case_of(name, 6).problem), 3, 60):
+        for candidate in gpu_cases.drawn(
+            gpu_cases.root_of(gpu_cases.case_of(name, 6).problem), 3, 60
+        ):
             plan, program = plan_of(candidate), program_of(candidate)
             blocks = [x.block for x in program.launches]
             bounds = {f.name: f.block_threads for f in program.functions}

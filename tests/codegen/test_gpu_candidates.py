@@ -28,20 +28,9 @@ from kernelscape.testing.generator.features import INTEGERS, MIXED, OPEN
 from kernelscape.testing.generator.sequences import program
 from kernelscape.testing.syntax import array_of, calls, declared, names_in, program_of
 
-from .gpu_cases import (
-    BICGK,
-    NEEDS_COMPILER,
-    case_of,
-    decided,
-    drawing,
-    drawn,
-    gpu,
-    inputs_of,
-    nvrtc_is_there,
-    root_of,
-)
+from . import gpu_cases
 
-pytestmark = NEEDS_COMPILER
+pytestmark = gpu_cases.NEEDS_COMPILER
 VARIED = (2, 5)  # numbers of sizes, small and large, odd and even
 COMPILED = 2  # of each sequence at each, one for each architecture
 # The compiler takes up to 40 s for more characters, all of them more of the same lines.
@@ -53,11 +42,11 @@ OF_NVCC = ("axpy", "bicgk", "heat", "matmul", "standardise")
 @pytest.mark.parametrize("name", names())
 def test_library_sequences_are_right(name, tmp_path):
     sizes = (1, 4)[names().index(name) % 2]
-    case = case_of(name, sizes)
-    inputs = inputs_of(case)
-    for candidate in drawn(root_of(case.problem), sizes, 1) if inputs else ():
-        source = gpu.source_of(candidate)
-        assert gpu.check(source, inputs, tmp_path) == "", source.text
+    case = gpu_cases.case_of(name, sizes)
+    inputs = gpu_cases.inputs_of(case)
+    for candidate in gpu_cases.drawn(gpu_cases.root_of(case.problem), sizes, 1) if inputs else ():
+        source = gpu_cases.gpu.source_of(candidate)
+        assert gpu_cases.gpu.check(source, inputs, tmp_path) == "", source.text
 
 
 def test_what_threads_store_where_they_meet_has_other_pointers():
@@ -66,7 +55,7 @@ def test_what_threads_store_where_they_meet_has_other_pointers():
     """
     met = dict.fromkeys(("tasks that meet", "one that meets", "none"), 0)
     for name in ("bicgk", "gemver", "axpydot", "vadd", "matmul"):
-        for candidate in drawn(root_of(case_of(name).problem), 3, 12):
+        for candidate in gpu_cases.drawn(gpu_cases.root_of(gpu_cases.case_of(name).problem), 3, 12):
             program = program_of(candidate)
             for function, launch in zip(program.functions, program.launches, strict=True):
                 meet, is_one = threads_meet(function.body), len(launch.tasks) <= 1
@@ -83,8 +72,8 @@ def test_random_sequences_are_right(features, number, tmp_path):
     one = program(features, number)
     inputs = inputs_of_program(one)
     assert inputs
-    source = gpu.source_of(drawn(root_of(one.problem), number, 1)[0])
-    assert gpu.check(source, inputs, tmp_path / "drawn") == "", source.text
+    source = gpu_cases.gpu.source_of(gpu_cases.drawn(gpu_cases.root_of(one.problem), number, 1)[0])
+    assert gpu_cases.gpu.check(source, inputs, tmp_path / "drawn") == "", source.text
 
 
 @kernel
@@ -106,25 +95,27 @@ def test_names_with_a_meaning_in_cuda(tmp_path, nvrtc_folder):
     given = dict(zip((a.name for a in recording.arrays), arrays, strict=True))
     assert set(given) == {"new", "this", "threadIdx"}
     inputs = checking.make_inputs(recording, problem, given, {})
-    for candidate in drawn(root_of(problem), 3, 3):
-        source = gpu.source_of(candidate)
-        assert gpu.check(source, inputs, tmp_path) == "", source.text
-        if nvrtc_is_there():
-            assert gpu.compiler_says(source, nvrtc_folder) == "", source.text
+    for candidate in gpu_cases.drawn(gpu_cases.root_of(problem), 3, 3):
+        source = gpu_cases.gpu.source_of(candidate)
+        assert gpu_cases.gpu.check(source, inputs, tmp_path) == "", source.text
+        if gpu_cases.nvrtc_is_there():
+            assert gpu_cases.gpu.compiler_says(source, nvrtc_folder) == "", source.text
 
 
-@pytest.mark.skipif(not nvrtc_is_there(), reason="no NVRTC")
+@pytest.mark.skipif(not gpu_cases.nvrtc_is_there(), reason="no NVRTC")
 @pytest.mark.parametrize("name", names())
 def test_nvrtc_takes_random_candidates_without_warnings(name, nvrtc_folder):
-    roots = [root_of(case_of(name, sizes).problem) for sizes in VARIED]
+    roots = [gpu_cases.root_of(gpu_cases.case_of(name, sizes).problem) for sizes in VARIED]
     sources = []
     for root in roots:
-        texts = (gpu.source_of(c) for c in islice(drawing(root, 7), 8 * COMPILED))
+        texts = (
+            gpu_cases.gpu.source_of(c) for c in islice(gpu_cases.drawing(root, 7), 8 * COMPILED)
+        )
         sources += list(islice((s for s in texts if len(s.text) <= LONGEST), COMPILED))
     assert len(sources) > COMPILED * len(roots) // 2  # most of some sequences are longer
-    sheets = [(gpu.SHEETS[k % len(gpu.SHEETS)],) for k in range(len(sources))]
+    sheets = [(gpu_cases.gpu.SHEETS[k % len(gpu_cases.gpu.SHEETS)],) for k in range(len(sources))]
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        says = partial(gpu.compiler_says, folder=nvrtc_folder)
+        says = partial(gpu_cases.gpu.compiler_says, folder=nvrtc_folder)
         for source, said in zip(
             sources, pool.map(lambda s, x: says(s, sheets=x), sources, sheets), strict=True
         ):
@@ -134,8 +125,8 @@ def test_nvrtc_takes_random_candidates_without_warnings(name, nvrtc_folder):
 @pytest.mark.skipif(not shutil.which("nvcc"), reason="no CUDA toolkit")
 @pytest.mark.parametrize("name", OF_NVCC)
 def test_nvcc_takes_the_printed_file_alone_without_warnings(name, tmp_path):
-    drawings = islice(drawing(root_of(case_of(name).problem), 11), 8)
-    texts = (gpu.source_of(c) for c in drawings)
+    drawings = islice(gpu_cases.drawing(gpu_cases.root_of(gpu_cases.case_of(name).problem), 11), 8)
+    texts = (gpu_cases.gpu.source_of(c) for c in drawings)
     source = next(s for s in texts if len(s.text) <= LONGEST)
     file = tmp_path / f"kernel{source.suffix}"
     file.write_text(source.text)
@@ -147,52 +138,52 @@ def test_nvcc_takes_the_printed_file_alone_without_warnings(name, tmp_path):
 
 
 def test_two_products_with_one_matrix_share_a_launch(tmp_path):
-    case = case_of("bicgk")
-    candidate = decided(case.problem, BICGK)
-    program, source = program_of(candidate), gpu.source_of(candidate)
+    case = gpu_cases.case_of("bicgk")
+    candidate = gpu_cases.decided(case.problem, gpu_cases.BICGK)
+    program, source = program_of(candidate), gpu_cases.gpu.source_of(candidate)
     kernels = [launch.kernel for launch in source.launches]
     assert kernels == ["launch_0", "launch_1"]  # both products, then what the blocks left
     both, combining = program.launches
     assert [len(x.tasks) for x in (both, combining)] == [2, 0]
     assert {"q", "s_parts"} <= names_in(program.functions[0])
     assert {"s", "s_parts"} <= names_in(program.functions[1])
-    assert gpu.check(source, inputs_of(case), tmp_path) == ""
+    assert gpu_cases.gpu.check(source, gpu_cases.inputs_of(case), tmp_path) == ""
 
 
 @pytest.mark.parametrize("width", [2, 4])
 def test_vectors_are_as_wide_as_their_dim_allows(width, tmp_path, nvrtc_folder):
-    case = case_of("axpy", 6)
+    case = gpu_cases.case_of("axpy", 6)
     inner = "add_scaled0.i.inner"
     wanted = {f"dim_kind({inner})": "VECTOR", f"size({inner})": str(width)}
-    program = program_of(decided(case.problem, wanted))
-    source = gpu.printed(program)
+    program = program_of(gpu_cases.decided(case.problem, wanted))
+    source = gpu_cases.gpu.printed(program)
     moved = calls(program, "load") + calls(program, "store")
     assert {n.function for n in moved} == {f"load_f32x{width}", f"store_f32x{width}"}
     assert {n.type for n in declared(program) if n.type not in ("int", "float")} == {f"f32x{width}"}
-    assert gpu.check(source, inputs_of(case), tmp_path) == "", source.text
-    if nvrtc_is_there():
-        assert gpu.compiler_says(source, nvrtc_folder) == ""
+    assert gpu_cases.gpu.check(source, gpu_cases.inputs_of(case), tmp_path) == "", source.text
+    if gpu_cases.nvrtc_is_there():
+        assert gpu_cases.gpu.compiler_says(source, nvrtc_folder) == ""
 
 
 @pytest.mark.parametrize("order", list(permutations("ijk")), ids="".join)
 def test_any_order_of_threads(order, tmp_path):
     """A block of three dims: which loop neighbouring threads are along is decided."""
-    case = case_of("matmul", 5)
+    case = gpu_cases.case_of("matmul", 5)
     wanted = {f"dim_kind(multiply0.{x}.mid)": "THREAD" for x in "ijk"}
     wanted |= {"size(multiply0.i.mid)": "2", "size(multiply0.j.mid)": "8"}
     wanted |= {"size(multiply0.k.mid)": "4"}
     for x, y in combinations("ijk", 2):
         level = "INNER" if order.index(x) < order.index(y) else "OUTER"
         wanted[f"thread_level(multiply0.{x}.mid,multiply0.{y}.mid)"] = level
-    program = program_of(decided(case.problem, wanted))
-    source = gpu.printed(program)
+    program = program_of(gpu_cases.decided(case.problem, wanted))
+    source = gpu_cases.gpu.printed(program)
     size = {"i": 2, "j": 8, "k": 4}
     for axis, x in zip("xyz", order, strict=True):
         (own,) = declared(program, f"t_{x}")
         assert expression(own.init) == f"(int)threadIdx.{axis}"
     assert source.launches[0].block == tuple(size[x] for x in order)
     assert program.functions[0].comment.endswith(f"block {source.launches[0].block}")
-    assert gpu.check(source, inputs_of(case), tmp_path) == "", source.text
+    assert gpu_cases.gpu.check(source, gpu_cases.inputs_of(case), tmp_path) == "", source.text
 
 
 # How an element is loaded, and a vector (see tests/golden/vectors_in_memory.cu.txt).
@@ -216,7 +207,7 @@ def test_golden_vectors_in_memory(golden):
 @pytest.mark.parametrize("hint", HINTS)
 @pytest.mark.parametrize("vector", [True, False])
 def test_hints_to_caches_are_in_the_text(hint, vector, tmp_path, nvrtc_folder):
-    case = case_of("axpy", 6)
+    case = gpu_cases.case_of("axpy", 6)
     inner = "add_scaled0.i.inner"
     wanted = {
         "dim_kind(add_scaled0.i.mid)": "ABSENT",
@@ -226,8 +217,8 @@ def test_hints_to_caches_are_in_the_text(hint, vector, tmp_path, nvrtc_folder):
         f"dim_kind({inner})": "VECTOR" if vector else "ABSENT",
         **({f"size({inner})": "4"} if vector else {}),
     }
-    program = program_of(decided(case.problem, wanted))
-    source = gpu.printed(program)
+    program = program_of(gpu_cases.decided(case.problem, wanted))
+    source = gpu_cases.gpu.printed(program)
     loaded = {expression(n.init) for n in declared(program) if "x" in names_in(n)}
     # What is no whole vector is loaded alone.
     assert loaded == {HINTS[hint][k] for k in range(1 + vector)}
@@ -235,12 +226,12 @@ def test_hints_to_caches_are_in_the_text(hint, vector, tmp_path, nvrtc_folder):
         (n.function, array_of(n.args[0])) for n in (*calls(program, "st"), *calls(program, "__st"))
     }
     assert stored == {("__stcs", "z")} | ({("stream_f32x4", "z")} if vector else set())
-    assert gpu.check(source, inputs_of(case), tmp_path) == ""
-    if nvrtc_is_there():
-        assert gpu.compiler_says(source, nvrtc_folder) == ""
+    assert gpu_cases.gpu.check(source, gpu_cases.inputs_of(case), tmp_path) == ""
+    if gpu_cases.nvrtc_is_there():
+        assert gpu_cases.gpu.compiler_says(source, nvrtc_folder) == ""
 
 
 def test_equal_candidates_give_equal_texts():
-    root = root_of(case_of("gemver").problem)
-    first, second = (gpu.source_of(drawn(root, 5, 1)[0]) for _ in range(2))
+    root = gpu_cases.root_of(gpu_cases.case_of("gemver").problem)
+    first, second = (gpu_cases.gpu.source_of(gpu_cases.drawn(root, 5, 1)[0]) for _ in range(2))
     assert first == second

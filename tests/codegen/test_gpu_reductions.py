@@ -16,20 +16,10 @@ from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.testing import checking
 from kernelscape.testing.syntax import array_of, calls, declared, names_in, program_of, rewritten
 
-from .gpu_cases import (
-    NEEDS_COMPILER,
-    case_of,
-    decided,
-    drawing,
-    drawn,
-    gpu,
-    inputs_of,
-    nvrtc_is_there,
-    root_of,
-)
+from . import gpu_cases
 from .sums_cases import recorded, together
 
-pytestmark = NEEDS_COMPILER
+pytestmark = gpu_cases.NEEDS_COMPILER
 LONGEST = 12_000  # characters of a random text: others take seconds each
 
 
@@ -78,14 +68,14 @@ def test_blocks_reduce_into_one_result(dtype, tmp_path, nvrtc_folder):
     wanted |= {f"size({name}.i.mid)": "16" for name in names}
     wanted |= {f"dim_kind({name}.j.inner)": "UNROLL" for name in names}
     wanted |= {f"size({name}.j.inner)": "2" for name in names}
-    program = program_of(decided(problem, wanted))
-    source = gpu.printed(program)
+    program = program_of(gpu_cases.decided(problem, wanted))
+    source = gpu_cases.gpu.printed(program)
     given = dict(zip((a.name for a in recording.arrays), arrays, strict=True))
     inputs = checking.make_inputs(recording, problem, given, {})
     assert {n.function.split("_")[1] for n in calls(program, "atomic_")} == {"add", "max", "min"}
-    assert gpu.check(source, inputs, tmp_path) == "", source.text
-    if nvrtc_is_there():
-        assert gpu.compiler_says(source, nvrtc_folder) == "", source.text
+    assert gpu_cases.gpu.check(source, inputs, tmp_path) == "", source.text
+    if gpu_cases.nvrtc_is_there():
+        assert gpu_cases.gpu.compiler_says(source, nvrtc_folder) == "", source.text
 
 
 def added_plainly(x):
@@ -97,17 +87,20 @@ def added_plainly(x):
 
 
 def test_a_plain_sum_is_set_and_added_to_where_it_belongs(tmp_path):
-    case = case_of("axpydot", 6)
-    program = program_of(decided(case.problem, {"reduction(dot0.i.outer)": "ATOMIC"}))
-    source = gpu.printed(program)
+    case = gpu_cases.case_of("axpydot", 6)
+    program = program_of(gpu_cases.decided(case.problem, {"reduction(dot0.i.outer)": "ATOMIC"}))
+    source = gpu_cases.gpu.printed(program)
     assert {array_of(n.args[0]) for n in calls(program, "atomic_")} == {"r"}
-    assert gpu.check(source, inputs_of(case), tmp_path) == "", source.text
+    assert gpu_cases.gpu.check(source, gpu_cases.inputs_of(case), tmp_path) == "", source.text
     started = next(x for x in source.launches if len(x.arguments) == 1)
     left = tuple(x for x in source.launches if x is not started)
-    assert gpu.check(replace(source, launches=left), inputs_of(case), tmp_path) != ""
+    assert (
+        gpu_cases.gpu.check(replace(source, launches=left), gpu_cases.inputs_of(case), tmp_path)
+        != ""
+    )
     plain = rewritten(program, added_plainly)
     assert not calls(plain, "atomic_")
-    said = gpu.check(gpu.printed(plain), inputs_of(case), tmp_path)
+    said = gpu_cases.gpu.check(gpu_cases.gpu.printed(plain), gpu_cases.inputs_of(case), tmp_path)
     assert "another block of this launch" in said or "no barrier in between" in said
 
 
@@ -121,12 +114,14 @@ def kinds_of_launches(source, case, name):
 
 
 def test_a_sum_that_is_finished_later_has_three_launches(tmp_path, golden):
-    case = case_of("gesummv", 6)
-    program = program_of(decided(case.problem, {"reduction(scaled_gemv0.j.outer)": "ATOMIC"}))
-    source = gpu.printed(program)
+    case = gpu_cases.case_of("gesummv", 6)
+    program = program_of(
+        gpu_cases.decided(case.problem, {"reduction(scaled_gemv0.j.outer)": "ATOMIC"})
+    )
+    source = gpu_cases.gpu.printed(program)
     golden("\n".join((*(f.comment for f in program.functions), "")), "gesummv_gpu.words.txt")
     assert kinds_of_launches(source, case, "scaled_gemv0") == ["set", "sum", "combine"]
-    assert gpu.check(source, inputs_of(case), tmp_path) == "", source.text
+    assert gpu_cases.gpu.check(source, gpu_cases.inputs_of(case), tmp_path) == "", source.text
 
 
 @pytest.mark.parametrize(
@@ -136,14 +131,14 @@ def test_sums_of_which_one_waits_for_another_in_one_loop(tmp_path, name, m, n, n
     recording, arrays, scalars = recorded(name, m, n)
     problem = normalise(recording)
     inputs = checking.make_inputs(recording, problem, arrays, scalars)
-    candidates = islice(drawing(together(root_of(problem)), m), 40)
-    short = (s for s in map(gpu.source_of, candidates) if len(s.text) <= LONGEST)
+    candidates = islice(gpu_cases.drawing(together(gpu_cases.root_of(problem)), m), 40)
+    short = (s for s in map(gpu_cases.gpu.source_of, candidates) if len(s.text) <= LONGEST)
     sources = list(islice(short, 4))
     assert len(sources) == 4
     for source in sources:
-        assert gpu.check(source, inputs, tmp_path) == "", source.text
-        if nvrtc_is_there():
-            assert gpu.compiler_says(source, nvrtc_folder) == "", source.text
+        assert gpu_cases.gpu.check(source, inputs, tmp_path) == "", source.text
+        if gpu_cases.nvrtc_is_there():
+            assert gpu_cases.gpu.compiler_says(source, nvrtc_folder) == "", source.text
 
 
 @kernel
@@ -158,13 +153,15 @@ def test_blocks_add_to_what_a_result_held_before(tmp_path):
     arrays = [rng.uniform(-1, 1, s).astype(np.float32) for s in ((70, 33), (33,))]
     recording = record_sequence(lambda a, out: add_column_sums(a, out), arrays, "columns")
     problem = normalise(recording)
-    program = program_of(decided(problem, {"reduction(add_column_sums0.i.outer)": "ATOMIC"}))
-    source = gpu.printed(program)
+    program = program_of(
+        gpu_cases.decided(problem, {"reduction(add_column_sums0.i.outer)": "ATOMIC"})
+    )
+    source = gpu_cases.gpu.printed(program)
     assert len(source.launches) == 1
     assert {array_of(n.args[0]) for n in calls(program, "atomic_add_f32")} == {"out"}
     given = dict(zip(("a", "out"), arrays, strict=True))
     inputs = checking.make_inputs(recording, problem, given, {})
-    assert gpu.check(source, inputs, tmp_path) == "", source.text
+    assert gpu_cases.gpu.check(source, inputs, tmp_path) == "", source.text
 
 
 @kernel
@@ -190,28 +187,28 @@ def test_two_reduced_loops_are_shared_out_to_blocks(way, inner, shape, tmp_path,
     wanted = {f"reduction({name}.{x}.outer)": way for x in "jk"}
     wanted |= {f"size({name}.j.mid)": "16", f"size({name}.k.mid)": "8"}
     wanted |= {f"size({name}.j.inner)": "1", f"size({name}.k.inner)": inner}
-    source = gpu.source_of(decided(problem, wanted))
+    source = gpu_cases.gpu.source_of(gpu_cases.decided(problem, wanted))
     n_blocks = -(-shape[1] // 16) * -(-shape[2] // (8 * int(inner)))
     summed = max(source.launches, key=lambda x: prod(x.grid))
     assert prod(summed.grid) % n_blocks == 0
     given = dict(zip(("a", "out"), arrays, strict=True))
     inputs = checking.make_inputs(recording, problem, given, {})
-    assert gpu.check(source, inputs, tmp_path) == "", source.text
-    if nvrtc_is_there():
-        assert gpu.compiler_says(source, nvrtc_folder) == "", source.text
+    assert gpu_cases.gpu.check(source, inputs, tmp_path) == "", source.text
+    if gpu_cases.nvrtc_is_there():
+        assert gpu_cases.gpu.compiler_says(source, nvrtc_folder) == "", source.text
 
 
 def test_what_a_sum_is_added_to_is_set_first(tmp_path):
-    case = case_of("gemver", 4)
+    case = gpu_cases.case_of("gemver", 4)
     wanted = {"reduction(add_scaled_gemvt0.i.outer)": "ATOMIC"}
     assert any(t.name == "add_scaled_gemvt0" and t.finish for t in case.problem.tasks)
-    source = gpu.source_of(decided(case.problem, wanted))
+    source = gpu_cases.gpu.source_of(gpu_cases.decided(case.problem, wanted))
     assert kinds_of_launches(source, case, "add_scaled_gemvt0") == ["set", "sum"]
-    assert gpu.check(source, inputs_of(case), tmp_path) == "", source.text
+    assert gpu_cases.gpu.check(source, gpu_cases.inputs_of(case), tmp_path) == "", source.text
 
 
 def test_warps_meet_to_reduce(tmp_path):
-    case = case_of("sgemv", 6)
+    case = gpu_cases.case_of("sgemv", 6)
     wanted = {
         "dim_kind(gemv0.i.outer)": "PARALLEL",
         "dim_kind(gemv0.j.outer)": "LOOP",
@@ -220,13 +217,13 @@ def test_warps_meet_to_reduce(tmp_path):
         "dim_kind(gemv0.i.mid)": "THREAD",
         "size(gemv0.i.mid)": "4",
     }
-    program = program_of(decided(case.problem, wanted))
-    source = gpu.printed(program)
+    program = program_of(gpu_cases.decided(case.problem, wanted))
+    source = gpu_cases.gpu.printed(program)
     assert source.launches[0].block == (4, 128, 1)
     met = calls(program, "block_add_")
     assert met and all(isinstance(n.args[0], c.Call) for n in met)
     assert {n.args[0].function for n in met} == {"warp_add_f32"}
-    assert gpu.check(source, inputs_of(case), tmp_path) == ""
+    assert gpu_cases.gpu.check(source, gpu_cases.inputs_of(case), tmp_path) == ""
 
 
 @kernel
@@ -242,7 +239,7 @@ def test_every_index_that_is_declared_is_used():
         lambda out: total(ndarray(np.float32, (13, 13)), out), [np.zeros(1, np.float32)], "of_zeros"
     )
     n_in_registers = 0
-    for candidate in drawn(root_of(normalise(recording)), 1, 150):
+    for candidate in gpu_cases.drawn(gpu_cases.root_of(normalise(recording)), 1, 150):
         program = program_of(candidate)
         stored = all(t.is_stored for t in plan_of(candidate).tasks)
         n_in_registers += not stored and any("_value" in n.name for n in declared(program))

@@ -7,16 +7,7 @@ from itertools import islice
 
 import numpy as np
 import pytest
-from kernelscape.codegen.loops.ir import (
-    Alone,
-    Barrier,
-    FillSums,
-    Launch,
-    Loop,
-    PackRest,
-    Schedule,
-    TileBody,
-)
+from kernelscape.codegen.loops import ir as loop_ir
 from kernelscape.codegen.loops.text import show_launch
 from kernelscape.codegen.loops.verify import IllFormedError, verify
 from kernelscape.codegen.passes.barriers import (
@@ -63,26 +54,30 @@ def broken(launch, change):
 
 
 def is_shared(n):
-    return isinstance(n, Loop) and n.schedule is Schedule.BLOCKED
+    return isinstance(n, loop_ir.Loop) and n.schedule is loop_ir.Schedule.BLOCKED
 
 
 BROKEN = {
     "a barrier where threads have parted": lambda n: (
-        [replace(n, children=(Barrier(), *n.children))] if is_shared(n) else [n]
+        [replace(n, children=(loop_ir.Barrier(), *n.children))] if is_shared(n) else [n]
     ),
-    "two barriers in a row": lambda n: [n, n] if isinstance(n, Barrier) else [n],
-    r"bodies of tasks \[0, 0\], not of": lambda n: [n, n] if isinstance(n, TileBody) else [n],
+    "two barriers in a row": lambda n: [n, n] if isinstance(n, loop_ir.Barrier) else [n],
+    r"bodies of tasks \[0, 0\], not of": lambda n: (
+        [n, n] if isinstance(n, loop_ir.TileBody) else [n]
+    ),
     "the body of task 0 is inside": lambda n: n.children if is_shared(n) else [n],
-    "is shared out to few threads": lambda n: [Alone(1, (n,))] if is_shared(n) else [n],
-    "sums of task 0 in memory": lambda n: [] if isinstance(n, FillSums) else [n],
-    "sums up in the order": lambda n: [n, n] if isinstance(n, FillSums) else [n],
-    "the two blocks of": lambda n: [] if isinstance(n, PackRest) else [n],
+    "is shared out to few threads": lambda n: [loop_ir.Alone(1, (n,))] if is_shared(n) else [n],
+    "sums of task 0 in memory": lambda n: [] if isinstance(n, loop_ir.FillSums) else [n],
+    "sums up in the order": lambda n: [n, n] if isinstance(n, loop_ir.FillSums) else [n],
+    "the two blocks of": lambda n: [] if isinstance(n, loop_ir.PackRest) else [n],
     "is shared out inside of a tile": lambda n: (
-        [replace(n, schedule=Schedule.CYCLIC, strips=None)]
-        if isinstance(n, Loop) and n.level == 1
+        [replace(n, schedule=loop_ir.Schedule.CYCLIC, strips=None)]
+        if isinstance(n, loop_ir.Loop) and n.level == 1
         else [n]
     ),
-    "nobody is alone": lambda n: [Alone(0, (n,))] if isinstance(n, TileBody) else [n],
+    "nobody is alone": lambda n: (
+        [loop_ir.Alone(0, (n,))] if isinstance(n, loop_ir.TileBody) else [n]
+    ),
     "nothing is in Loop": lambda n: [replace(n, children=())] if is_shared(n) else [n],
 }
 
@@ -103,7 +98,7 @@ def test_every_pass_is_verified_in_tests():
     plan = plan_of(candidate)
     start = nests(plan, plan.launches[0])
 
-    def loses(launch: Launch, _plan) -> Launch:
+    def loses(launch: loop_ir.Launch, _plan) -> loop_ir.Launch:
         return replace(launch, nodes=())
 
     with pytest.raises(IllFormedError, match="bodies"):
@@ -119,9 +114,9 @@ def candidates_of(root, seed, n):
 def trace(threads, nodes):
     """Yields the touched places, node by node in the order of execution, each loop run twice; None is a barrier."""
     for n in nodes:
-        if isinstance(n, Barrier):
+        if isinstance(n, loop_ir.Barrier):
             yield None
-        elif isinstance(n, Loop) and threads.enter(n):
+        elif isinstance(n, loop_ir.Loop) and threads.enter(n):
             for _ in range(1 if n.is_parallel else 2):
                 yield from trace(threads, n.children)
         else:

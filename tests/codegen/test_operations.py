@@ -26,24 +26,7 @@ from kernelscape.codegen.text.cprint import expression
 from kernelscape.codegen.text.types import type_name
 from kernelscape.kernels.interpret.kernel import run_kernel
 from kernelscape.kernels.interpret.llvm import can_print
-from kernelscape.kernels.ir.kernel import (
-    NOWHERE,
-    ArrayParam,
-    Binary,
-    Bitcast,
-    Cast,
-    Compare,
-    Const,
-    DType,
-    Expr,
-    For,
-    KernelIR,
-    Load,
-    LoopIndex,
-    Select,
-    Store,
-    Unary,
-)
+from kernelscape.kernels.ir import kernel
 from kernelscape.kernels.ir.ops import COMPARISONS, OPS
 from kernelscape.kernels.ir.text import show_expr
 from kernelscape.kernels.ir.verify import check
@@ -53,14 +36,14 @@ from kernelscape.testing.in_llvm import run_in_llvm
 
 N = 64
 LANES = 8
-NUMBERS = tuple(d for d in DType if d is not DType.bool_)
+NUMBERS = tuple(d for d in kernel.DType if d is not kernel.DType.bool_)
 INTEGERS = tuple(d for d in NUMBERS if d.is_integer)
 EXACT = ("neg", "abs", "sqrt", "floor", "ceil", "trunc", "rint", "round")
 DIVISIONS = ("floordiv", "mod", "raw_div", "raw_mod")
 SHIFTS = ("shl", "shr", "bit_shr")
 
 
-def values(dtype: DType, seed: int) -> np.ndarray[Any, Any]:
+def values(dtype: kernel.DType, seed: int) -> np.ndarray[Any, Any]:
     rng = np.random.default_rng(seed)
     if dtype.is_float:
         special = [
@@ -90,46 +73,48 @@ def values(dtype: DType, seed: int) -> np.ndarray[Any, Any]:
     return np.array([*special, *drawn], dtype.numpy)
 
 
-def load(dtype: DType, which: int = 0) -> Load:
-    return Load(f"{dtype.name}_{which}", (LoopIndex("i"),), dtype)
+def load(dtype: kernel.DType, which: int = 0) -> kernel.Load:
+    return kernel.Load(f"{dtype.name}_{which}", (kernel.LoopIndex("i"),), dtype)
 
 
-def zero(dtype: DType) -> Const:
-    return Const(0.0 if dtype.is_float else 0, dtype)
+def zero(dtype: kernel.DType) -> kernel.Const:
+    return kernel.Const(0.0 if dtype.is_float else 0, dtype)
 
 
-def odd(x: Expr) -> Expr:
+def odd(x: kernel.Expr) -> kernel.Expr:
     """A divisor from -7 to 7, or to 15 without a sign: never zero."""
-    small: Expr = Binary("bit_and", x, Const(15, x.dtype), x.dtype)
+    small: kernel.Expr = kernel.Binary("bit_and", x, kernel.Const(15, x.dtype), x.dtype)
     if x.dtype.is_signed:
-        small = Binary("add", small, Const(-8, x.dtype), x.dtype)
-    return Binary("bit_or", small, Const(1, x.dtype), x.dtype)
+        small = kernel.Binary("add", small, kernel.Const(-8, x.dtype), x.dtype)
+    return kernel.Binary("bit_or", small, kernel.Const(1, x.dtype), x.dtype)
 
 
-def amount(x: Expr) -> Expr:
-    return Binary("bit_and", x, Const(8 * x.dtype.size_bytes - 1, x.dtype), x.dtype)
+def amount(x: kernel.Expr) -> kernel.Expr:
+    return kernel.Binary("bit_and", x, kernel.Const(8 * x.dtype.size_bytes - 1, x.dtype), x.dtype)
 
 
-def operation(op: str, a: Expr, b: Expr) -> Expr:
+def operation(op: str, a: kernel.Expr, b: kernel.Expr) -> kernel.Expr:
     """`a op b` where the language defines it."""
     if op in DIVISIONS and a.dtype.is_integer:
-        half = Binary("shr", a, Const(1, a.dtype), a.dtype)  # not the least, which divides by -1
-        return Binary(op, half, odd(b), a.dtype)  # type: ignore[arg-type]
+        half = kernel.Binary(
+            "shr", a, kernel.Const(1, a.dtype), a.dtype
+        )  # not the least, which divides by -1
+        return kernel.Binary(op, half, odd(b), a.dtype)  # type: ignore[arg-type]
     if op in SHIFTS:
         b = amount(b)
     if op in COMPARISONS:
-        return Compare(op, a, b)  # type: ignore[arg-type]
-    return Binary(op, a, b, a.dtype)  # type: ignore[arg-type]
+        return kernel.Compare(op, a, b)  # type: ignore[arg-type]
+    return kernel.Binary(op, a, b, a.dtype)  # type: ignore[arg-type]
 
 
-def every_operation() -> Iterator[Expr]:
+def every_operation() -> Iterator[kernel.Expr]:
     for row in OPS.values():
         for dtype in NUMBERS:
             if not row.accepts(dtype) or (row.name in ("min", "max") and dtype.is_float):
                 continue  # what C's minimum makes of NaN is not NumPy's
             a, b = load(dtype), load(dtype, 1)
             yield (
-                Unary(row.name, a, row.result(dtype))
+                kernel.Unary(row.name, a, row.result(dtype))
                 if row.arity == 1
                 else operation(row.name, a, b)
             )
@@ -141,7 +126,7 @@ class Draw:
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
 
-    def value(self, dtype: DType, depth: int) -> Expr:
+    def value(self, dtype: kernel.DType, depth: int) -> kernel.Expr:
         r = self.random
         if depth == 0 or r.random() < 0.1:
             return load(dtype, r.randrange(2)) if r.random() < 0.8 else self.constant(dtype)
@@ -150,12 +135,12 @@ class Draw:
             return self.cast(dtype, depth)
         if kind == 1:
             sides = self.value(dtype, depth - 1), self.value(dtype, depth - 1)
-            return Select(self.condition(depth - 1), *sides, dtype)
+            return kernel.Select(self.condition(depth - 1), *sides, dtype)
         if kind == 2:
             other = r.choice([d for d in NUMBERS if d.size_bytes == dtype.size_bytes])
             # Of what is no number the bits are not determined.
             x = load(other) if other.is_float else self.value(other, depth - 1)
-            return Bitcast(x, dtype) if other is not dtype else x
+            return kernel.Bitcast(x, dtype) if other is not dtype else x
         if kind == 3:
             ones = [
                 op
@@ -163,8 +148,8 @@ class Draw:
                 if self.fits(op, dtype)
             ]
             op = r.choice(ones)
-            of = DType.u32 if OPS[op].gives else dtype
-            return Unary(op, self.value(of, depth - 1), dtype)
+            of = kernel.DType.u32 if OPS[op].gives else dtype
+            return kernel.Unary(op, self.value(of, depth - 1), dtype)
         pairs = ["add", "sub", "mul", "div", *DIVISIONS, "bit_and", "bit_or", "bit_xor", *SHIFTS]
         pairs += ["min", "max"] if dtype.is_integer else []
         op = r.choice(
@@ -173,62 +158,77 @@ class Draw:
         return operation(op, self.value(dtype, depth - 1), self.value(dtype, depth - 1))
 
     @staticmethod
-    def fits(op: str, dtype: DType) -> bool:
+    def fits(op: str, dtype: kernel.DType) -> bool:
         return OPS[op].gives is dtype if OPS[op].gives else OPS[op].accepts(dtype)
 
-    def constant(self, dtype: DType) -> Const:
+    def constant(self, dtype: kernel.DType) -> kernel.Const:
         if dtype.is_float:
-            return Const(self.random.choice([0.5, -1.5, 3.0, 0.1]), dtype)
-        return Const(self.random.choice([*dtype.range, 1, 3, 77]), dtype)
+            return kernel.Const(self.random.choice([0.5, -1.5, 3.0, 0.1]), dtype)
+        return kernel.Const(self.random.choice([*dtype.range, 1, 3, 77]), dtype)
 
-    def condition(self, depth: int) -> Expr:
+    def condition(self, depth: int) -> kernel.Expr:
         dtype, op = self.random.choice(NUMBERS), self.random.choice(sorted(COMPARISONS))
-        compared = Compare(op, self.value(dtype, depth), self.value(dtype, depth))  # type: ignore[arg-type]
+        compared = kernel.Compare(op, self.value(dtype, depth), self.value(dtype, depth))  # type: ignore[arg-type]
         match self.random.randrange(4):
             case 0:
-                return Unary("not", compared, DType.bool_)
+                return kernel.Unary("not", compared, kernel.DType.bool_)
             case 1:
-                other = Cast(self.value(self.random.choice(INTEGERS), depth), DType.bool_)
-                return Binary(self.random.choice(["and", "or"]), compared, other, DType.bool_)
+                other = kernel.Cast(
+                    self.value(self.random.choice(INTEGERS), depth), kernel.DType.bool_
+                )
+                return kernel.Binary(
+                    self.random.choice(["and", "or"]), compared, other, kernel.DType.bool_
+                )
             case 2:
-                return Unary("isnan", self.value(DType.f32, depth), DType.bool_)
+                return kernel.Unary(
+                    "isnan", self.value(kernel.DType.f32, depth), kernel.DType.bool_
+                )
         return compared
 
-    def cast(self, dtype: DType, depth: int) -> Expr:
-        of = self.random.choice((*NUMBERS, DType.bool_))
-        if of is DType.bool_:
-            return Cast(self.condition(depth - 1), dtype)
+    def cast(self, dtype: kernel.DType, depth: int) -> kernel.Expr:
+        of = self.random.choice((*NUMBERS, kernel.DType.bool_))
+        if of is kernel.DType.bool_:
+            return kernel.Cast(self.condition(depth - 1), dtype)
         x = self.value(of, depth - 1)
         if (
             of.is_float and not dtype.is_float
         ):  # a float that the type does not hold gives any number
-            held = Binary(
+            held = kernel.Binary(
                 "and",
-                Compare("gt", x, Const(-1.0, of)),
-                Compare("lt", x, Const(100.0, of)),
-                DType.bool_,
+                kernel.Compare("gt", x, kernel.Const(-1.0, of)),
+                kernel.Compare("lt", x, kernel.Const(100.0, of)),
+                kernel.DType.bool_,
             )
-            x = Select(held, x, Const(0.0, of), of)
-        return Cast(x, dtype)
+            x = kernel.Select(held, x, kernel.Const(0.0, of), of)
+        return kernel.Cast(x, dtype)
 
 
-def kernel_of(found: list[Expr]) -> KernelIR:
+def kernel_of(found: list[kernel.Expr]) -> kernel.KernelIR:
     """One loop that stores the expression number k in row k of the output of its type."""
-    types = [d for d in NUMBERS if d in {y.dtype for x in found for y in walk(x)} | {DType.i32}]
-    inputs = [ArrayParam(f"{d.name}_{k}", d, (N,)) for d in types for k in (0, 1)]
-    numeric = [x if x.dtype is not DType.bool_ else Cast(x, DType.i32) for x in found]
-    outputs = [ArrayParam(f"out_{d.name}", d, (len(found), N)) for d in types]
+    types = [
+        d for d in NUMBERS if d in {y.dtype for x in found for y in walk(x)} | {kernel.DType.i32}
+    ]
+    inputs = [kernel.ArrayParam(f"{d.name}_{k}", d, (N,)) for d in types for k in (0, 1)]
+    numeric = [
+        x if x.dtype is not kernel.DType.bool_ else kernel.Cast(x, kernel.DType.i32) for x in found
+    ]
+    outputs = [kernel.ArrayParam(f"out_{d.name}", d, (len(found), N)) for d in types]
     stores = tuple(
-        Store(f"out_{x.dtype.name}", (Const(k, DType.i64), LoopIndex("i")), x, NOWHERE)
+        kernel.Store(
+            f"out_{x.dtype.name}",
+            (kernel.Const(k, kernel.DType.i64), kernel.LoopIndex("i")),
+            x,
+            kernel.NOWHERE,
+        )
         for k, x in enumerate(numeric)
     )
-    body = (For("i", Const(N, DType.i64), stores, NOWHERE),)
-    ir = KernelIR("all", (*inputs, *outputs), (), body, NOWHERE)
+    body = (kernel.For("i", kernel.Const(N, kernel.DType.i64), stores, kernel.NOWHERE),)
+    ir = kernel.KernelIR("all", (*inputs, *outputs), (), body, kernel.NOWHERE)
     check(ir)
     return ir
 
 
-def arrays_of(ir: KernelIR) -> dict[str, np.ndarray[Any, Any]]:
+def arrays_of(ir: kernel.KernelIR) -> dict[str, np.ndarray[Any, Any]]:
     found = {f"{d.name}_{k}": values(d, 2 * n + k) for n, d in enumerate(NUMBERS) for k in (0, 1)}
     return {
         p.name: found[p.name] if p.name in found else np.zeros(p.shape, p.dtype.numpy)
@@ -250,16 +250,16 @@ HOST = [
 ]
 
 
-def text_in_c(ir: KernelIR, lanes: int, is_cuda: bool = False) -> str:
+def text_in_c(ir: kernel.KernelIR, lanes: int, is_cuda: bool = False) -> str:
     """A function of the arrays; with lanes all is computed in vectors of so many."""
     names = {p.name: p.name for p in ir.arrays}
     helpers, memory = (CudaHelpers(), CudaMemory()) if is_cuda else (CHelpers(), CMemory())
     w = Builder(Prelude(helpers), names, memory)
     (loop,) = ir.body
-    assert isinstance(loop, For)
+    assert isinstance(loop, kernel.For)
 
-    def leaf(x: Expr) -> Value:
-        assert isinstance(x, Load)
+    def leaf(x: kernel.Expr) -> Value:
+        assert isinstance(x, kernel.Load)
         place = c.Index(c.Id(x.array), c.Id("i"))
         if not lanes:
             return Value(place, x.dtype)
@@ -269,7 +269,7 @@ def text_in_c(ir: KernelIR, lanes: int, is_cuda: bool = False) -> str:
 
     lines = []
     for s in loop.body:
-        assert isinstance(s, Store) and isinstance(s.indices[0], Const)
+        assert isinstance(s, kernel.Store) and isinstance(s.indices[0], kernel.Const)
         place = c.Index(c.Id(s.array), c.add(c.Num(str(s.indices[0].value * N)), c.Id("i")))
         value = w.evaluate(s.value, leaf)
         if lanes:
@@ -296,7 +296,7 @@ FLAGS = ("-O1", "-ffp-contract=off", "-w", "-shared", "-fPIC")
 
 
 def in_c(
-    ir: KernelIR, folder: Path, lanes: int = 0, is_cuda: bool = False
+    ir: kernel.KernelIR, folder: Path, lanes: int = 0, is_cuda: bool = False
 ) -> dict[str, np.ndarray[Any, Any]]:
     compiler = find_compiler()
     text, library = folder / f"all.{'cpp' if is_cuda else 'c'}", folder / "all.so"
@@ -312,25 +312,25 @@ def in_c(
     return found
 
 
-def in_numpy(ir: KernelIR) -> dict[str, np.ndarray[Any, Any]]:
+def in_numpy(ir: kernel.KernelIR) -> dict[str, np.ndarray[Any, Any]]:
     found = arrays_of(ir)
     run_kernel(ir, found, {})
     return found
 
 
-def in_llvm(ir: KernelIR) -> dict[str, np.ndarray[Any, Any]]:
-    assert can_print(ir) == all(p.dtype is not DType.f16 for p in ir.arrays)
+def in_llvm(ir: kernel.KernelIR) -> dict[str, np.ndarray[Any, Any]]:
+    assert can_print(ir) == all(p.dtype is not kernel.DType.f16 for p in ir.arrays)
     found = arrays_of(ir)
     run_in_llvm(ir, found)
     return found
 
 
-def agree(ir: KernelIR, got: dict[str, Any], want: dict[str, Any], near: bool) -> None:
+def agree(ir: kernel.KernelIR, got: dict[str, Any], want: dict[str, Any], near: bool) -> None:
     (loop,) = ir.body
-    assert isinstance(loop, For)
+    assert isinstance(loop, kernel.For)
     wrong = []
     for s in loop.body:
-        assert isinstance(s, Store) and isinstance(s.indices[0], Const)
+        assert isinstance(s, kernel.Store) and isinstance(s.indices[0], kernel.Const)
         ours, theirs = (x[s.array][int(s.indices[0].value)] for x in (got, want))
         # Python's own gamma functions err by hundreds of units beside their zeros.
         units = 512 if "gamma" in show_expr(s.value) else 8
@@ -347,8 +347,8 @@ def agree(ir: KernelIR, got: dict[str, Any], want: dict[str, Any], near: bool) -
     assert not wrong, "\n".join(wrong)
 
 
-def without_halves(found: list[Expr]) -> list[Expr]:
-    return [x for x in found if all(y.dtype is not DType.f16 for y in walk(x))]
+def without_halves(found: list[kernel.Expr]) -> list[kernel.Expr]:
+    return [x for x in found if all(y.dtype is not kernel.DType.f16 for y in walk(x))]
 
 
 def test_every_operation_on_every_type(tmp_path: Path) -> None:
@@ -366,7 +366,7 @@ def test_every_operation_in_llvm() -> None:
     agree(ir, in_llvm(ir), in_numpy(ir), near=True)
 
 
-def random_expressions(seed: int, count: int, depth: int = 4) -> list[Expr]:
+def random_expressions(seed: int, count: int, depth: int = 4) -> list[kernel.Expr]:
     draw = Draw(seed)
     return [draw.value(NUMBERS[k % len(NUMBERS)], depth) for k in range(count)]
 
@@ -392,6 +392,14 @@ def test_random_expressions_in_llvm() -> None:
 def test_every_operation_in_cuda(tmp_path: Path, lanes: int) -> None:
     found = without_halves(list(every_operation()))
     # Types of one size and sign have one text.
-    known = (DType.f32, DType.f64, DType.i8, DType.u16, DType.i32, DType.u64, DType.bool_)
+    known = (
+        kernel.DType.f32,
+        kernel.DType.f64,
+        kernel.DType.i8,
+        kernel.DType.u16,
+        kernel.DType.i32,
+        kernel.DType.u64,
+        kernel.DType.bool_,
+    )
     ir = kernel_of([x for x in found if not lanes or all(y.dtype in known for y in walk(x))])
     agree(ir, in_c(ir, tmp_path, lanes, is_cuda=True), in_numpy(ir), near=True)

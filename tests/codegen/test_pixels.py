@@ -28,16 +28,7 @@ from kernelscape.testing.legality import illegal
 from kernelscape.testing.machines import round_target
 from kernelscape.testing.syntax import calls, program_of
 
-from .pixel_cases import (
-    PROGRAMS,
-    TYPES,
-    blur,
-    picture,
-    pipeline,
-    pipeline_in_numpy,
-    recorded,
-    recorded_pipeline,
-)
+from . import pixel_cases
 
 nd: Any = ks.types.ndarray()
 WIDTHS = (16, 32, 64)  # SSE, AVX2, AVX-512
@@ -61,27 +52,29 @@ def in_vectors(problem: Problem, width: int, rng: Any) -> Candidate:
     return found
 
 
-@pytest.mark.parametrize("dtype", TYPES)
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("dtype", pixel_cases.TYPES)
+@pytest.mark.parametrize("name", pixel_cases.PROGRAMS)
 def test_programs_on_pixels_are_structured(name: str, dtype: Any) -> None:
-    problem = recorded(name, dtype)[0]
+    problem = pixel_cases.recorded(name, dtype)[0]
     assert [t.body.reason.text for t in problem.tasks if t.body is not None] == []
 
 
 @pytest.mark.compiler
 @pytest.mark.parametrize("compiler", ["gcc", "clang"])
-@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("dtype", pixel_cases.TYPES)
 def test_vectors_of_pixels_compute_what_numpy_does(
     dtype: Any, compiler: str, tmp_path: Path
 ) -> None:
     """All edge values; one width of vectors a program, so that each pair of type and compiler meets every width."""
     if shutil.which(compiler) is None:
         pytest.skip(f"{compiler} is not installed")
-    rng = np.random.default_rng([TYPES.index(dtype), len(compiler)])
+    rng = np.random.default_rng([pixel_cases.TYPES.index(dtype), len(compiler)])
     works = []
-    for k, name in enumerate(PROGRAMS):
-        problem, inputs = recorded(name, dtype)
-        candidate = in_vectors(problem, WIDTHS[(k + TYPES.index(dtype)) % len(WIDTHS)], rng)
+    for k, name in enumerate(pixel_cases.PROGRAMS):
+        problem, inputs = pixel_cases.recorded(name, dtype)
+        candidate = in_vectors(
+            problem, WIDTHS[(k + pixel_cases.TYPES.index(dtype)) % len(WIDTHS)], rng
+        )
         assert loads_of(candidate, problem.array("a").dtype), name
         works.append((checking.source_of(candidate), inputs))
     options = {"compiler": compiler, "more_flags": checking.PLAINLY}
@@ -90,7 +83,7 @@ def test_vectors_of_pixels_compute_what_numpy_does(
 
 def test_sums_are_as_wide_as_what_they_add_up() -> None:
     """Nine bytes are a number of 16 bits: twice as many lanes as those of i32."""
-    problem = normalise(record_sequence(pipeline, picture(), "pipeline"))
+    problem = normalise(record_sequence(pixel_cases.pipeline, pixel_cases.picture(), "pipeline"))
     assert [t.lane_bytes for t in problem.tasks] == [2, 2, 1]
     assert [t.is_structured for t in problem.tasks] == [True] * 3
 
@@ -106,7 +99,7 @@ def random_candidates(problem: Problem, width: int, n: int) -> list[Candidate]:
 @pytest.mark.compiler
 def test_candidates_of_a_pipeline_are_numpys(tmp_path: Path) -> None:
     """Tasks of one loop with other lanes, values handed over, borders of blocks."""
-    problem, inputs = recorded_pipeline()
+    problem, inputs = pixel_cases.recorded_pipeline()
     found = [x for width in WIDTHS for x in random_candidates(problem, width, 3)]
     sources = [checking.source_of(x) for x in found]
     way, flags = Way(repeats=2), checking.PLAINLY
@@ -114,7 +107,9 @@ def test_candidates_of_a_pipeline_are_numpys(tmp_path: Path) -> None:
 
 
 def test_a_judge_finds_nothing_in_candidates_of_a_pipeline() -> None:
-    problem = normalise(record_sequence(pipeline, picture(6, 34), "pipeline"))
+    problem = normalise(
+        record_sequence(pixel_cases.pipeline, pixel_cases.picture(6, 34), "pipeline")
+    )
     assert [illegal(x) for x in random_candidates(problem, 16, 3)] == [""] * 3
 
 
@@ -142,14 +137,18 @@ def test_what_small_numbers_take_of_memory_is_their_bytes() -> None:
 
 @pytest.mark.compiler
 def test_a_pipeline_is_explored_and_verified(tmp_path: Path) -> None:
-    args = picture(40, 200)
+    args = pixel_cases.picture(40, 200)
     run = ks.explore(
-        pipeline, *args, max_evals=4, directory=tmp_path / "run", reference=pipeline_in_numpy
+        pixel_cases.pipeline,
+        *args,
+        max_evals=4,
+        directory=tmp_path / "run",
+        reference=pixel_cases.pipeline_in_numpy,
     )
     assert run.best is not None
-    tuned, want = picture(40, 200), picture(40, 200)
+    tuned, want = pixel_cases.picture(40, 200), pixel_cases.picture(40, 200)
     run.best.compile()(*tuned)
-    pipeline_in_numpy(*want)
+    pixel_cases.pipeline_in_numpy(*want)
     for got, wanted in zip(tuned, want, strict=True):
         np.testing.assert_array_equal(got, wanted)
 
@@ -178,7 +177,9 @@ def test_masks_of_rests_hold_their_numbers(tmp_path: Path) -> None:
 
 def test_registers_are_filled() -> None:
     """Bytes that are compared come a register at a time, those that are added up in 16 bits half of one."""
-    problem = normalise(record_sequence(pipeline, picture(24, 256), "pipeline"))
+    problem = normalise(
+        record_sequence(pixel_cases.pipeline, pixel_cases.picture(24, 256), "pipeline")
+    )
     program = program_of(in_vectors(problem, 64, np.random.default_rng(1)))
     assert calls(program, "select_u8x64")
     assert calls(program, "convert_i16x32_from_u8") and not calls(program, "convert_i32")
@@ -217,7 +218,7 @@ def test_scalar_code_is_as_slow_as_the_numbers_it_computes_with() -> None:
 
 def test_rests_of_rows_are_whole_vectors_too() -> None:
     """The kind: a row that no register tile divides is left to up to 127 single elements."""
-    problem = normalise(record_sequence(blur, picture(24, 300)[:2], "blur"))
+    problem = normalise(record_sequence(pixel_cases.blur, pixel_cases.picture(24, 300)[:2], "blur"))
     space = build_space(problem, checking.target(1, 64))
     v, made = space.variables, space.root()
     inner, outer = (space.backbone.dim(0, "j", level) for level in (INNER, OUTER))

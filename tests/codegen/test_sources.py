@@ -11,16 +11,8 @@ from kernelscape.codegen.text.cprint import expression
 from kernelscape.kernels.frontend.recorder import record_sequence
 from kernelscape.kernels.library import load
 from kernelscape.kernels.tasks.pipeline import normalise
+from kernelscape.search.starts import sketches
 from kernelscape.search.starts.complete import complete_sketch
-from kernelscape.search.starts.sketches import (
-    Along,
-    Axis,
-    CopyInputs,
-    Fusion,
-    Packing,
-    Sketch,
-    TileSizes,
-)
 from kernelscape.search.starts.tiles import BlockSizes
 from kernelscape.space import choices as ch
 from kernelscape.space.build import build_space
@@ -28,40 +20,50 @@ from kernelscape.space.candidate import Candidate
 from kernelscape.testing import checking
 from kernelscape.testing.syntax import apart_program_of, calls, nodes, prefetches
 
-GREEDY = Sketch(tile=TileSizes(rows=4, vectors=4))
+GREEDY = sketches.Sketch(tile=sketches.TileSizes(rows=4, vectors=4))
 PROGRAMS = {
-    "axpydot_default": ("axpydot", {"n": 1000}, Sketch(fusion=Fusion(launch=False, loops=False))),
-    "waxpby_streamed": ("waxpby", {"n": 1000}, Sketch(tile=TileSizes(vectors=2), stores=ch.STREAM)),
+    "axpydot_default": (
+        "axpydot",
+        {"n": 1000},
+        sketches.Sketch(fusion=sketches.Fusion(launch=False, loops=False)),
+    ),
+    "waxpby_streamed": (
+        "waxpby",
+        {"n": 1000},
+        sketches.Sketch(tile=sketches.TileSizes(vectors=2), stores=ch.STREAM),
+    ),
     "bicgk_greedy": ("bicgk", {"m": 64, "n": 48}, GREEDY),
     "sgemvt_panel": (
         "sgemvt",
         {"m": 512, "n": 512},
-        Sketch(
-            tile=TileSizes(rows=4, panel=64),
-            threads=Along(Axis.CONTIGUOUS),
-            reuse=CopyInputs(),
+        sketches.Sketch(
+            tile=sketches.TileSizes(rows=4, panel=64),
+            threads=sketches.Along(sketches.Axis.CONTIGUOUS),
+            reuse=sketches.CopyInputs(),
             prefetch=ch.NEAR,
         ),
     ),
     "gemver_panel": (
         "gemver",
         {"m": 512, "n": 512},
-        Sketch(
-            tile=TileSizes(vectors=2, panel=128), threads=Along(Axis.CONTIGUOUS), prefetch=ch.NEAR
+        sketches.Sketch(
+            tile=sketches.TileSizes(vectors=2, panel=128),
+            threads=sketches.Along(sketches.Axis.CONTIGUOUS),
+            prefetch=ch.NEAR,
         ),
     ),
     "atax_next": (
         "atax",
         {"m": 512, "n": 512},
-        Sketch(tile=TileSizes(rows=2, vectors=2), prefetch=ch.NEXT),
+        sketches.Sketch(tile=sketches.TileSizes(rows=2, vectors=2), prefetch=ch.NEXT),
     ),
     "gemver_late": (
         "gemver",
         {"m": 120, "n": 96},
-        Sketch(
-            tile=TileSizes(rows=2, vectors=2),
-            threads=Along(Axis.CONTIGUOUS),
-            reuse=CopyInputs(),
+        sketches.Sketch(
+            tile=sketches.TileSizes(rows=2, vectors=2),
+            threads=sketches.Along(sketches.Axis.CONTIGUOUS),
+            reuse=sketches.CopyInputs(),
             shift=ch.LATE,
         ),
     ),
@@ -69,9 +71,9 @@ PROGRAMS = {
     "matmul_strided_ahead": (
         "matmul_strided",
         {"m": 61, "n": 37, "k": 128},
-        Sketch(
-            tile=TileSizes(rows=4, blocks=BlockSizes(16, 64, 64)),
-            packing=Packing(every=True, depth_first=True, stages=2),
+        sketches.Sketch(
+            tile=sketches.TileSizes(rows=4, blocks=BlockSizes(16, 64, 64)),
+            packing=sketches.Packing(every=True, depth_first=True, stages=2),
         ),
     ),
 }

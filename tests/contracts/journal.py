@@ -8,27 +8,11 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
+from kernelscape.runtime.records import record
 from kernelscape.runtime.records.journal import sealed
-from kernelscape.runtime.records.record import (
-    AgainRecord,
-    BoundRecord,
-    ComponentRecord,
-    EvaluationRecord,
-    IncumbentRecord,
-    KeptRecord,
-    MachineRecord,
-    MeasurementOrigin,
-    NoteRecord,
-    Origin,
-    RatioRecord,
-    RecordError,
-    RemeasuredRecord,
-    TallyRecord,
-    Timing,
-)
 
 
-def evaluation(k: int = 0, **changes: object) -> EvaluationRecord:
+def evaluation(k: int = 0, **changes: object) -> record.EvaluationRecord:
     fields = {
         "at_s": 0.5 + k,
         "decisions": (("order(a,b)", "BEFORE"), ("size(i.0)", str(k))),
@@ -39,25 +23,25 @@ def evaluation(k: int = 0, **changes: object) -> EvaluationRecord:
         "bound_ns": 50.0,
         "detail": 'quotes " and\nline breaks and é',
     }
-    return EvaluationRecord(**(fields | changes))
+    return record.EvaluationRecord(**(fields | changes))
 
 
 RECORDS = (
-    NoteRecord(at_s=0.0, kind="session", text="begins"),
+    record.NoteRecord(at_s=0.0, kind="session", text="begins"),
     evaluation(0),
-    IncumbentRecord(at_s=0.6, source_key="key0", time_ns=100.0),
-    BoundRecord(at_s=0.7, bound_ns=60.0, limiting="memory"),
-    TallyRecord(at_s=0.8, counts={"rollouts": 3}, refused={"'sizes' leaves no value": 2}),
-    MachineRecord(at_s=0.9, device="cpu-1", compiler="gcc 12", ratio=1.3),
+    record.IncumbentRecord(at_s=0.6, source_key="key0", time_ns=100.0),
+    record.BoundRecord(at_s=0.7, bound_ns=60.0, limiting="memory"),
+    record.TallyRecord(at_s=0.8, counts={"rollouts": 3}, refused={"'sizes' leaves no value": 2}),
+    record.MachineRecord(at_s=0.9, device="cpu-1", compiler="gcc 12", ratio=1.3),
     evaluation(
         2,
-        origin=Origin(tag="N", node=-1, parent="key0"),
-        place=MeasurementOrigin(session=1, tree=0, worker=0, device="cpu-1"),
+        origin=record.Origin(tag="N", node=-1, parent="key0"),
+        place=record.MeasurementOrigin(session=1, tree=0, worker=0, device="cpu-1"),
         components=(
-            ComponentRecord(key="a", text="0", time_ns=60.0, spread=0.01),
-            ComponentRecord(key="b", time_ns=42.0, spread=0.0),
+            record.ComponentRecord(key="a", text="0", time_ns=60.0, spread=0.01),
+            record.ComponentRecord(key="b", time_ns=42.0, spread=0.0),
         ),
-        timing=Timing(
+        timing=record.Timing(
             build_s=0.2,
             run_s=0.1,
             n_samples=5,
@@ -65,18 +49,20 @@ RECORDS = (
             compiling_s=(0.3, 0.7),
         ),
     ),
-    RemeasuredRecord(
+    record.RemeasuredRecord(
         at_s=1.0,
-        entries=(AgainRecord(source_key="key0", time_ns=99.0, spread=0.01, search_ns=100.0),),
+        entries=(
+            record.AgainRecord(source_key="key0", time_ns=99.0, spread=0.01, search_ns=100.0),
+        ),
         n_ties=1,
     ),
-    KeptRecord(
+    record.KeptRecord(
         at_s=1.1, session_s=1.1, journal_s=0.01, tree_s=0.0, tree_children=9, tree_bytes=180
     ),
     evaluation(
         3,
         is_partly_verified=True,
-        ratio=RatioRecord(ratio=1.5, control="key0", control_ns=100.0),
+        ratio=record.RatioRecord(ratio=1.5, control="key0", control_ns=100.0),
     ),
     evaluation(1, status="wrong", time_ns=None),
 )
@@ -108,7 +94,7 @@ class JournalContract:
         journal.append(RECORDS[0])
         journal.close()
         journal.close()
-        with pytest.raises(RecordError, match="closed"):
+        with pytest.raises(record.RecordError, match="closed"):
             journal.append(RECORDS[1])
 
     def test_a_record_that_could_not_be_read_back_is_refused(self, journal):

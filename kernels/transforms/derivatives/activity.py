@@ -5,26 +5,8 @@ from __future__ import annotations
 from collections.abc import Container, Iterator
 from dataclasses import dataclass
 
+from ...ir import kernel
 from ...ir.errors import KernelError
-from ...ir.kernel import (
-    Binary,
-    Cast,
-    Expr,
-    KernelIR,
-    Load,
-    Local,
-    LocalArray,
-    LocalElement,
-    Location,
-    Select,
-    SetElement,
-    SetLocal,
-    Stmt,
-    Store,
-    Unary,
-    Update,
-    UpdateLocal,
-)
 from ...ir.walk import nested_statements
 from .rules import has_derivative, operands_of
 
@@ -32,47 +14,49 @@ from .rules import has_derivative, operands_of
 class NeedsOldElementError(KernelError):
     """A statement has a derivative only where what elements of `array` held before the call is known."""
 
-    def __init__(self, sentence: str, where: Location, array: str) -> None:
+    def __init__(self, sentence: str, where: kernel.Location, array: str) -> None:
         super().__init__(f"no derivative: {sentence}", where)
         self.array = array
 
     @classmethod
-    def of_update(cls, s: Update) -> NeedsOldElementError:
+    def of_update(cls, s: kernel.Update) -> NeedsOldElementError:
         """Returns the error of an update that is no sum."""
         return cls(f"{s.array} is updated by {s.op}, only sums have one", s.where, s.array)
 
     @classmethod
-    def of_old_value(cls, s: Update) -> NeedsOldElementError:
+    def of_old_value(cls, s: kernel.Update) -> NeedsOldElementError:
         """Returns the error of an update whose old value is used."""
         return cls(f"the old value of an update of {s.array} is used", s.where, s.array)
 
 
-def refusal(sentence: str, where: Location) -> KernelError:
+def refusal(sentence: str, where: kernel.Location) -> KernelError:
     """Returns the error of a statement without a derivative."""
     return KernelError(f"no derivative: {sentence}", where)
 
 
-def differentiable_leaves(e: Expr) -> Iterator[Local | LocalElement | Load]:
+def differentiable_leaves(
+    e: kernel.Expr,
+) -> Iterator[kernel.Local | kernel.LocalElement | kernel.Load]:
     """Yields the locals and loads on which a float depends with a derivative that is not zero everywhere."""
     if not e.dtype.is_float:
         return
     match e:
-        case Local() | LocalElement() | Load():
+        case kernel.Local() | kernel.LocalElement() | kernel.Load():
             yield e
-        case Cast(x=x):
+        case kernel.Cast(x=x):
             yield from differentiable_leaves(x)
-        case Select(a=a, b=b):
+        case kernel.Select(a=a, b=b):
             yield from differentiable_leaves(a)
             yield from differentiable_leaves(b)
-        case Unary() | Binary() if has_derivative(e.op):
+        case kernel.Unary() | kernel.Binary() if has_derivative(e.op):
             for x in operands_of(e):
                 yield from differentiable_leaves(x)
 
 
-def depends_on(e: Expr, locals_: Container[str], arrays: Container[str]) -> bool:
+def depends_on(e: kernel.Expr, locals_: Container[str], arrays: Container[str]) -> bool:
     """True if a float depends on one of these locals or arrays."""
     return any(
-        x.array in arrays if isinstance(x, Load) else x.name in locals_
+        x.array in arrays if isinstance(x, kernel.Load) else x.name in locals_
         for x in differentiable_leaves(e)
     )
 
@@ -90,21 +74,29 @@ class Activity:
         """The locals with derivatives in reverse mode."""
         return self.varied & self.useful
 
-    def stores(self, s: Stmt) -> bool:
+    def stores(self, s: kernel.Stmt) -> bool:
         """True if the statement changes an array with a gradient."""
-        return isinstance(s, Store | Update) and s.array in self.arrays
+        return isinstance(s, kernel.Store | kernel.Update) and s.array in self.arrays
 
 
-def activity_of(ir: KernelIR, arrays: frozenset[str]) -> Activity:
+def activity_of(ir: kernel.KernelIR, arrays: frozenset[str]) -> Activity:
     """The activity of a kernel in which `arrays` have gradients, by name: all values of one local together."""
     statements = tuple(nested_statements(ir.body))
     given = tuple(_assigned(s) for s in statements)
     assigned = tuple((name, value) for name, value in given if value is not None)
     varied = {
-        s.result for s in statements if isinstance(s, Update) and s.result and s.array in arrays
+        s.result
+        for s in statements
+        if isinstance(s, kernel.Update) and s.result and s.array in arrays
     }
-    stored = [s.value for s in statements if isinstance(s, Store | Update) and s.array in arrays]
-    useful = {x.name for e in stored for x in differentiable_leaves(e) if not isinstance(x, Load)}
+    stored = [
+        s.value
+        for s in statements
+        if isinstance(s, kernel.Store | kernel.Update) and s.array in arrays
+    ]
+    useful = {
+        x.name for e in stored for x in differentiable_leaves(e) if not isinstance(x, kernel.Load)
+    }
     n_known = -1
     while len(varied) + len(useful) != n_known:
         n_known = len(varied) + len(useful)
@@ -113,12 +105,12 @@ def activity_of(ir: KernelIR, arrays: frozenset[str]) -> Activity:
                 varied.add(name)
             if name in useful:
                 leaves = differentiable_leaves(value)
-                useful |= {x.name for x in leaves if not isinstance(x, Load)}
+                useful |= {x.name for x in leaves if not isinstance(x, kernel.Load)}
     return Activity(arrays, frozenset(varied), frozenset(useful))
 
 
-def _assigned(s: Stmt) -> tuple[str, Expr | None]:
+def _assigned(s: kernel.Stmt) -> tuple[str, kernel.Expr | None]:
     """The local that a statement gives a value, and the value."""
-    if isinstance(s, SetLocal | UpdateLocal | LocalArray | SetElement):
+    if isinstance(s, kernel.SetLocal | kernel.UpdateLocal | kernel.LocalArray | kernel.SetElement):
         return s.name, s.value
     return "", None

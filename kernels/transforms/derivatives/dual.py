@@ -6,24 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import reduce
 
-from ...ir.kernel import (
-    Binary,
-    Cast,
-    Expr,
-    KernelIR,
-    Load,
-    Local,
-    LocalArray,
-    LocalElement,
-    Select,
-    SetElement,
-    SetLocal,
-    Stmt,
-    Store,
-    Unary,
-    Update,
-    UpdateLocal,
-)
+from ...ir import kernel
 from ...ir.simplify import binary, cast, const, select
 from ...ir.walk import with_blocks
 from .activity import Activity, NeedsOldElementError, activity_of, depends_on
@@ -31,7 +14,7 @@ from .naming import Names
 from .rules import operands_of, partials, times
 
 
-def dual(ir: KernelIR, tangents: Mapping[str, str]) -> KernelIR:
+def dual(ir: kernel.KernelIR, tangents: Mapping[str, str]) -> kernel.KernelIR:
     """The dual of a kernel. `tangents`: for each array with a derivative the name of the array of its derivative.
 
     Raises KernelError for a statement without a derivative.
@@ -56,34 +39,34 @@ class _Dual:
         self._tangents, self._activity = tangents, activity
         self._names = {n: names.fresh(f"dot_{n}") for n in sorted(activity.active)}
 
-    def block(self, body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+    def block(self, body: tuple[kernel.Stmt, ...]) -> tuple[kernel.Stmt, ...]:
         """Each statement with the dual statement before it, which reads the values from before."""
-        made: list[Stmt] = []
+        made: list[kernel.Stmt] = []
         for s in body:
             made += self._before(s)
             made.append(with_blocks(s, self.block))
         return tuple(made)
 
-    def _before(self, s: Stmt) -> list[Stmt]:
+    def _before(self, s: kernel.Stmt) -> list[kernel.Stmt]:
         match s:
-            case SetLocal(name=name) if name in self._names:
+            case kernel.SetLocal(name=name) if name in self._names:
                 return [replace(s, name=self._names[name], value=self._tangent(s.value))]
-            case UpdateLocal(name=name, op="add") if name in self._names:
+            case kernel.UpdateLocal(name=name, op="add") if name in self._names:
                 return [replace(s, name=self._names[name], value=self._tangent(s.value))]
-            case UpdateLocal(name=name, op=op, value=value) if name in self._names:
-                updated = Binary(op, Local(name, value.dtype), value, value.dtype)
-                return [SetLocal(self._names[name], self._tangent(updated), s.where)]
-            case LocalArray(name=name) if name in self._names:
+            case kernel.UpdateLocal(name=name, op=op, value=value) if name in self._names:
+                updated = kernel.Binary(op, kernel.Local(name, value.dtype), value, value.dtype)
+                return [kernel.SetLocal(self._names[name], self._tangent(updated), s.where)]
+            case kernel.LocalArray(name=name) if name in self._names:
                 return [replace(s, name=self._names[name], value=self._tangent(s.value))]
-            case SetElement(name=name) if name in self._names:
+            case kernel.SetElement(name=name) if name in self._names:
                 return [replace(s, name=self._names[name], value=self._tangent(s.value))]
-            case Store() if s.array in self._tangents:
+            case kernel.Store() if s.array in self._tangents:
                 return [replace(s, array=self._tangents[s.array], value=self._tangent(s.value))]
-            case Update() if s.array in self._tangents:
+            case kernel.Update() if s.array in self._tangents:
                 return [self._update(s)]
         return []
 
-    def _update(self, s: Update) -> Stmt:
+    def _update(self, s: kernel.Update) -> kernel.Stmt:
         if s.op == "mul" and not depends_on(s.value, self._names, self._tangents):
             return replace(s, array=self._tangents[s.array], result="")
         if s.op != "add":
@@ -93,27 +76,27 @@ class _Dual:
         value = self._tangent(s.value)
         return replace(s, array=self._tangents[s.array], value=value, result="")
 
-    def _tangent(self, e: Expr) -> Expr:
+    def _tangent(self, e: kernel.Expr) -> kernel.Expr:
         """The derivative of an expression along the direction."""
         zero = const(0, e.dtype)
         if not depends_on(e, self._names, self._tangents):
             return zero
         match e:
-            case Local():
-                return Local(self._names[e.name], e.dtype)
-            case LocalElement():
+            case kernel.Local():
+                return kernel.Local(self._names[e.name], e.dtype)
+            case kernel.LocalElement():
                 return replace(e, name=self._names[e.name])
-            case Load():
+            case kernel.Load():
                 return replace(e, array=self._tangents[e.array])
-            case Cast():
+            case kernel.Cast():
                 return cast(self._tangent(e.x), e.dtype)
-            case Select():
+            case kernel.Select():
                 return select(e.condition, self._tangent(e.a), self._tangent(e.b))
-            case Unary() | Binary():
+            case kernel.Unary() | kernel.Binary():
                 return self._of_operation(e)
         raise AssertionError(e)
 
-    def _of_operation(self, e: Unary | Binary) -> Expr:
+    def _of_operation(self, e: kernel.Unary | kernel.Binary) -> kernel.Expr:
         terms = [
             times(self._tangent(x), factor)
             for x, factor in zip(operands_of(e), partials(e, e), strict=True)

@@ -4,22 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ...ir.kernel import (
-    Binary,
-    Cast,
-    Expr,
-    If,
-    Load,
-    Local,
-    LocalElement,
-    Location,
-    Select,
-    SetElement,
-    SetLocal,
-    Stmt,
-    Unary,
-    Update,
-)
+from ...ir import kernel as ir
 from ...ir.ops import OPS
 from ...ir.simplify import binary, cast, const, select
 from ...ir.walk import walk
@@ -28,94 +13,96 @@ from .body import SweepBody, backwards, is_leaf
 from .rules import RESULT, operands_of, partials, times, values_needed
 
 
-def define(body: SweepBody, stem: str, value: Expr, where: Location, name: str = "") -> Local:
+def define(
+    body: SweepBody, stem: str, value: ir.Expr, where: ir.Location, name: str = ""
+) -> ir.Local:
     """Gives a value a version: the next one of the local `name`, or a temporary."""
     making = body.making
     is_active = body.is_active(value) and (not name or name in making.activity.useful)
     has_flow = is_active and body.has_reverse
     if has_flow:
         value = _prepared(body, value, where)
-    version = Local(body.version(stem, value.dtype, name), value.dtype)
+    version = ir.Local(body.version(stem, value.dtype, name), value.dtype)
     if is_active:
         making.active.add(version.name)
-    body.forward.append(SetLocal(version.name, value, where))
+    body.forward.append(ir.SetLocal(version.name, value, where))
     if has_flow:
         body.then(flow(body, value, body.adjoint(version.name), where, version))
     return version
 
 
-def leaf(body: SweepBody, e: Expr, where: Location) -> Expr:
+def leaf(body: SweepBody, e: ir.Expr, where: ir.Location) -> ir.Expr:
     """The value of an expression in a local, if it takes any work."""
     return e if is_leaf(e) else define(body, "t", e, where)
 
 
-def inlined(body: SweepBody, e: Expr, where: Location) -> Expr:
+def inlined(body: SweepBody, e: ir.Expr, where: ir.Location) -> ir.Expr:
     """The expression with the values named that its derivatives read, also its own."""
     if not body.has_reverse or not body.is_active(e):
         return e
-    if isinstance(e, Unary | Binary) and RESULT in _needed(body, e):
+    if isinstance(e, ir.Unary | ir.Binary) and RESULT in _needed(body, e):
         return leaf(body, e, where)
     return _prepared(body, e, where)
 
 
-def _needed(body: SweepBody, e: Unary | Binary) -> frozenset[int]:
+def _needed(body: SweepBody, e: ir.Unary | ir.Binary) -> frozenset[int]:
     return values_needed(e.op, tuple(map(body.is_active, operands_of(e))))
 
 
-def _prepared(body: SweepBody, e: Expr, where: Location) -> Expr:
+def _prepared(body: SweepBody, e: ir.Expr, where: ir.Location) -> ir.Expr:
     """The active expression with the values named that its derivatives read."""
     match e:
-        case Cast():
+        case ir.Cast():
             return replace(e, x=inlined(body, e.x, where))
-        case Select():
+        case ir.Select():
             a, b = (x if _is_singular(x) else inlined(body, x, where) for x in (e.a, e.b))
-            return Select(leaf(body, e.condition, where), a, b, e.dtype)
-        case Unary() | Binary():
+            return ir.Select(leaf(body, e.condition, where), a, b, e.dtype)
+        case ir.Unary() | ir.Binary():
             needed = _needed(body, e)
             operands = [
                 leaf(body, x, where) if k in needed else inlined(body, x, where)
                 for k, x in enumerate(operands_of(e))
             ]
-            if isinstance(e, Unary):
+            if isinstance(e, ir.Unary):
                 return replace(e, x=operands[0])
             return replace(e, a=operands[0], b=operands[1])
     return e
 
 
 def flow(
-    body: SweepBody, e: Expr, g: Expr, where: Location, result: Expr | None = None
-) -> list[Stmt]:
+    body: SweepBody, e: ir.Expr, g: ir.Expr, where: ir.Location, result: ir.Expr | None = None
+) -> list[ir.Stmt]:
     """Adds `g`, the adjoint of an expression whose value is `result`, to what the expression depends on."""
     if not body.is_active(e):
         return []
     match e:
-        case Local():
+        case ir.Local():
             return [body.added(e.name, g, where)]
-        case LocalElement():
+        case ir.LocalElement():
             adjoint = replace(e, name=body.adjoint(e.name).name)
-            return [SetElement(adjoint.name, e.index, binary("add", adjoint, g), where)]
-        case Load():
-            return [Update(body.making.gradients[e.array], e.indices, "add", g, where)]
-        case Cast():
+            return [ir.SetElement(adjoint.name, e.index, binary("add", adjoint, g), where)]
+        case ir.Load():
+            return [ir.Update(body.making.gradients[e.array], e.indices, "add", g, where)]
+        case ir.Cast():
             return flow(body, e.x, cast(g, e.x.dtype), where)
-        case Select():
+        case ir.Select():
             return _flow_to_sides(body, e, g, where)
-        case Unary() | Binary():
+        case ir.Unary() | ir.Binary():
             return _flow_to_operands(body, e, g, where, result)
     raise refusal(f"a value of the kind {type(e).__name__} has none", where)
 
 
-def _held(body: SweepBody, g: Expr, where: Location) -> tuple[list[Stmt], Expr]:
+def _held(body: SweepBody, g: ir.Expr, where: ir.Location) -> tuple[list[ir.Stmt], ir.Expr]:
     """A value in a local, for several readers."""
     if is_leaf(g):
         return [], g
     name = body.version("g", g.dtype)
-    return [SetLocal(name, g, where)], Local(name, g.dtype)
+    return [ir.SetLocal(name, g, where)], ir.Local(name, g.dtype)
 
 
 def _flow_to_operands(
-    body: SweepBody, e: Unary | Binary, g: Expr, where: Location, result: Expr | None
-) -> list[Stmt]:
+    body: SweepBody, e: ir.Unary | ir.Binary, g: ir.Expr, where: ir.Location, result: ir.Expr | None
+) -> list[ir.Stmt]:
     found = zip(operands_of(e), partials(e, e if result is None else result), strict=True)
     parts = [(x, factor) for x, factor in found if factor is not None and body.is_active(x)]
     held, g = _held(body, g, where) if len(parts) > 1 else ([], g)
@@ -124,7 +111,7 @@ def _flow_to_operands(
     return held
 
 
-def _flow_to_sides(body: SweepBody, e: Select, g: Expr, where: Location) -> list[Stmt]:
+def _flow_to_sides(body: SweepBody, e: ir.Select, g: ir.Expr, where: ir.Location) -> list[ir.Stmt]:
     """Adds to the side that is taken. A side with a partial function is swept inside a branch: 0 times infinity is not 0."""
     held, g = _held(body, g, where)
     zero = const(0, g.dtype)
@@ -137,12 +124,15 @@ def _flow_to_sides(body: SweepBody, e: Select, g: Expr, where: Location) -> list
         with body.collected() as (forward, reverse):
             value = define(body, "t", side, where)
         block = (*forward, body.added(value.name, g, where), *backwards(reverse))
-        held.append(If(e.condition, (), block, where) if k else If(e.condition, block, (), where))
+        held.append(
+            ir.If(e.condition, (), block, where) if k else ir.If(e.condition, block, (), where)
+        )
     return held
 
 
-def _is_singular(e: Expr) -> bool:
+def _is_singular(e: ir.Expr) -> bool:
     """True if the derivative of a float may be infinite where its value is not."""
     return any(
-        isinstance(x, Unary | Binary) and x.dtype.is_float and OPS[x.op].is_partial for x in walk(e)
+        isinstance(x, ir.Unary | ir.Binary) and x.dtype.is_float and OPS[x.op].is_partial
+        for x in walk(e)
     )

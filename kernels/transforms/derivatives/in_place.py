@@ -9,25 +9,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from ...ir import kernel
 from ...ir.affine import reach
-from ...ir.kernel import (
-    ArrayParam,
-    Binary,
-    Cast,
-    Const,
-    Expr,
-    For,
-    ForActive,
-    KernelIR,
-    Load,
-    Local,
-    LoopIndex,
-    SetLocal,
-    Stmt,
-    Store,
-    Update,
-    UpdateLocal,
-)
 from ...ir.simplify import cast
 from ...ir.walk import (
     children,
@@ -44,13 +27,13 @@ from .dual import dual
 from .kept import differs
 from .naming import Names
 
-_Indices = tuple[Expr, ...]
-_Access = Load | Store | Update
+_Indices = tuple[kernel.Expr, ...]
+_Access = kernel.Load | kernel.Store | kernel.Update
 
 
 def adjoint_on_copies(
-    ir: KernelIR, gradients: Mapping[str, str], n_kept: int = N_KEPT
-) -> tuple[KernelIR, dict[str, str]]:
+    ir: kernel.KernelIR, gradients: Mapping[str, str], n_kept: int = N_KEPT
+) -> tuple[kernel.KernelIR, dict[str, str]]:
     """The adjoint of a kernel, and the array of which each of its further arrays is a copy from before the call.
 
     Raises KernelError as `adjoint` does, also where no copy of an array helps.
@@ -74,7 +57,7 @@ def adjoint_on_copies(
             return made, {copy: array for copy, array in copies.items() if copy in used}
 
 
-def dual_in_place(ir: KernelIR, tangents: Mapping[str, str]) -> KernelIR:
+def dual_in_place(ir: kernel.KernelIR, tangents: Mapping[str, str]) -> kernel.KernelIR:
     """The dual of a kernel, also where it updates elements of its own otherwise than by sums. Raises KernelError as `dual` does."""
     while True:
         try:
@@ -86,12 +69,12 @@ def dual_in_place(ir: KernelIR, tangents: Mapping[str, str]) -> KernelIR:
             ir = in_locals
 
 
-def _on_locals(ir: KernelIR, array: str) -> KernelIR | None:
+def _on_locals(ir: kernel.KernelIR, array: str) -> kernel.KernelIR | None:
     """The kernel with elements of an array as locals; None if iterations share them."""
     if any(p.array == array for p in ir.placed):
         return None
     param = next(p for p in ir.arrays if p.name == array)
-    names, body = Names(ir), list[Stmt]()
+    names, body = Names(ir), list[kernel.Stmt]()
     for s in ir.body:
         is_sum = not any(_uses_old(x) for x in _accesses((s,), array))
         made = [s] if is_sum else _Replacement(param, array, names).statements(s)
@@ -101,12 +84,12 @@ def _on_locals(ir: KernelIR, array: str) -> KernelIR | None:
     return replace(ir, body=tuple(body))
 
 
-def _reading(ir: KernelIR, array: str, copy: str) -> KernelIR | None:
+def _reading(ir: kernel.KernelIR, array: str, copy: str) -> kernel.KernelIR | None:
     """The kernel with loads from a copy of an array from before the call; None if it overwrites other elements that it reads."""
     if any(p.array == array for p in ir.placed):
         return None
     param = next(p for p in ir.arrays if p.name == array)
-    names, body, is_stored = Names(ir, (copy,)), list[Stmt](), False
+    names, body, is_stored = Names(ir, (copy,)), list[kernel.Stmt](), False
     for k, s in enumerate(ir.body):
         is_written, is_last = array in written_in((s,)), array not in written_in(ir.body[k + 1 :])
         if not _needs(s, array) or (is_last and not is_written):
@@ -124,30 +107,30 @@ def _reading(ir: KernelIR, array: str, copy: str) -> KernelIR | None:
     return replace(ir, arrays=(*ir.arrays, replace(param, name=copy)), body=tuple(body))
 
 
-def _needs(s: Stmt, array: str) -> bool:
+def _needs(s: kernel.Stmt, array: str) -> bool:
     """True if a statement uses elements of an array other than in sums that are added to them."""
-    return any(isinstance(x, Load) or _uses_old(x) for x in _accesses((s,), array))
+    return any(isinstance(x, kernel.Load) or _uses_old(x) for x in _accesses((s,), array))
 
 
 def _uses_old(x: _Access) -> bool:
-    return isinstance(x, Update) and (x.op != "add" or bool(x.result))
+    return isinstance(x, kernel.Update) and (x.op != "add" or bool(x.result))
 
 
-def _accesses(body: tuple[Stmt, ...], array: str) -> Iterator[_Access]:
+def _accesses(body: tuple[kernel.Stmt, ...], array: str) -> Iterator[_Access]:
     for s in nested_statements(body):
-        if isinstance(s, Store | Update) and s.array == array:
+        if isinstance(s, kernel.Store | kernel.Update) and s.array == array:
             yield s
         yield from (x for e in children(s) for x in loads(e) if x.array == array)
 
 
-def _renamed(s: Stmt, array: str, copy: str) -> Stmt:
+def _renamed(s: kernel.Stmt, array: str, copy: str) -> kernel.Stmt:
     """The statement with loads of an array from its copy."""
 
-    def on_expr(e: Expr) -> Expr:
+    def on_expr(e: kernel.Expr) -> kernel.Expr:
         e = mapped(e, on_expr, lambda s: s)
-        return replace(e, array=copy) if isinstance(e, Load) and e.array == array else e
+        return replace(e, array=copy) if isinstance(e, kernel.Load) and e.array == array else e
 
-    def on_stmt(s: Stmt) -> Stmt:
+    def on_stmt(s: kernel.Stmt) -> kernel.Stmt:
         return mapped(s, on_expr, on_stmt)
 
     return on_stmt(s)
@@ -156,36 +139,42 @@ def _renamed(s: Stmt, array: str, copy: str) -> Stmt:
 class _Replacement:
     """Scalar replacement: elements of an array become locals of the iteration that alone accesses them."""
 
-    def __init__(self, param: ArrayParam, copy: str, names: Names) -> None:
+    def __init__(self, param: kernel.ArrayParam, copy: str, names: Names) -> None:
         self._param, self._copy, self._names = param, copy, names
-        self._locals: dict[_Indices, Local] = {}
+        self._locals: dict[_Indices, kernel.Local] = {}
 
-    def statements(self, s: Stmt) -> list[Stmt] | None:
+    def statements(self, s: kernel.Stmt) -> list[kernel.Stmt] | None:
         """Returns the statements in place of a top-level statement of a kernel; None where elements are shared by iterations."""
         found = list(dict.fromkeys(x.indices for x in _accesses((s,), self._param.name)))
         for axis in zip(*found, strict=True):
-            if len(set(axis)) > 1 and not all(isinstance(e, Const) for e in axis):
+            if len(set(axis)) > 1 and not all(isinstance(e, kernel.Const) for e in axis):
                 return None
         inside = [x for indices in found for e in indices for x in walk(e)]
-        if not all(isinstance(x, LoopIndex | Const | Binary | Cast) for x in inside):
+        if not all(
+            isinstance(x, kernel.LoopIndex | kernel.Const | kernel.Binary | kernel.Cast)
+            for x in inside
+        ):
             return None
         self._locals = {
-            indices: Local(self._names.fresh(f"{self._param.name}_own"), self._param.dtype)
+            indices: kernel.Local(self._names.fresh(f"{self._param.name}_own"), self._param.dtype)
             for indices in found
         }
-        wanted = {x.loop for x in inside if isinstance(x, LoopIndex)}
-        if not isinstance(s, For | ForActive):
+        wanted = {x.loop for x in inside if isinstance(x, kernel.LoopIndex)}
+        if not isinstance(s, kernel.For | kernel.ForActive):
             return None if wanted else self._wrapped((s,), {})
         made = self._within(s, wanted, {}) if wanted else None
         return None if made is None else [made]
 
     def _within(
-        self, s: For | ForActive, wanted: Collection[str], around: Mapping[str, int | None]
-    ) -> Stmt | None:
+        self,
+        s: kernel.For | kernel.ForActive,
+        wanted: Collection[str],
+        around: Mapping[str, int | None],
+    ) -> kernel.Stmt | None:
         """The loop with locals in the innermost of the loops of the indices. `around`: the lengths of the loops around."""
         extents: dict[str, int | None]
-        if isinstance(s, For):
-            length = s.extent.value if isinstance(s.extent, Const) else None
+        if isinstance(s, kernel.For):
+            length = s.extent.value if isinstance(s.extent, kernel.Const) else None
             extents = {**around, s.loop: None if length is None else int(length)}
         else:
             extents = {**around, **dict.fromkeys(s.loops)}
@@ -195,7 +184,7 @@ class _Replacement:
             body = self._wrapped(s.body, extents)
             return None if body is None else replace(s, body=tuple(body))
         touching = [t for t in s.body if any(True for _ in _accesses((t,), self._param.name))]
-        if len(touching) != 1 or not isinstance(touching[0], For):
+        if len(touching) != 1 or not isinstance(touching[0], kernel.For):
             return None
         inner = self._within(touching[0], wanted, extents)
         if inner is None:
@@ -207,23 +196,27 @@ class _Replacement:
         return next(iter(self._locals))
 
     def _wrapped(
-        self, body: Sequence[Stmt], extents: Mapping[str, int | None]
-    ) -> list[Stmt] | None:
+        self, body: Sequence[kernel.Stmt], extents: Mapping[str, int | None]
+    ) -> list[kernel.Stmt] | None:
         """The statements of an iteration on locals; None where an element may be none of the array."""
         sure = {
-            s.indices for s in body if isinstance(s, Store | Update) and s.array == self._param.name
+            s.indices
+            for s in body
+            if isinstance(s, kernel.Store | kernel.Update) and s.array == self._param.name
         }
         for indices in self._locals:
             if indices not in sure and not self._is_inside(indices, extents):
                 return None
         where, array = body[0].where, self._param.name
-        begin: list[Stmt] = [
-            SetLocal(x.name, Load(self._copy, indices, x.dtype), where)
+        begin: list[kernel.Stmt] = [
+            kernel.SetLocal(x.name, kernel.Load(self._copy, indices, x.dtype), where)
             for indices, x in self._locals.items()
         ]
-        written = {x.indices for x in _accesses(tuple(body), array) if not isinstance(x, Load)}
-        end: list[Stmt] = [
-            Store(array, indices, x, where)
+        written = {
+            x.indices for x in _accesses(tuple(body), array) if not isinstance(x, kernel.Load)
+        }
+        end: list[kernel.Stmt] = [
+            kernel.Store(array, indices, x, where)
             for indices, x in self._locals.items()
             if indices in written
         ]
@@ -237,24 +230,24 @@ class _Replacement:
             for r, n in zip(ends, self._param.shape, strict=True)
         )
 
-    def _replaced(self, s: Stmt) -> Iterator[Stmt]:
-        if not isinstance(s, Store | Update) or s.array != self._param.name:
+    def _replaced(self, s: kernel.Stmt) -> Iterator[kernel.Stmt]:
+        if not isinstance(s, kernel.Store | kernel.Update) or s.array != self._param.name:
             yield self._on_stmt(s)
             return
         own = self._locals[s.indices]
         value = cast(self._on_expr(s.value), own.dtype)
-        if isinstance(s, Store):
-            yield SetLocal(own.name, value, s.where)
+        if isinstance(s, kernel.Store):
+            yield kernel.SetLocal(own.name, value, s.where)
             return
         if s.result:
-            yield SetLocal(s.result, own, s.where)
-        yield UpdateLocal(own.name, s.op, value, s.where)
+            yield kernel.SetLocal(s.result, own, s.where)
+        yield kernel.UpdateLocal(own.name, s.op, value, s.where)
 
-    def _on_stmt(self, s: Stmt) -> Stmt:
+    def _on_stmt(self, s: kernel.Stmt) -> kernel.Stmt:
         s = with_blocks(s, lambda block: tuple(t for x in block for t in self._replaced(x)))
         return mapped(s, self._on_expr, lambda t: t)
 
-    def _on_expr(self, e: Expr) -> Expr:
-        if isinstance(e, Load) and e.array == self._param.name:
+    def _on_expr(self, e: kernel.Expr) -> kernel.Expr:
+        if isinstance(e, kernel.Load) and e.array == self._param.name:
             return self._locals[e.indices]
         return mapped(e, self._on_expr, lambda s: s)

@@ -8,24 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from ...ir.kernel import (
-    Assert,
-    Const,
-    DType,
-    Expr,
-    For,
-    ForActive,
-    Local,
-    LocalArray,
-    LocalElement,
-    Location,
-    LoopIndex,
-    SetElement,
-    SetLocal,
-    Stmt,
-    UpdateLocal,
-    While,
-)
+from ...ir import kernel as ir
 from ...ir.simplify import binary, cast, compare, const
 from ...ir.verify import LOCAL_ARRAY_BYTES
 from .body import SweepBody
@@ -33,9 +16,9 @@ from .flow import leaf
 from .kept import changed_in, has_independent_iterations, only_added_to
 from .pruning import read_by
 
-Loop = For | ForActive | While
-SweepBlock = Callable[[SweepBody, tuple[Stmt, ...]], None]
-_ONE = const(1, DType.i64)
+Loop = ir.For | ir.ForActive | ir.While
+SweepBlock = Callable[[SweepBody, tuple[ir.Stmt, ...]], None]
+_ONE = const(1, ir.DType.i64)
 
 
 @dataclass(frozen=True)
@@ -48,7 +31,7 @@ class _Swept:
 
     body: SweepBody
     loop: Loop
-    extent: Expr | None
+    extent: ir.Expr | None
     sums: frozenset[str]
     carried: tuple[str, ...]
     kept: dict[str, str]
@@ -59,7 +42,7 @@ def sweep_loop(body: SweepBody, s: Loop, sweep: SweepBlock, *, is_top: bool) -> 
     """Adds a loop to both sweeps of a body; `sweep` does so for the statements in it. `is_top`: its iterations are parallel."""
     all_changed = changed_in(s.body, body.versions)
     changed = [n for n in all_changed if n not in body.sums]
-    tested = set(read_by(s)) if isinstance(s, While) else set()
+    tested = set(read_by(s)) if isinstance(s, ir.While) else set()
     sums = frozenset(n for n in changed if n not in tested and only_added_to(s.body, n))
     carried = tuple(n for n in changed if n not in sums)
     extent = _extent(body, s)
@@ -68,28 +51,28 @@ def sweep_loop(body: SweepBody, s: Loop, sweep: SweepBlock, *, is_top: bool) -> 
             _copy(body, n, s.where)
     kept = _keep(body, s, carried, extent, is_top) if body.has_reverse else {}
     swept = _Swept(body, s, extent, sums, carried, kept, sweep)
-    if changed or isinstance(s, While) or (all_changed and not body.has_reverse):
+    if changed or isinstance(s, ir.While) or (all_changed and not body.has_reverse):
         body.forward += _again(swept)
     if body.has_reverse:
         body.then([_turned(swept, is_top)])
 
 
-def _extent(body: SweepBody, s: Loop) -> Expr | None:
+def _extent(body: SweepBody, s: Loop) -> ir.Expr | None:
     match s:
-        case For():
+        case ir.For():
             return leaf(body, body.renamed(s.extent), s.where)
-        case While():
-            count = Local(body.version("n", DType.i64), DType.i64)
-            body.forward.append(SetLocal(count.name, const(0, DType.i64), s.where))
+        case ir.While():
+            count = ir.Local(body.version("n", ir.DType.i64), ir.DType.i64)
+            body.forward.append(ir.SetLocal(count.name, const(0, ir.DType.i64), s.where))
             return count
     return None
 
 
-def _copy(body: SweepBody, name: str, where: Location) -> None:
+def _copy(body: SweepBody, name: str, where: ir.Location) -> None:
     """A version of a local that a loop changes in place."""
     old, making = body.now(name), body.making
     version = body.version(name, old.dtype, name)
-    body.forward.append(SetLocal(version, old, where))
+    body.forward.append(ir.SetLocal(version, old, where))
     if name in making.activity.active:
         making.active.add(version)
         if old.name in making.active:
@@ -97,7 +80,7 @@ def _copy(body: SweepBody, name: str, where: Location) -> None:
 
 
 def _keep(
-    body: SweepBody, s: Loop, carried: tuple[str, ...], extent: Expr | None, is_top: bool
+    body: SweepBody, s: Loop, carried: tuple[str, ...], extent: ir.Expr | None, is_top: bool
 ) -> dict[str, str]:
     """Declares a local array for what each local is at the begin of each iteration."""
     making, kept = body.making, dict[str, str]()
@@ -107,10 +90,10 @@ def _keep(
         array = kept[n] = making.names.fresh(f"kept_{n}")
         n_most = LOCAL_ARRAY_BYTES // (width * dtype.size_bytes)
         length = 1
-        if is_top and not isinstance(s, While):
+        if is_top and not isinstance(s, ir.While):
             sentence = f"iterations of a parallel loop share the local {n}"
             making.unknown[array] = (sentence, s.where)
-        elif not isinstance(extent, Const):
+        elif not isinstance(extent, ir.Const):
             length = max(1, min(making.n_kept, n_most))
             guard = _guard(s, extent, length)
             making.guards[array] = replace(guard, uid=-1 - len(making.guards))
@@ -119,11 +102,11 @@ def _keep(
             making.unknown[array] = (sentence, s.where)
         else:
             length = max(1, int(extent.value))
-        body.start.append(LocalArray(array, length * width, const(0, dtype), s.where))
+        body.start.append(ir.LocalArray(array, length * width, const(0, dtype), s.where))
     return kept
 
 
-def _guard(s: Loop, extent: Expr | None, length: int) -> Assert:
+def _guard(s: Loop, extent: ir.Expr | None, length: int) -> ir.Assert:
     """Asserts that an iteration's values may be kept, or those of all iterations of a loop that counts."""
     assert extent is not None
     text = (
@@ -131,77 +114,81 @@ def _guard(s: Loop, extent: Expr | None, length: int) -> Assert:
         " give ks.init(ad_stack_size=) their number"
     )
     most = const(length, extent.dtype)
-    return Assert(compare("lt" if isinstance(s, While) else "le", extent, most), text, (), s.where)
+    return ir.Assert(
+        compare("lt" if isinstance(s, ir.While) else "le", extent, most), text, (), s.where
+    )
 
 
-def _again(x: _Swept) -> list[Stmt]:
+def _again(x: _Swept) -> list[ir.Stmt]:
     """The loop of the forward sweep, which changes locals in place."""
     body, s = x.body, x.loop
     inner = body.inside(has_reverse=False)
     inner.sums |= x.sums
     loops = _enter(inner, s, None)
     guards = [body.making.guards[a] for a in x.kept.values() if a in body.making.guards]
-    at = x.extent if isinstance(s, While) else LoopIndex(loops[0])
+    at = x.extent if isinstance(s, ir.While) else ir.LoopIndex(loops[0])
     assert at is not None
     saved = [_saved(body, n, array, at, s.where) for n, array in x.kept.items()]
     x.sweep(inner, s.body)
     last = [
-        SetLocal(body.versions[n], inner.now(n), s.where) for n in x.carried if not body.is_array(n)
+        ir.SetLocal(body.versions[n], inner.now(n), s.where)
+        for n in x.carried
+        if not body.is_array(n)
     ]
-    if isinstance(s, While):
-        assert isinstance(x.extent, Local)
-        count = UpdateLocal(x.extent.name, "add", _ONE, s.where)
+    if isinstance(s, ir.While):
+        assert isinstance(x.extent, ir.Local)
+        count = ir.UpdateLocal(x.extent.name, "add", _ONE, s.where)
         statements = (*guards, *saved, *inner.forward, *last, count)
-        return [While(body.renamed(s.condition), statements, s.where)]
+        return [ir.While(body.renamed(s.condition), statements, s.where)]
     return [*guards, _like(s, loops, x.extent, [*saved, *inner.forward, *last])]
 
 
-def _saved(body: SweepBody, name: str, kept: str, at: Expr, where: Location) -> Stmt:
+def _saved(body: SweepBody, name: str, kept: str, at: ir.Expr, where: ir.Location) -> ir.Stmt:
     """Keeps a carried local, or all elements of a local array, at the number of an iteration."""
     now, making = body.now(name), body.making
     if now.name not in making.extents:
-        return SetElement(kept, at, _as_kept(now), where)
+        return ir.SetElement(kept, at, _as_kept(now), where)
     loop = making.names.fresh("c")
-    element = _as_kept(LocalElement(now.name, LoopIndex(loop), now.dtype))
-    save = SetElement(kept, _row(body, now.name, at, loop), element, where)
-    return For(loop, const(making.extents[now.name], DType.i64), (save,), where)
+    element = _as_kept(ir.LocalElement(now.name, ir.LoopIndex(loop), now.dtype))
+    save = ir.SetElement(kept, _row(body, now.name, at, loop), element, where)
+    return ir.For(loop, const(making.extents[now.name], ir.DType.i64), (save,), where)
 
 
-def _row(body: SweepBody, version: str, at: Expr, loop: str) -> Expr:
+def _row(body: SweepBody, version: str, at: ir.Expr, loop: str) -> ir.Expr:
     """The place of an element of a local array for an iteration."""
     width = const(body.making.extents[version], at.dtype)
-    return binary("add", binary("mul", at, width), LoopIndex(loop, at.dtype))
+    return binary("add", binary("mul", at, width), ir.LoopIndex(loop, at.dtype))
 
 
-def _restored(body: SweepBody, name: str, kept: str, at: Expr, where: Location) -> Stmt:
+def _restored(body: SweepBody, name: str, kept: str, at: ir.Expr, where: ir.Location) -> ir.Stmt:
     """Sets a local array to its values at the begin of an iteration."""
     now, making = body.now(name), body.making
     loop = making.names.fresh("c")
-    element = LocalElement(kept, _row(body, now.name, at, loop), _kept_type(now.dtype))
-    restore = SetElement(now.name, LoopIndex(loop), _from_kept(element, now.dtype), where)
-    return For(loop, const(making.extents[now.name], DType.i64), (restore,), where)
+    element = ir.LocalElement(kept, _row(body, now.name, at, loop), _kept_type(now.dtype))
+    restore = ir.SetElement(now.name, ir.LoopIndex(loop), _from_kept(element, now.dtype), where)
+    return ir.For(loop, const(making.extents[now.name], ir.DType.i64), (restore,), where)
 
 
-def _turned(x: _Swept, is_top: bool) -> Stmt:
+def _turned(x: _Swept, is_top: bool) -> ir.Stmt:
     """The loop of the reverse sweep: each iteration is computed again and swept backwards."""
     body, s, making = x.body, x.loop, x.body.making
     inner = body.inside()
     inner.sums |= x.sums
     last = None if _is_in_order(x, is_top) else _before(x.extent)
     loops = _enter(inner, s, last)
-    at: Expr = LoopIndex(loops[0])
+    at: ir.Expr = ir.LoopIndex(loops[0])
     at = at if last is None else binary("sub", last, at)
-    begins: dict[str, Local] = {}
+    begins: dict[str, ir.Local] = {}
     for n in x.carried:
         if body.is_array(n):
             inner.start.append(_restored(body, n, x.kept[n], at, s.where))
             continue
         dtype = body.now(n).dtype
-        begins[n] = Local(inner.version(n, dtype, n), dtype)
+        begins[n] = ir.Local(inner.version(n, dtype, n), dtype)
         if n in making.activity.active:
             making.active.add(begins[n].name)
-        element = LocalElement(x.kept[n], at, _kept_type(dtype))
-        inner.start.append(SetLocal(begins[n].name, _from_kept(element, dtype), s.where))
+        element = ir.LocalElement(x.kept[n], at, _kept_type(dtype))
+        inner.start.append(ir.SetLocal(begins[n].name, _from_kept(element, dtype), s.where))
     x.sweep(inner, s.body)
     inner.reverse.append(_taken_over(body, inner, begins, s.where))
     inner.reverse.insert(0, _handed_on(body, inner, begins, s.where))
@@ -210,9 +197,9 @@ def _turned(x: _Swept, is_top: bool) -> Stmt:
 
 def _is_in_order(x: _Swept, is_top: bool) -> bool:
     """True if the iterations of the reverse sweep may have the order of the loop."""
-    if isinstance(x.loop, While):
+    if isinstance(x.loop, ir.While):
         return False
-    if isinstance(x.loop, ForActive):
+    if isinstance(x.loop, ir.ForActive):
         return True
     is_free = is_top or not x.carried  # iterations of a parallel loop carry nothing
     return is_free and has_independent_iterations(
@@ -220,15 +207,15 @@ def _is_in_order(x: _Swept, is_top: bool) -> bool:
     )
 
 
-def _before(extent: Expr | None) -> Expr:
+def _before(extent: ir.Expr | None) -> ir.Expr:
     """The number of the last iteration."""
     assert extent is not None
     return binary("sub", extent, const(1, extent.dtype))
 
 
 def _taken_over(
-    body: SweepBody, inner: SweepBody, begins: dict[str, Local], where: Location
-) -> list[Stmt]:
+    body: SweepBody, inner: SweepBody, begins: dict[str, ir.Local], where: ir.Location
+) -> list[ir.Stmt]:
     """Adds the adjoints of carried locals behind an iteration to those of their last versions in it."""
     active = body.making.active
     return [
@@ -239,43 +226,43 @@ def _taken_over(
 
 
 def _handed_on(
-    body: SweepBody, inner: SweepBody, begins: dict[str, Local], where: Location
-) -> list[Stmt]:
+    body: SweepBody, inner: SweepBody, begins: dict[str, ir.Local], where: ir.Location
+) -> list[ir.Stmt]:
     """Makes the adjoints of carried locals those before the iteration."""
     return [
-        SetLocal(body.adjoint(body.versions[n]).name, inner.adjoint(begin.name), where)
+        ir.SetLocal(body.adjoint(body.versions[n]).name, inner.adjoint(begin.name), where)
         for n, begin in begins.items()
         if begin.name in body.making.active
     ]
 
 
-def _enter(inner: SweepBody, s: Loop, last: Expr | None) -> tuple[str, ...]:
+def _enter(inner: SweepBody, s: Loop, last: ir.Expr | None) -> tuple[str, ...]:
     """New names for the loop around the body; with `last` it counts down from there."""
     names: tuple[str, ...] = ("w",)
-    if not isinstance(s, While):
-        names = (s.loop,) if isinstance(s, For) else s.loops
+    if not isinstance(s, ir.While):
+        names = (s.loop,) if isinstance(s, ir.For) else s.loops
     suffix = "again" if last is None else "back"
     new = tuple(inner.making.names.fresh(f"{n}_{suffix}") for n in names)
-    if not isinstance(s, While):
+    if not isinstance(s, ir.While):
         inner.indices |= {n: (m, last) for n, m in zip(names, new, strict=True)}
     return new
 
 
-def _like(s: Loop, loops: tuple[str, ...], extent: Expr | None, body: list[Stmt]) -> Stmt:
+def _like(s: Loop, loops: tuple[str, ...], extent: ir.Expr | None, body: list[ir.Stmt]) -> ir.Stmt:
     """The loop with other names and another body; a while loop has counted its iterations."""
-    if isinstance(s, ForActive):
+    if isinstance(s, ir.ForActive):
         return replace(s, loops=loops, body=tuple(body))
     assert extent is not None
-    return For(loops[0], extent, tuple(body), s.where)
+    return ir.For(loops[0], extent, tuple(body), s.where)
 
 
-def _kept_type(dtype: DType) -> DType:
-    return DType.i32 if dtype is DType.bool_ else dtype
+def _kept_type(dtype: ir.DType) -> ir.DType:
+    return ir.DType.i32 if dtype is ir.DType.bool_ else dtype
 
 
-def _as_kept(e: Expr) -> Expr:
+def _as_kept(e: ir.Expr) -> ir.Expr:
     return cast(e, _kept_type(e.dtype))
 
 
-def _from_kept(e: Expr, dtype: DType) -> Expr:
+def _from_kept(e: ir.Expr, dtype: ir.DType) -> ir.Expr:
     return e if e.dtype is dtype else compare("ne", e, const(0, e.dtype))

@@ -5,39 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from ...ir.kernel import (
-    Const,
-    DType,
-    Expr,
-    For,
-    ForActive,
-    If,
-    KernelIR,
-    Load,
-    Local,
-    LocalElement,
-    Location,
-    LoopIndex,
-    SetLocal,
-    Stmt,
-    Store,
-    Update,
-    While,
-)
-from ...ir.walk import (
-    blocks,
-    children,
-    identified,
-    loads,
-    local_changed,
-    mapped,
-    nested_statements,
-    size,
-)
+from ...ir import kernel, walk
 from .activity import NeedsOldElementError
 
 _MOST_NODES = 32  # of the value of a local that stands for it in an index
-_LOOPS = For | ForActive | While
+_LOOPS = kernel.For | kernel.ForActive | kernel.While
 _Branches = tuple[tuple[int, int], ...]
 
 
@@ -46,17 +18,22 @@ class _Access:
     """Access of an element. `branches`: the sides of the branches around it."""
 
     array: str
-    indices: tuple[Expr, ...]
+    indices: tuple[kernel.Expr, ...]
     is_write: bool
     branches: _Branches
-    where: Location
+    where: kernel.Location
 
 
-def refuse_overwritten(ir: KernelIR, adjoint: tuple[Stmt, ...]) -> None:
+def refuse_overwritten(ir: kernel.KernelIR, adjoint: tuple[kernel.Stmt, ...]) -> None:
     """Raises KernelError if the adjoint reads an array of which the kernel surely overwrites an element that it has read."""
-    needed = {x.array for s in nested_statements(adjoint) for e in children(s) for x in loads(e)}
-    read: dict[tuple[str, tuple[Expr, ...]], list[_Access]] = {}
-    for access in _Order().accesses(identified(ir.body), {}):
+    needed = {
+        x.array
+        for s in walk.nested_statements(adjoint)
+        for e in walk.children(s)
+        for x in walk.loads(e)
+    }
+    read: dict[tuple[str, tuple[kernel.Expr, ...]], list[_Access]] = {}
+    for access in _Order().accesses(walk.identified(ir.body), {}):
         if access.array not in needed:
             continue
         key = access.array, access.indices
@@ -81,32 +58,35 @@ class _Order:
     """
 
     def __init__(self) -> None:
-        self._values: dict[str, Expr] = {}
+        self._values: dict[str, kernel.Expr] = {}
         self._n_names = 0
 
     def accesses(
-        self, body: tuple[Stmt, ...], loops: dict[str, LoopIndex], branches: _Branches = ()
+        self,
+        body: tuple[kernel.Stmt, ...],
+        loops: dict[str, kernel.LoopIndex],
+        branches: _Branches = (),
     ) -> Iterator[_Access]:
         """Yields the accesses. Behind those of a loop come the stores that its next iteration surely makes."""
         for s in body:
             if isinstance(s, _LOOPS):
                 self._forget(s)
-            for e in children(s):
-                for x in loads(e):
+            for e in walk.children(s):
+                for x in walk.loads(e):
                     yield self._access(x, loops, branches, s.where)
-            if isinstance(s, Store | Update):
+            if isinstance(s, kernel.Store | kernel.Update):
                 yield self._access(s, loops, branches, s.where)
             self._assign(s, loops)
-            if blocks(s):
+            if walk.blocks(s):
                 yield from self._nested(s, loops, branches)
 
     def _nested(
-        self, s: Stmt, loops: dict[str, LoopIndex], branches: _Branches
+        self, s: kernel.Stmt, loops: dict[str, kernel.LoopIndex], branches: _Branches
     ) -> Iterator[_Access]:
         before = self._values
-        for side, block in enumerate(blocks(s)):
+        for side, block in enumerate(walk.blocks(s)):
             self._values = dict(before)
-            within = (*branches, (s.uid, side)) if isinstance(s, If) else branches
+            within = (*branches, (s.uid, side)) if isinstance(s, kernel.If) else branches
             yield from self.accesses(block, _inside(s, loops, ""), within)
             self._forget(s)
         if isinstance(s, _LOOPS) and _may_repeat(s):
@@ -116,47 +96,61 @@ class _Order:
 
     def _access(
         self,
-        x: Load | Store | Update,
-        loops: dict[str, LoopIndex],
+        x: kernel.Load | kernel.Store | kernel.Update,
+        loops: dict[str, kernel.LoopIndex],
         branches: _Branches,
-        where: Location,
+        where: kernel.Location,
     ) -> _Access:
         indices = tuple(self._renamed(i, loops) for i in x.indices)
-        return _Access(x.array, indices, not isinstance(x, Load), branches, where)
+        return _Access(x.array, indices, not isinstance(x, kernel.Load), branches, where)
 
-    def _renamed(self, e: Expr, loops: dict[str, LoopIndex]) -> Expr:
-        if isinstance(e, Local):
+    def _renamed(self, e: kernel.Expr, loops: dict[str, kernel.LoopIndex]) -> kernel.Expr:
+        if isinstance(e, kernel.Local):
             return self._values.get(e.name, e)
-        if isinstance(e, LoopIndex):
+        if isinstance(e, kernel.LoopIndex):
             return replace(loops.get(e.loop, e), dtype=e.dtype)
-        e = mapped(e, lambda x: self._renamed(x, loops), lambda s: s)
-        if isinstance(e, LocalElement) and isinstance(now := self._values.get(e.name), Local):
+        e = walk.mapped(e, lambda x: self._renamed(x, loops), lambda s: s)
+        if isinstance(e, kernel.LocalElement) and isinstance(
+            now := self._values.get(e.name), kernel.Local
+        ):
             return replace(e, name=now.name)
         return e
 
-    def _assign(self, s: Stmt, loops: dict[str, LoopIndex]) -> None:
+    def _assign(self, s: kernel.Stmt, loops: dict[str, kernel.LoopIndex]) -> None:
         """Notes the value that a statement gives a local."""
-        if isinstance(s, SetLocal):
+        if isinstance(s, kernel.SetLocal):
             value = self._renamed(s.value, loops)
-            if value.dtype.is_index and size(value) <= _MOST_NODES:
+            if value.dtype.is_index and walk.size(value) <= _MOST_NODES:
                 self._values[s.name] = value
                 return
-        if local_changed(s):
+        if walk.local_changed(s):
             self._forget(s)
 
-    def _forget(self, s: Stmt) -> None:
+    def _forget(self, s: kernel.Stmt) -> None:
         """Gives the locals that a statement changes new names."""
-        for name in {local_changed(s) for s in nested_statements((s,))} - {""}:
+        for name in {walk.local_changed(s) for s in walk.nested_statements((s,))} - {""}:
             self._n_names += 1
-            self._values[name] = Local(f"{name} {self._n_names}", DType.i64)
+            self._values[name] = kernel.Local(f"{name} {self._n_names}", kernel.DType.i64)
 
 
-def _inside(s: Stmt, loops: dict[str, LoopIndex], iteration: str) -> dict[str, LoopIndex]:
+def _inside(
+    s: kernel.Stmt, loops: dict[str, kernel.LoopIndex], iteration: str
+) -> dict[str, kernel.LoopIndex]:
     """The names of the loops around the statements in a statement."""
-    names = (s.loop,) if isinstance(s, For) else s.loops if isinstance(s, ForActive) else ()
-    return loops | {n: LoopIndex(f"{len(loops) + k}{iteration}") for k, n in enumerate(names)}
+    names = (
+        (s.loop,)
+        if isinstance(s, kernel.For)
+        else s.loops
+        if isinstance(s, kernel.ForActive)
+        else ()
+    )
+    return loops | {
+        n: kernel.LoopIndex(f"{len(loops) + k}{iteration}") for k, n in enumerate(names)
+    }
 
 
-def _may_repeat(s: For | ForActive | While) -> bool:
+def _may_repeat(s: kernel.For | kernel.ForActive | kernel.While) -> bool:
     """True unless a loop surely has one iteration at most."""
-    return not (isinstance(s, For) and isinstance(s.extent, Const) and s.extent.value < 2)
+    return not (
+        isinstance(s, kernel.For) and isinstance(s.extent, kernel.Const) and s.extent.value < 2
+    )

@@ -4,26 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from ...ir.kernel import (
-    NOWHERE,
-    DType,
-    LocalArray,
-    SetElement,
-    SetLocal,
-    Stmt,
-    UpdateLocal,
-)
+from ...ir import kernel as ir
 from ...ir.simplify import const
 from ...ir.walk import blocks, children, local_changed, locals_read, with_blocks
 
 
-def read_by(s: Stmt) -> Iterable[str]:
+def read_by(s: ir.Stmt) -> Iterable[str]:
     """Yields the locals in the operands of a statement, without those of the statements in it."""
     for e in children(s):
         yield from locals_read(e)
 
 
-def names_in(body: Iterable[Stmt]) -> set[str]:
+def names_in(body: Iterable[ir.Stmt]) -> set[str]:
     """Returns the locals that statements read, set or update, at any depth."""
     found: set[str] = set()
     for s in body:
@@ -35,12 +27,12 @@ def names_in(body: Iterable[Stmt]) -> set[str]:
     return found
 
 
-def _is_local(s: Stmt) -> bool:
+def _is_local(s: ir.Stmt) -> bool:
     """True if the statement changes a local and nothing else."""
-    return isinstance(s, SetLocal | UpdateLocal | LocalArray | SetElement)
+    return isinstance(s, ir.SetLocal | ir.UpdateLocal | ir.LocalArray | ir.SetElement)
 
 
-def _mark(body: Sequence[Stmt], live: set[str]) -> bool:
+def _mark(body: Sequence[ir.Stmt], live: set[str]) -> bool:
     """Adds the locals that live statements read. Returns True if any statement is live."""
     is_any = False
     for s in reversed(body):
@@ -57,8 +49,8 @@ def _mark(body: Sequence[Stmt], live: set[str]) -> bool:
     return is_any
 
 
-def _kept(body: Sequence[Stmt], live: set[str]) -> tuple[Stmt, ...]:
-    made: list[Stmt] = []
+def _kept(body: Sequence[ir.Stmt], live: set[str]) -> tuple[ir.Stmt, ...]:
+    made: list[ir.Stmt] = []
     for s in body:
         if _is_local(s):
             if local_changed(s) in live:
@@ -72,7 +64,7 @@ def _kept(body: Sequence[Stmt], live: set[str]) -> tuple[Stmt, ...]:
     return tuple(made)
 
 
-def pruned(body: Sequence[Stmt]) -> tuple[Stmt, ...]:
+def pruned(body: Sequence[ir.Stmt]) -> tuple[ir.Stmt, ...]:
     """Returns the statements that stores and updates of arrays need."""
     live: set[str] = set()
     n_known = -1
@@ -82,16 +74,16 @@ def pruned(body: Sequence[Stmt]) -> tuple[Stmt, ...]:
     return _kept(body, live)
 
 
-def with_zeros(body: Sequence[Stmt], sums: dict[str, DType]) -> list[Stmt]:
+def with_zeros(body: Sequence[ir.Stmt], sums: dict[str, ir.DType]) -> list[ir.Stmt]:
     """Returns the statements, with each local of `sums` zero before its first use; a sum's first term becomes its value."""
-    left, made = dict(sums), list[Stmt]()
+    left, made = dict(sums), list[ir.Stmt]()
     for s in body:
         first = [name for name in names_in((s,)) if name in left]
         for name in sorted(first):
             dtype = left.pop(name)
-            if isinstance(s, UpdateLocal) and s.name == name and name not in read_by(s):
-                s = SetLocal(name, s.value, s.where)
+            if isinstance(s, ir.UpdateLocal) and s.name == name and name not in read_by(s):
+                s = ir.SetLocal(name, s.value, s.where)
             else:
-                made.append(SetLocal(name, const(0, dtype), NOWHERE))
+                made.append(ir.SetLocal(name, const(0, dtype), ir.NOWHERE))
         made.append(s)
     return made

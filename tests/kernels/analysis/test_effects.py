@@ -13,115 +13,104 @@ from hypothesis import strategies as st
 from kernelscape.kernels.analysis.accesses import analyse
 from kernelscape.kernels.analysis.conflicts import apart
 from kernelscape.kernels.analysis.effects import covers, effects, region_of, written_sets
+from kernelscape.kernels.ir import kernel as ir
 from kernelscape.kernels.ir.access import AccessSet, AxisMap, Guard
 from kernelscape.kernels.ir.affine import Affine
 from kernelscape.kernels.ir.body import Body, Closure, Reason
 from kernelscape.kernels.ir.domain import Active, Box, Loop, Residue
-from kernelscape.kernels.ir.kernel import (
-    NOWHERE,
-    Binary,
-    Compare,
-    Const,
-    DType,
-    Expr,
-    For,
-    If,
-    Load,
-    Local,
-    LoopIndex,
-    SetLocal,
-    Stmt,
-    Store,
-    Update,
-)
 from kernelscape.kernels.ir.walk import children, loads, nested_statements
 from kernelscape.kernels.tasks.dependence import dependences
 from kernelscape.kernels.tasks.state_flow import build_graph
 from kernelscape.testing.generator.features import LONG
 from kernelscape.testing.generator.sequences import program
 
-I64 = DType.i64
+I64 = ir.DType.i64
 N = 24  # elements of the arrays u and v
 LOOPS = (Loop("i", 4, False),)
-REASON = Reason(Closure.BRANCH, "drawn", NOWHERE)
+REASON = Reason(Closure.BRANCH, "drawn", ir.NOWHERE)
 
 
-def number(value: int) -> Const:
-    return Const(value, I64)
+def number(value: int) -> ir.Const:
+    return ir.Const(value, I64)
 
 
 @st.composite
-def affine_index(draw: Any, loops: tuple[str, ...]) -> Expr:
-    x: Expr = number(draw(st.integers(0, 3)))
+def affine_index(draw: Any, loops: tuple[str, ...]) -> ir.Expr:
+    x: ir.Expr = number(draw(st.integers(0, 3)))
     for loop in loops:
         factor = draw(st.integers(0, 2))
-        x = Binary("add", x, Binary("mul", number(factor), LoopIndex(loop), I64), I64)
+        x = ir.Binary("add", x, ir.Binary("mul", number(factor), ir.LoopIndex(loop), I64), I64)
     return x
 
 
 @st.composite
-def index(draw: Any, loops: tuple[str, ...], names: tuple[str, ...]) -> Expr:
+def index(draw: Any, loops: tuple[str, ...], names: tuple[str, ...]) -> ir.Expr:
     kind = draw(st.sampled_from(("affine", "floor", "mod", "local", "loaded")))
-    x: Expr = draw(affine_index(loops))
+    x: ir.Expr = draw(affine_index(loops))
     match kind:
         case "floor":
-            return Binary(
-                "add", Binary("floordiv", x, number(draw(st.integers(2, 3))), I64), number(1), I64
+            return ir.Binary(
+                "add",
+                ir.Binary("floordiv", x, number(draw(st.integers(2, 3))), I64),
+                number(1),
+                I64,
             )
         case "mod":
-            return Binary("mod", x, number(3), I64)
+            return ir.Binary("mod", x, number(3), I64)
         case "local" if names:
-            return Binary("add", Local(draw(st.sampled_from(names)), I64), x, I64)
+            return ir.Binary("add", ir.Local(draw(st.sampled_from(names)), I64), x, I64)
         case "loaded":
-            return Binary("mod", Load("u", (x,), I64), number(5), I64)
+            return ir.Binary("mod", ir.Load("u", (x,), I64), number(5), I64)
     return x
 
 
 @st.composite
-def condition(draw: Any, loops: tuple[str, ...], names: tuple[str, ...]) -> Expr:
+def condition(draw: Any, loops: tuple[str, ...], names: tuple[str, ...]) -> ir.Expr:
     op = draw(st.sampled_from(("lt", "le", "gt", "ge", "eq", "ne")))
     a, b = draw(index(loops, names)), draw(affine_index(loops))
-    one = Compare(op, a, b)
+    one = ir.Compare(op, a, b)
     if draw(st.booleans()):
         return one
-    other = Compare("lt", draw(affine_index(loops)), number(draw(st.integers(0, 8))))
-    return Binary(draw(st.sampled_from(("and", "or"))), one, other, DType.bool_)
+    other = ir.Compare("lt", draw(affine_index(loops)), number(draw(st.integers(0, 8))))
+    return ir.Binary(draw(st.sampled_from(("and", "or"))), one, other, ir.DType.bool_)
 
 
 @st.composite
 def block(
     draw: Any, loops: tuple[str, ...], names: tuple[str, ...], depth: int
-) -> tuple[Stmt, ...]:
-    found: list[Stmt] = []
+) -> tuple[ir.Stmt, ...]:
+    found: list[ir.Stmt] = []
     for _ in range(draw(st.integers(1, 3))):
         kinds = ("set", "store", "update", "if", "for") if depth < 2 else ("set", "store", "update")
         match draw(st.sampled_from(kinds)):
             case "set":
                 name = draw(st.sampled_from(("a", "b")))
-                found.append(SetLocal(name, draw(index(loops, names)), NOWHERE))
+                found.append(ir.SetLocal(name, draw(index(loops, names)), ir.NOWHERE))
                 names = (*names, name)
             case "store":
                 where = (draw(index(loops, names)),)
-                found.append(Store("v", where, draw(index(loops, names)), NOWHERE))
+                found.append(ir.Store("v", where, draw(index(loops, names)), ir.NOWHERE))
             case "update":
                 where = (draw(index(loops, names)),)
-                found.append(Update("u", where, "add", draw(affine_index(loops)), NOWHERE))
+                found.append(ir.Update("u", where, "add", draw(affine_index(loops)), ir.NOWHERE))
             case "if":
                 test = draw(condition(loops, names))
                 then = draw(block(loops, names, depth + 1))
                 orelse = draw(block(loops, names, depth + 1)) if draw(st.booleans()) else ()
-                found.append(If(test, then, orelse, NOWHERE))
+                found.append(ir.If(test, then, orelse, ir.NOWHERE))
             case "for":
-                loop = "jk"[depth] if not any(isinstance(s, For) for s in found) else ""
+                loop = "jk"[depth] if not any(isinstance(s, ir.For) for s in found) else ""
                 if loop and loop not in loops:
-                    extent = draw(st.sampled_from((number(2), number(3), *map(LoopIndex, loops))))
+                    extent = draw(
+                        st.sampled_from((number(2), number(3), *map(ir.LoopIndex, loops)))
+                    )
                     inner = draw(block((*loops, loop), names, depth + 1))
-                    found.append(For(loop, extent, inner, NOWHERE))
+                    found.append(ir.For(loop, extent, inner, ir.NOWHERE))
     return tuple(found)
 
 
-def _one_loop_a_name(body: tuple[Stmt, ...]) -> bool:
-    names = [s.loop for s in nested_statements(body) if isinstance(s, For)]
+def _one_loop_a_name(body: tuple[ir.Stmt, ...]) -> bool:
+    names = [s.loop for s in nested_statements(body) if isinstance(s, ir.For)]
     return len(names) == len(set(names))
 
 
@@ -140,31 +129,31 @@ class _Trace:
             self.locals: dict[str, int] = {}
             self.block(self.body.statements, 0)
 
-    def count(self, s: Stmt) -> int:
+    def count(self, s: ir.Stmt) -> int:
         """Sites of a statement and those nested in it."""
         return sum(
-            sum(len(loads(e)) for e in children(x)) + isinstance(x, Store | Update)
+            sum(len(loads(e)) for e in children(x)) + isinstance(x, ir.Store | ir.Update)
             for x in nested_statements((s,))
         )
 
-    def block(self, body: tuple[Stmt, ...], n: int) -> None:
+    def block(self, body: tuple[ir.Stmt, ...], n: int) -> None:
         for s in body:
             after = n + self.count(s)
             match s:
-                case SetLocal(name=name, value=value):
+                case ir.SetLocal(name=name, value=value):
                     self.locals[name], n = self.value(value, n)
-                case Store() | Update():
+                case ir.Store() | ir.Update():
                     (i,) = s.indices
                     where, n = self.value(i, n)
                     value, n = self.value(s.value, n)
                     self.touch(n, where)
-                    old = self.arrays[s.array][where] if isinstance(s, Update) else 0
+                    old = self.arrays[s.array][where] if isinstance(s, ir.Update) else 0
                     self.arrays[s.array][where] = (old + value) % 6
-                case If():
+                case ir.If():
                     taken, n = self.value(s.condition, n)
                     middle = n + sum(self.count(x) for x in s.then)
                     self.block(*((s.then, n) if taken else (s.orelse, middle)))
-                case For():
+                case ir.For():
                     extent, n = self.value(s.extent, n)
                     for k in range(extent):
                         self.at[s.loop] = k
@@ -174,20 +163,20 @@ class _Trace:
     def touch(self, n: int, element: int) -> None:
         self.touched[n].add((self.at["i"], int(element)))
 
-    def value(self, e: Expr, n: int) -> tuple[int, int]:
+    def value(self, e: ir.Expr, n: int) -> tuple[int, int]:
         """The value, and the number of the next site; a load comes before what its index reads, `and` and `or` evaluate both."""
         match e:
-            case Const():
+            case ir.Const():
                 return int(e.value), n
-            case LoopIndex():
+            case ir.LoopIndex():
                 return self.at[e.loop], n
-            case Local():
+            case ir.Local():
                 return self.locals.get(e.name, 0), n
-            case Load():
+            case ir.Load():
                 where, after = self.value(e.indices[0], n + 1)
                 self.touch(n, where)
                 return int(self.arrays[e.array][where]), after
-            case Binary() | Compare():
+            case ir.Binary() | ir.Compare():
                 a, n = self.value(e.a, n)
                 b, n = self.value(e.b, n)
                 return int(_OPS[e.op](a, b)), n
@@ -231,13 +220,13 @@ def elements(x: AccessSet) -> set[tuple[int, int]]:
     return {(at.get("i", 0), value(axis.affine, at) // axis.divisor) for at in iterations(x)}
 
 
-def drawn_body(statements: tuple[Stmt, ...]) -> Body:
+def drawn_body(statements: tuple[ir.Stmt, ...]) -> Body:
     return analyse(statements, LOOPS, REASON)
 
 
 @settings(max_examples=200, deadline=None)
 @given(block(("i",), (), 0).filter(_one_loop_a_name))
-def test_sites_touch_what_they_say(statements: tuple[Stmt, ...]) -> None:
+def test_sites_touch_what_they_say(statements: tuple[ir.Stmt, ...]) -> None:
     body = drawn_body(statements)
     trace = _Trace(body)
     try:

@@ -4,43 +4,29 @@ from __future__ import annotations
 
 import pytest
 from kernelscape.kernels.analysis.neighbour_loads import has_near_loads, near_loads
-from kernelscape.kernels.ir.kernel import (
-    NOWHERE,
-    Binary,
-    Cast,
-    Const,
-    DType,
-    Expr,
-    If,
-    Load,
-    Local,
-    LoopIndex,
-    SetLocal,
-    Stmt,
-    Store,
-)
+from kernelscape.kernels.ir import kernel as ir
 
-I, F = DType.i32, DType.f32
+I, F = ir.DType.i32, ir.DType.f32
 SHAPE = (10, 5, 3)
 
 
-def more(e: Expr, n: int) -> Expr:
-    return Binary("add", e, Const(n, e.dtype), e.dtype)
+def more(e: ir.Expr, n: int) -> ir.Expr:
+    return ir.Binary("add", e, ir.Const(n, e.dtype), e.dtype)
 
 
-def q(*indices: Expr) -> Load:
-    return Load("q", indices, F)
+def q(*indices: ir.Expr) -> ir.Load:
+    return ir.Load("q", indices, F)
 
 
-def put(name: str, e: Expr) -> SetLocal:
-    return SetLocal(name, e, NOWHERE)
+def put(name: str, e: ir.Expr) -> ir.SetLocal:
+    return ir.SetLocal(name, e, ir.NOWHERE)
 
 
-B, C = Local("b", I), Local("c", I)
-ZERO, ONE, TWO = (Const(k, I) for k in range(3))
+B, C = ir.Local("b", I), ir.Local("c", I)
+ZERO, ONE, TWO = (ir.Const(k, I) for k in range(3))
 
 
-def found(*body: Stmt) -> list[list[tuple[int, int, int]]]:
+def found(*body: ir.Stmt) -> list[list[tuple[int, int, int]]]:
     """Of each statement: where the elements are that are loaded with its own, how many, and which of them its own is."""
     every = near_loads(body, lambda _: SHAPE, lambda _: True, lambda _: 4)
     return [[(n.start, n.length, k) for n, k in x.values()] for x in every]
@@ -48,22 +34,22 @@ def found(*body: Stmt) -> list[list[tuple[int, int, int]]]:
 
 def test_neighbours_along_any_axis_are_loaded_at_once() -> None:
     """Rows of three elements follow one another: the last of one and the first of the next are side by side."""
-    body = [put(f"x{k}", q(B, more(C, k // 3), Const(k % 3, I))) for k in range(6)]
+    body = [put(f"x{k}", q(B, more(C, k // 3), ir.Const(k % 3, I))) for k in range(6)]
     assert found(*body) == [[(0, 4, k)] for k in range(4)] + [[(4, 2, k)] for k in range(2)]
 
 
 def test_none_is_left_alone() -> None:
-    body = [put(f"x{k}", q(B, C, Const(k, I))) for k in (2, 0, 1)]
-    body += [put(f"y{k}", q(B, more(C, 1), Const(k, I))) for k in range(2)]
+    body = [put(f"x{k}", q(B, C, ir.Const(k, I))) for k in (2, 0, 1)]
+    body += [put(f"y{k}", q(B, more(C, 1), ir.Const(k, I))) for k in range(2)]
     assert [x[0] for x in found(*body)] == [(0, 3, 2), (0, 3, 0), (0, 3, 1), (3, 2, 0), (3, 2, 1)]
 
 
 def test_locals_are_seen_through() -> None:
-    wide, first = Local("w", DType.i64), Local("v", DType.i64)
+    wide, first = ir.Local("w", ir.DType.i64), ir.Local("v", ir.DType.i64)
     body = (
-        put("v", Cast(C, DType.i64)),
+        put("v", ir.Cast(C, ir.DType.i64)),
         put("x", q(B, ONE, first)),
-        put("w", Cast(more(C, 1), DType.i64)),
+        put("w", ir.Cast(more(C, 1), ir.DType.i64)),
         put("y", q(B, ONE, wide)),
     )
     assert found(*body) == [[], [(0, 2, 0)], [], [(0, 2, 1)]]
@@ -71,8 +57,8 @@ def test_locals_are_seen_through() -> None:
 
 def test_places_are_those_of_a_load_that_is_one_of_several() -> None:
     """Another one before them may be far from all, at a time when its local had another value."""
-    body = [put("x", q(B, C, ZERO)), put("v", more(C, 3)), put("c", Local("v", I))]
-    body += [put(f"y{k}", q(B, C, Const(k, I))) for k in range(2)]
+    body = [put("x", q(B, C, ZERO)), put("v", more(C, 3)), put("c", ir.Local("v", I))]
+    body += [put(f"y{k}", q(B, C, ir.Const(k, I))) for k in range(2)]
     every = near_loads(body, lambda _: SHAPE, lambda _: True, lambda _: 4)
     assert [len(x) for x in every] == [0, 0, 0, 1, 1]
     ((load, (near, k)),) = every[3].items()
@@ -82,25 +68,25 @@ def test_places_are_those_of_a_load_that_is_one_of_several() -> None:
 @pytest.mark.parametrize(
     "between",
     [
-        Store("q", (ZERO, ZERO, ZERO), Const(1.0, F), NOWHERE),
+        ir.Store("q", (ZERO, ZERO, ZERO), ir.Const(1.0, F), ir.NOWHERE),
         put("c", ZERO),
-        If(Local("m", DType.bool_), (put("c", ZERO),), (), NOWHERE),
-        If(
-            Local("m", DType.bool_),
-            (Store("q", (B, C, ZERO), Const(1.0, F), NOWHERE),),
+        ir.If(ir.Local("m", ir.DType.bool_), (put("c", ZERO),), (), ir.NOWHERE),
+        ir.If(
+            ir.Local("m", ir.DType.bool_),
+            (ir.Store("q", (B, C, ZERO), ir.Const(1.0, F), ir.NOWHERE),),
             (),
-            NOWHERE,
+            ir.NOWHERE,
         ),
     ],
 )
-def test_what_may_change_between_is_loaded_again(between: Stmt) -> None:
+def test_what_may_change_between_is_loaded_again(between: ir.Stmt) -> None:
     body = (put("x", q(B, C, ZERO)), between, put("y", q(B, C, ONE)))
     assert not any(found(*body))
 
 
 def test_arrays_of_one_shape_have_one_place_as_long_as_indices_are_equal() -> None:
-    def pair(name: str) -> list[Stmt]:
-        return [put(f"{name}{k}", Load(name, (B, C, Const(k, I)), F)) for k in range(2)]
+    def pair(name: str) -> list[ir.Stmt]:
+        return [put(f"{name}{k}", ir.Load(name, (B, C, ir.Const(k, I)), F)) for k in range(2)]
 
     body = [*pair("q"), *pair("r"), *pair("other"), put("c", ZERO), *pair("r")]
     shapes = {"q": SHAPE, "r": SHAPE, "other": (10, 5, 4)}
@@ -113,9 +99,9 @@ def test_arrays_of_one_shape_have_one_place_as_long_as_indices_are_equal() -> No
 
 def test_loads_with_gaps_between_neighbours_are_near_one_another() -> None:
     """Neighbours in a loop are side by side in the second body, and gathered by nobody."""
-    i = LoopIndex("i", DType.i64)
+    i = ir.LoopIndex("i", ir.DType.i64)
     strided, along = [
-        tuple(put(f"x{k}", q(*at(Const(k, DType.i64)))) for k in range(2))
+        tuple(put(f"x{k}", q(*at(ir.Const(k, ir.DType.i64)))) for k in range(2))
         for at in (lambda k: (ZERO, i, k), lambda k: (ZERO, ONE, more(i, int(k.value))))
     ]
     assert [has_near_loads(body, lambda _: SHAPE, lambda _: 4) for body in (strided, along)] == [
@@ -125,13 +111,15 @@ def test_loads_with_gaps_between_neighbours_are_near_one_another() -> None:
 
 
 def test_what_may_not_be_evaluated_brings_nothing_together() -> None:
-    second = Binary("and", Local("m", DType.bool_), Cast(q(B, C, ONE), DType.bool_), DType.bool_)
+    second = ir.Binary(
+        "and", ir.Local("m", ir.DType.bool_), ir.Cast(q(B, C, ONE), ir.DType.bool_), ir.DType.bool_
+    )
     assert not any(found(put("x", q(B, C, ZERO)), put("y", second)))
-    inside = If(Local("m", DType.bool_), (put("y", q(B, C, ONE)),), (), NOWHERE)
+    inside = ir.If(ir.Local("m", ir.DType.bool_), (put("y", q(B, C, ONE)),), (), ir.NOWHERE)
     assert not any(found(put("x", q(B, C, ZERO)), inside))
 
 
 def test_small_integers_wrap_around() -> None:
-    u = Local("u", DType.u8)
-    body = (put("x", q(B, C, Cast(more(u, 1), I))), put("y", q(B, C, Cast(more(u, 2), I))))
+    u = ir.Local("u", ir.DType.u8)
+    body = (put("x", q(B, C, ir.Cast(more(u, 1), I))), put("y", q(B, C, ir.Cast(more(u, 2), I))))
     assert not any(found(*body))

@@ -14,17 +14,7 @@ from kernelscape.codegen.write.program_text import arguments_of
 from kernelscape.kernels.frontend.clamping import clamped_indices
 from kernelscape.kernels.frontend.recorder import record_sequence
 from kernelscape.kernels.interpret.kernel import run_kernel
-from kernelscape.kernels.ir.kernel import (
-    NOWHERE,
-    ArrayParam,
-    Binary,
-    Cast,
-    Const,
-    DType,
-    KernelIR,
-    Load,
-    Store,
-)
+from kernelscape.kernels.ir import kernel as ir
 from kernelscape.kernels.ir.walk import walk
 from kernelscape.kernels.tasks.pipeline import normalise
 
@@ -114,37 +104,43 @@ def test_results_are_those_of_the_program() -> None:
     np.testing.assert_allclose(y, np.clip(x, 0, 6.999), rtol=1e-6)
 
 
-FLOATS = {DType.f32: st.floats(width=32), DType.f64: st.floats(width=64)}
+FLOATS = {ir.DType.f32: st.floats(width=32), ir.DType.f64: st.floats(width=64)}
 
 
-@given(st.data(), st.sampled_from([DType.f32, DType.f64]), st.sampled_from([DType.i32, DType.i64]))
-def test_a_number_stays_what_it_is(data: st.DataObject, kind: DType, whole: DType) -> None:
+@given(
+    st.data(),
+    st.sampled_from([ir.DType.f32, ir.DType.f64]),
+    st.sampled_from([ir.DType.i32, ir.DType.i64]),
+)
+def test_a_number_stays_what_it_is(data: st.DataObject, kind: ir.DType, whole: ir.DType) -> None:
     """Whatever the ends are, and what is computed between the clamp and the cast."""
     ends = st.floats(-1e6, 1e6, width=32)
     low, high = sorted((data.draw(ends), data.draw(ends)))
     more = data.draw(st.sampled_from(["add", "sub", "mul"]))
-    by = Const(data.draw(st.floats(-100, 100, width=32)), kind)
-    x = Load("x", (Const(0, DType.i64),), kind)
-    inside = Binary("min", Binary("max", x, Const(low, kind), kind), Const(high, kind), kind)
-    cast = Cast(Binary(more, inside, by, kind), whole)
-    index = Binary(
-        "mod", cast, Const(1, whole), whole
+    by = ir.Const(data.draw(st.floats(-100, 100, width=32)), kind)
+    x = ir.Load("x", (ir.Const(0, ir.DType.i64),), kind)
+    inside = ir.Binary(
+        "min", ir.Binary("max", x, ir.Const(low, kind), kind), ir.Const(high, kind), kind
+    )
+    cast = ir.Cast(ir.Binary(more, inside, by, kind), whole)
+    index = ir.Binary(
+        "mod", cast, ir.Const(1, whole), whole
     )  # inside of an array of one element in any case
-    read = Load("q", (Cast(index, DType.i64),), kind)
-    (store,) = clamped_indices((Store("y", (Const(0, DType.i64),), read, NOWHERE),))
-    assert isinstance(store, Store) and isinstance(store.value, Load)
+    read = ir.Load("q", (ir.Cast(index, ir.DType.i64),), kind)
+    (store,) = clamped_indices((ir.Store("y", (ir.Const(0, ir.DType.i64),), read, ir.NOWHERE),))
+    assert isinstance(store, ir.Store) and isinstance(store.value, ir.Load)
     (made,) = store.value.indices
-    clamps = [e for e in walk(made) if isinstance(e, Binary) and e.op in ("min", "max")]
+    clamps = [e for e in walk(made) if isinstance(e, ir.Binary) and e.op in ("min", "max")]
     assert len(clamps) == 4  # two of floats, two of whole numbers
     value = data.draw(FLOATS[kind].filter(lambda v: not np.isnan(v)))
     found = [evaluated(e, kind, whole, value) for e in (cast, clamps[0])]
     assert found[0] == found[1]
 
 
-def evaluated(e: Any, kind: DType, whole: DType, value: float) -> int:
+def evaluated(e: Any, kind: ir.DType, whole: ir.DType, value: float) -> int:
     """A whole number that depends on x[0]."""
-    body = (Store("out", (Const(0, DType.i64),), e, NOWHERE),)
-    arrays = (ArrayParam("x", kind, (1,)), ArrayParam("out", whole, (1,)))
+    body = (ir.Store("out", (ir.Const(0, ir.DType.i64),), e, ir.NOWHERE),)
+    arrays = (ir.ArrayParam("x", kind, (1,)), ir.ArrayParam("out", whole, (1,)))
     given = {"x": np.array([value], kind.numpy), "out": np.zeros(1, whole.numpy)}
-    run_kernel(KernelIR("one", arrays, (), body, NOWHERE), given, {})
+    run_kernel(ir.KernelIR("one", arrays, (), body, ir.NOWHERE), given, {})
     return int(given["out"][0])

@@ -3,17 +3,7 @@
 import kernelscape as ks
 import numpy as np
 import pytest
-from kernelscape.kernels.ir.kernel import (
-    Binary,
-    Compare,
-    Const,
-    DType,
-    Load,
-    LoopIndex,
-    Param,
-    Select,
-    Unary,
-)
+from kernelscape.kernels.ir import kernel
 from kernelscape.kernels.ir.text import show, show_expr
 
 
@@ -64,13 +54,13 @@ def test_branches(golden):
     golden(show(ir), "branches.kernel.txt")
 
 
-i = LoopIndex("i")
-two = Const(2, DType.i64)
-n = Param("n", DType.i64)
+i = kernel.LoopIndex("i")
+two = kernel.Const(2, kernel.DType.i64)
+n = kernel.Param("n", kernel.DType.i64)
 
 
 def op(name, a, b):
-    return Binary(name, a, b, a.dtype)
+    return kernel.Binary(name, a, b, a.dtype)
 
 
 @pytest.mark.parametrize(
@@ -79,14 +69,19 @@ def op(name, a, b):
         (op("mul", op("add", i, two), n), "(i + 2) * n"),
         (op("sub", i, op("sub", n, two)), "i - (n - 2)"),
         (op("sub", op("sub", i, n), two), "i - n - 2"),
-        (op("add", i, Const(-1, DType.i64)), "i - 1"),
-        (op("mul", i, Const(-1, DType.i64)), "i * (-1)"),
+        (op("add", i, kernel.Const(-1, kernel.DType.i64)), "i - 1"),
+        (op("mul", i, kernel.Const(-1, kernel.DType.i64)), "i * (-1)"),
         (op("max", op("add", i, two), n), "max(i + 2, n)"),
-        (Unary("neg", op("mul", i, n), DType.i64), "-(i * n)"),
-        (Unary("not", Compare("lt", i, n), DType.bool_), "not i < n"),
-        (Compare("eq", Compare("lt", i, n), Const(True, DType.bool_)), "(i < n) == True"),
-        (Select(Compare("lt", i, n), i, n, DType.i64), "(i if i < n else n)"),
-        (Load("a", (i, op("floordiv", n, two)), DType.f32), "a[i, n // 2]"),
+        (kernel.Unary("neg", op("mul", i, n), kernel.DType.i64), "-(i * n)"),
+        (kernel.Unary("not", kernel.Compare("lt", i, n), kernel.DType.bool_), "not i < n"),
+        (
+            kernel.Compare(
+                "eq", kernel.Compare("lt", i, n), kernel.Const(True, kernel.DType.bool_)
+            ),
+            "(i < n) == True",
+        ),
+        (kernel.Select(kernel.Compare("lt", i, n), i, n, kernel.DType.i64), "(i if i < n else n)"),
+        (kernel.Load("a", (i, op("floordiv", n, two)), kernel.DType.f32), "a[i, n // 2]"),
     ],
 )
 def test_parentheses_are_those_needed(x, text):

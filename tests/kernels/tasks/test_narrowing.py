@@ -12,30 +12,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kernelscape.kernels.interpret.kernel import evaluate_scalar
+from kernelscape.kernels.ir import kernel as ir
 from kernelscape.kernels.ir.intervals import range_of
-from kernelscape.kernels.ir.kernel import (
-    Binary,
-    Cast,
-    Compare,
-    Const,
-    DType,
-    Expr,
-    Param,
-    Select,
-    Unary,
-)
 from kernelscape.kernels.ir.simplify import cast
 from kernelscape.kernels.ir.walk import walk
 from kernelscape.kernels.tasks.narrowing import narrowed
 
-NARROW = (DType.i8, DType.u8, DType.i16, DType.u16)
+NARROW = (ir.DType.i8, ir.DType.u8, ir.DType.i16, ir.DType.u16)
 LEAVES = {f"{d.name}_{k}": d for d in NARROW for k in range(2)}
 OPERATORS = ("add", "sub", "mul", "min", "max", "bit_and", "bit_or", "bit_xor")
-WIDE = (DType.i32, DType.i64, DType.u32)
+WIDE = (ir.DType.i32, ir.DType.i64, ir.DType.u32)
 
 
 @st.composite
-def numbers(draw: st.DrawFn, dtype: DType, depth: int = 4) -> Expr:
+def numbers(draw: st.DrawFn, dtype: ir.DType, depth: int = 4) -> ir.Expr:
     """An integer expression of a type: leaves are narrow arguments and small constants."""
     least, most = dtype.range
     own = [name for name, d in LEAVES.items() if d is dtype]
@@ -44,40 +34,40 @@ def numbers(draw: st.DrawFn, dtype: DType, depth: int = 4) -> Expr:
         kinds += ["binary", "binary", "cast", "cast", "select", "unary", "by constant"]
     match draw(st.sampled_from(kinds)):
         case "leaf":
-            return Param(draw(st.sampled_from(own)), dtype)
+            return ir.Param(draw(st.sampled_from(own)), dtype)
         case "binary":
             a, b = draw(numbers(dtype, depth - 1)), draw(numbers(dtype, depth - 1))
-            return Binary(draw(st.sampled_from(OPERATORS)), a, b, dtype)
+            return ir.Binary(draw(st.sampled_from(OPERATORS)), a, b, dtype)
         case "by constant":
             op = draw(st.sampled_from(["floordiv", "mod", "shr", "shl"]))
-            by = Const(draw(st.integers(1, 6)), dtype)
-            return Binary(op, draw(numbers(dtype, depth - 1)), by, dtype)
+            by = ir.Const(draw(st.integers(1, 6)), dtype)
+            return ir.Binary(op, draw(numbers(dtype, depth - 1)), by, dtype)
         case "unary":
             op = "neg" if draw(st.booleans()) else "abs"
-            return Unary(op, draw(numbers(dtype, depth - 1)), dtype)
+            return ir.Unary(op, draw(numbers(dtype, depth - 1)), dtype)
         case "cast":
             other = draw(st.sampled_from([d for d in (*NARROW, *WIDE) if d is not dtype]))
-            return Cast(draw(numbers(other, depth - 1)), dtype)
+            return ir.Cast(draw(numbers(other, depth - 1)), dtype)
         case "select":
-            return Select(
+            return ir.Select(
                 draw(conditions(depth - 1)),
                 draw(numbers(dtype, depth - 1)),
                 draw(numbers(dtype, depth - 1)),
                 dtype,
             )
-    return Const(draw(st.integers(max(least, -200), min(most, 300))), dtype)
+    return ir.Const(draw(st.integers(max(least, -200), min(most, 300))), dtype)
 
 
 @st.composite
-def conditions(draw: st.DrawFn, depth: int) -> Expr:
+def conditions(draw: st.DrawFn, depth: int) -> ir.Expr:
     of = draw(st.sampled_from((*NARROW, *WIDE)))
     a, b = draw(numbers(of, depth)), draw(numbers(of, depth))
-    return Compare(draw(st.sampled_from(["lt", "le", "gt", "ge", "eq", "ne"])), a, b)
+    return ir.Compare(draw(st.sampled_from(["lt", "le", "gt", "ge", "eq", "ne"])), a, b)
 
 
 @settings(max_examples=150, deadline=None)
 @given(st.sampled_from(NARROW).flatmap(numbers) | conditions(4), st.data())
-def test_narrowed_arithmetic_has_the_same_value(e: Expr, data: st.DataObject) -> None:
+def test_narrowed_arithmetic_has_the_same_value(e: ir.Expr, data: st.DataObject) -> None:
     narrow = narrowed(e)
     assert narrow.dtype is e.dtype
     for _ in range(4):
@@ -91,49 +81,53 @@ def test_narrowed_arithmetic_has_the_same_value(e: Expr, data: st.DataObject) ->
             assert evaluate_scalar(narrow, scalars) == evaluate_scalar(e, scalars), (e, narrow)
 
 
-def u8(name: str) -> Expr:
-    return Cast(Param(name, DType.i8), DType.u8)
+def u8(name: str) -> ir.Expr:
+    return ir.Cast(ir.Param(name, ir.DType.i8), ir.DType.u8)
 
 
-def i32(e: Expr) -> Expr:
-    return Cast(e, DType.i32)
+def i32(e: ir.Expr) -> ir.Expr:
+    return ir.Cast(e, ir.DType.i32)
 
 
 def test_sums_of_pixels_are_narrow() -> None:
-    nine = i32(Param("u8_0", DType.u8))
+    nine = i32(ir.Param("u8_0", ir.DType.u8))
     for _ in range(8):
-        nine = Binary("add", nine, i32(Param("u8_1", DType.u8)), DType.i32)
-    blurred = cast(Binary("floordiv", nine, Const(9, DType.i32), DType.i32), DType.u8)
-    assert {x.dtype for x in walk(narrowed(blurred))} <= {DType.u8, DType.i16}
-    sum_of_many = cast(Binary("mul", nine, Const(200, DType.i32), DType.i32), DType.u8)
+        nine = ir.Binary("add", nine, i32(ir.Param("u8_1", ir.DType.u8)), ir.DType.i32)
+    blurred = cast(
+        ir.Binary("floordiv", nine, ir.Const(9, ir.DType.i32), ir.DType.i32), ir.DType.u8
+    )
+    assert {x.dtype for x in walk(narrowed(blurred))} <= {ir.DType.u8, ir.DType.i16}
+    sum_of_many = cast(
+        ir.Binary("mul", nine, ir.Const(200, ir.DType.i32), ir.DType.i32), ir.DType.u8
+    )
     assert narrowed(sum_of_many) == sum_of_many
 
 
 @pytest.mark.parametrize(
     ("e", "value"),
-    [(u8("i8_0"), 255), (Binary("add", u8("i8_0"), u8("i8_1"), DType.u8), 254)],
+    [(u8("i8_0"), 255), (ir.Binary("add", u8("i8_0"), u8("i8_1"), ir.DType.u8), 254)],
     ids=["a cast that changes the sign", "a sum that wraps around"],
 )
-def test_narrow_parts_keep_their_type(e: Expr, value: int) -> None:
-    equal = Compare("eq", e, Const(value, DType.u8))
+def test_narrow_parts_keep_their_type(e: ir.Expr, value: int) -> None:
+    equal = ir.Compare("eq", e, ir.Const(value, ir.DType.u8))
     held = {"i8_0": np.int8(-1), "i8_1": np.int8(-1)}
     assert evaluate_scalar(equal, held)
     assert evaluate_scalar(narrowed(equal), held)
 
 
-A, B = Param("a", DType.i32), Param("b", DType.i32)
+A, B = ir.Param("a", ir.DType.i32), ir.Param("b", ir.DType.i32)
 BY_CONSTANTS = [
-    Binary(op, A, Const(3, DType.i32), DType.i32)
+    ir.Binary(op, A, ir.Const(3, ir.DType.i32), ir.DType.i32)
     for op in ("floordiv", "mod", "shr", "shl", "bit_and")
 ]
 RANGED = [
-    *(Binary(op, A, B, DType.i32) for op in ("add", "sub", "mul", "min", "max")),
-    *(Unary(op, A, DType.i32) for op in ("neg", "abs")), *BY_CONSTANTS,
+    *(ir.Binary(op, A, B, ir.DType.i32) for op in ("add", "sub", "mul", "min", "max")),
+    *(ir.Unary(op, A, ir.DType.i32) for op in ("neg", "abs")), *BY_CONSTANTS,
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize("e", RANGED, ids=lambda e: e.op)
-def test_ranges_hold_all_values_and_end_in_some(e: Expr) -> None:
+def test_ranges_hold_all_values_and_end_in_some(e: ir.Expr) -> None:
     """Kind: an end that no number of the tests above reaches, so that the type of 16 bits is taken for one that holds all."""
     few = [(low, high) for low, high in product(range(-4, 5), repeat=2) if low <= high]
     for of_a, of_b in product(few, few[::4]):
@@ -141,4 +135,4 @@ def test_ranges_hold_all_values_and_end_in_some(e: Expr) -> None:
         every = {int(evaluate_scalar(e, {"a": a, "b": b})) for a, b in pairs}
         low, high = range_of(e, {A: of_a, B: of_b}.get)
         assert low <= min(every) and max(every) <= high, (of_a, of_b)
-        assert e in BY_CONSTANTS or e == Unary("abs", A, DType.i32) or {low, high} <= every
+        assert e in BY_CONSTANTS or e == ir.Unary("abs", A, ir.DType.i32) or {low, high} <= every

@@ -16,19 +16,8 @@ from kernelscape.kernels.analysis.effects import (
 )
 from kernelscape.kernels.frontend.kernel import kernel, types
 from kernelscape.kernels.frontend.recorder import ndarray, record_sequence
+from kernelscape.kernels.ir import kernel as ir
 from kernelscape.kernels.ir.domain import Count, Loop
-from kernelscape.kernels.ir.kernel import (
-    NOWHERE,
-    Accumulator,
-    Const,
-    DType,
-    Expr,
-    Local,
-    Param,
-    SetLocal,
-    Stmt,
-    Store,
-)
 from kernelscape.kernels.ir.simplify import binary
 from kernelscape.kernels.ir.task import Problem
 from kernelscape.kernels.ir.text import show_task, show_tasks
@@ -164,7 +153,7 @@ def test_all_spellings_of_a_reduction_are_one_task(spelling: Any) -> None:
     args = array(5, 7), array(7), array(5)
     wanted = problem_of(gemv_accumulated, *args)
     assert problem_of(spelling, *args).key == wanted.key
-    assert isinstance(wanted.tasks[0].finish, Accumulator)
+    assert isinstance(wanted.tasks[0].finish, ir.Accumulator)
     assert roles(wanted) == {"a": "input", "x": "input", "y": "output"}
 
 
@@ -552,11 +541,13 @@ def test_key_sees_what_decides_the_computation() -> None:
 
 def test_values_that_follow_from_scalars_are_not_repeated_without_limit() -> None:
     """The kind: substitution into each read, which a chain of locals makes exponential (3^9 parts here; svd has 50 links)."""
-    value: Expr = Param("a", DType.f32)
-    body: list[Stmt] = []
+    value: ir.Expr = ir.Param("a", ir.DType.f32)
+    body: list[ir.Stmt] = []
     for k in range(9):
-        body.append(SetLocal(f"v{k}", binary("add", binary("mul", value, value), value), NOWHERE))
-        value = Local(f"v{k}", DType.f32)
-    body.append(Store("x", (Const(0, DType.i64),), value, NOWHERE))
+        body.append(
+            ir.SetLocal(f"v{k}", binary("add", binary("mul", value, value), value), ir.NOWHERE)
+        )
+        value = ir.Local(f"v{k}", ir.DType.f32)
+    body.append(ir.Store("x", (ir.Const(0, ir.DType.i64),), value, ir.NOWHERE))
     inside = [s for segment in segments_of(tuple(body)) for s in segment]
     assert sum(size(e) for s in inside for e in children(s)) < 3000

@@ -4,17 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from kernelscape.kernels.ir.kernel import (
-    Binary,
-    Cast,
-    Compare,
-    Const,
-    DType,
-    Expr,
-    Local,
-    Select,
-    Unary,
-)
+from kernelscape.kernels.ir import kernel as ir
 from kernelscape.kernels.ir.ops import OPS
 from kernelscape.kernels.transforms.derivatives.rules import RULES
 
@@ -83,19 +73,19 @@ FUNCTIONS = {
 }
 
 
-def value(e: Expr, locals_: dict[str, np.float64]):
+def value(e: ir.Expr, locals_: dict[str, np.float64]):
     match e:
-        case Const():
+        case ir.Const():
             return e.dtype.numpy.type(e.value)
-        case Local():
+        case ir.Local():
             return locals_[e.name]
-        case Unary():
+        case ir.Unary():
             return OPS[e.op].numpy(value(e.x, locals_))
-        case Binary() | Compare():
+        case ir.Binary() | ir.Compare():
             return OPS[e.op].numpy(value(e.a, locals_), value(e.b, locals_))
-        case Select():
+        case ir.Select():
             return value(e.a if value(e.condition, locals_) else e.b, locals_)
-        case Cast():
+        case ir.Cast():
             return e.dtype.numpy.type(value(e.x, locals_))
     raise AssertionError(e)
 
@@ -103,10 +93,10 @@ def value(e: Expr, locals_: dict[str, np.float64]):
 def derivatives(op: str, point: tuple[float, ...]) -> list[float]:
     """The partial derivatives that the table gives at a point."""
     given = {f"x{k}": np.float64(x) for k, x in enumerate(point)}
-    operands = [Local(name, DType.f64) for name in given]
+    operands = [ir.Local(name, ir.DType.f64) for name in given]
     with np.errstate(all="ignore"):
         result = OPS[op].numpy(*given.values())
-        found = RULES[op](operands, Local("result", DType.f64))
+        found = RULES[op](operands, ir.Local("result", ir.DType.f64))
         return [0.0 if e is None else float(value(e, given | {"result": result})) for e in found]
 
 
@@ -114,8 +104,8 @@ def test_each_operation_on_floats_has_a_rule_and_a_judge() -> None:
     floats = {
         n
         for n, op in OPS.items()
-        if op.accepts(DType.f64)
-        and op.result(DType.f64).is_float
+        if op.accepts(ir.DType.f64)
+        and op.result(ir.DType.f64).is_float
         and op.sign not in ("<", "<=", ">", ">=", "==", "!=")
     }
     assert floats == set(RULES) == set(FUNCTIONS)

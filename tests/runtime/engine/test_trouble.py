@@ -16,20 +16,7 @@ from pathlib import Path
 import kernelscape as ks
 import numpy as np
 import pytest
-from kernelscape.kernels.ir.kernel import (
-    ArrayParam,
-    Assert,
-    Binary,
-    Compare,
-    Const,
-    DType,
-    For,
-    KernelIR,
-    Load,
-    Location,
-    LoopIndex,
-    Store,
-)
+from kernelscape.kernels.ir import kernel
 from kernelscape.runtime.api.outcome import Failure
 from kernelscape.runtime.engine import building, toolchain
 from kernelscape.runtime.engine.engine import Engine, EngineOptions
@@ -62,16 +49,26 @@ def runs(engine: Engine) -> bool:
     return bool((y == 2.0).all())
 
 
-def asserting(line: int, n: int = 1000) -> KernelIR:
+def asserting(line: int, n: int = 1000) -> kernel.KernelIR:
     """Asserts that no element of x is negative."""
-    where = Location("kernels.py", line)
-    value = Load("x", (LoopIndex("i"),), DType.f64)
-    claim = Assert(Compare("ge", value, Const(0.0, DType.f64)), "negative: ", (value,), where)
-    more = Store(
-        "x", (LoopIndex("i"),), Binary("add", value, Const(1.0, DType.f64), DType.f64), where
+    where = kernel.Location("kernels.py", line)
+    value = kernel.Load("x", (kernel.LoopIndex("i"),), kernel.DType.f64)
+    claim = kernel.Assert(
+        kernel.Compare("ge", value, kernel.Const(0.0, kernel.DType.f64)),
+        "negative: ",
+        (value,),
+        where,
     )
-    loop = For("i", Const(n, DType.i64), (claim, more), where)
-    return KernelIR("asserting", (ArrayParam("x", DType.f64, (n,)),), (), (loop,), where)
+    more = kernel.Store(
+        "x",
+        (kernel.LoopIndex("i"),),
+        kernel.Binary("add", value, kernel.Const(1.0, kernel.DType.f64), kernel.DType.f64),
+        where,
+    )
+    loop = kernel.For("i", kernel.Const(n, kernel.DType.i64), (claim, more), where)
+    return kernel.KernelIR(
+        "asserting", (kernel.ArrayParam("x", kernel.DType.f64, (n,)),), (), (loop,), where
+    )
 
 
 def test_an_assertion_that_fails_is_that_of_its_own_call(options):

@@ -12,16 +12,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from kernelscape.kernels.frontend.recorder import record_sequence
 from kernelscape.kernels.tasks.pipeline import normalise
+from kernelscape.search.bound import streams
 from kernelscape.search.bound.bounder import Bounder
-from kernelscape.search.bound.streams import (
-    ANYHOW,
-    BY_EACH,
-    ONCE,
-    at_best,
-    is_fresh,
-    least_time,
-    passes,
-)
 from kernelscape.search.starts.complete import complete_sketch
 from kernelscape.search.starts.sketches import Sketch, TileSizes
 from kernelscape.space.build import build_space
@@ -53,7 +45,7 @@ VECTORS = ("axpydot", "vadd", "waxpby", "sscal", "axpy")
 )
 def test_the_best_mix_of_ways(read: float, written: float, ns: float) -> None:
     x, y = np.array([50.0, 0.0, 30.0]), np.array([0.0, 40.0, 30.0])
-    assert least_time(np.array([x, y]), 3, read, written) == pytest.approx(ns)
+    assert streams.least_time(np.array([x, y]), 3, read, written) == pytest.approx(ns)
 
 
 def curve(kind: str, reads: int, writes: int, rates: tuple[float, float]) -> StreamCurve:
@@ -157,21 +149,21 @@ def test_calls_of_fewer_threads_count_memory_at_its_best_too(n_threads: int) -> 
     alone = curve("read", 1, 0, (1e9, 20.0))
     target = lru_target(memory_read_bytes_per_ns=100.0)
     target = replace(target, cores=4, streams=(alone, replace(target.streams[0], cores=4)))
-    found = {c.cores: rates for c, rates in at_best(target.of_threads(n_threads))}
+    found = {c.cores: rates for c, rates in streams.at_best(target.of_threads(n_threads))}
     assert list(found[1]) == pytest.approx([1e9, 40.0], rel=1e-3)
 
 
 def test_how_arrays_are_gone_through() -> None:
     problem = library_space("axpydot", n=2**16).problem
     names = [a.name for a in problem.arrays]
-    found = dict(zip(names, passes(problem, Elsewhere()).tolist(), strict=True))
-    assert (found["w"], found["v"], found["u"]) == (ONCE, ONCE, ONCE)
-    assert found["z"] == BY_EACH
-    assert is_fresh(problem, 0, "z")
+    found = dict(zip(names, streams.passes(problem, Elsewhere()).tolist(), strict=True))
+    assert (found["w"], found["v"], found["u"]) == (streams.ONCE, streams.ONCE, streams.ONCE)
+    assert found["z"] == streams.BY_EACH
+    assert streams.is_fresh(problem, 0, "z")
     product = library_space("matmul", m=64, n=64, k=64).problem
-    assert set(passes(product, Elsewhere()).tolist()) == {ANYHOW}
+    assert set(streams.passes(product, Elsewhere()).tolist()) == {streams.ANYHOW}
     in_place = library_space("sscal", n=2**16).problem
-    assert not is_fresh(in_place, 0, "x")
+    assert not streams.is_fresh(in_place, 0, "x")
 
 
 # --- chains -------------------------------------------------------------------------------------
