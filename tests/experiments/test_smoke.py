@@ -6,7 +6,16 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from kernelscape import experiments
+from kernelscape.experiments import (
+    autodiff,
+    gradients,
+    kill_resume,
+    paper_rows,
+    paper_tables,
+    run_table,
+    think_speed,
+    tree_shape,
+)
 from kernelscape.experiments.rows import Job
 from kernelscape.experiments.writing import read_results
 from kernelscape.search.bound.bounder import Bounder
@@ -15,7 +24,7 @@ from kernelscape.space.engine import cpsat
 
 
 def test_think_speed_writes_a_row_for_each_sequence(tmp_path):
-    experiments.think_speed.run(["axpy", "bicgk"], 5, 10, 1, tmp_path)
+    think_speed.run(["axpy", "bicgk"], 5, 10, 1, tmp_path)
     rows = read_results("think_speed", tmp_path)["rows"]
     assert [r["name"] for r in rows] == ["axpy", "bicgk"]
     assert all(r["descent_ms"]["median"] > 0 and r["n_open"] > 0 for r in rows)
@@ -24,7 +33,7 @@ def test_think_speed_writes_a_row_for_each_sequence(tmp_path):
 
 @pytest.mark.compiler
 def test_gradients_are_timed_and_summed(tmp_path):
-    experiments.gradients.main(["--only", "stencil", "--rounds", "1", "--results", str(tmp_path)])
+    gradients.main(["--only", "stencil", "--rounds", "1", "--results", str(tmp_path)])
     (found,) = read_results("gradients", tmp_path)["found"]["stencil"]["ours"]
     assert found["function"] > 0 and found["gradient"] > 0 and found["sums"]["x"] > 0
     assert "| stencil | " in (tmp_path / "gradients.md").read_text()
@@ -32,7 +41,7 @@ def test_gradients_are_timed_and_summed(tmp_path):
 
 @pytest.mark.slow
 def test_energy_that_nobody_sees_is_stored_by_no_candidate(tmp_path):
-    experiments.autodiff.main(["--shrink", "20", "--results", str(tmp_path)])
+    autodiff.main(["--shrink", "20", "--results", str(tmp_path)])
     counts = read_results("autodiff", tmp_path)["counts"]
     assert counts["seen"]["stores"] and not counts["unseen"]["stores"]
     assert counts["unseen"]["tasks"] < counts["seen"]["tasks"]
@@ -42,15 +51,13 @@ def test_energy_that_nobody_sees_is_stored_by_no_candidate(tmp_path):
 @pytest.mark.compiler
 @pytest.mark.slow
 def test_paper_tables_are_made_quickly_and_kept(tmp_path, in_this_process, monkeypatch):
-    few = replace(
-        experiments.paper_tables.QUICK, sample=2, descents=10, runs=1, rounds=1, evaluations=2
-    )
+    few = replace(paper_tables.QUICK, sample=2, descents=10, runs=1, rounds=1, evaluations=2)
     fused = (Job("sscal", {"n": 64}), Job("axpydot", {"n": 64}))
-    monkeypatch.setattr(experiments.paper_tables, "QUICK", few)
-    monkeypatch.setitem(experiments.paper_tables.QUICK_WORK, "fusion", fused)
-    experiments.paper_tables.run(True, experiments.paper_tables.TABLES, 1, tmp_path)
+    monkeypatch.setattr(paper_tables, "QUICK", few)
+    monkeypatch.setitem(paper_tables.QUICK_WORK, "fusion", fused)
+    paper_tables.run(True, paper_tables.TABLES, 1, tmp_path)
     made = read_results("paper_tables", tmp_path)["tables"]
-    assert set(made) == set(experiments.paper_tables.TABLES)
+    assert set(made) == set(paper_tables.TABLES)
     tables = {kind: table["rows"] for kind, table in made.items()}
     sscal = tables["fusion"][0]
     assert sscal["size"]["method"] == "exact"
@@ -66,7 +73,7 @@ def test_paper_tables_are_made_quickly_and_kept(tmp_path, in_this_process, monke
     assert all(0 <= r["kept"] <= r["nodes"] for r in (*tables["pruning"], *tables["orders"]))
     text = (tmp_path / "paper_tables.md").read_text()
     assert text.count("\n## ") == 5
-    experiments.paper_tables.run(True, ["orders"], 2, tmp_path)
+    paper_tables.run(True, ["orders"], 2, tmp_path)
     again = read_results("paper_tables", tmp_path)["tables"]
     assert again["fusion"] == made["fusion"]
     assert (made["orders"]["effort"]["seed"], again["orders"]["effort"]["seed"]) == (1, 2)
@@ -74,42 +81,36 @@ def test_paper_tables_are_made_quickly_and_kept(tmp_path, in_this_process, monke
 
 @pytest.fixture(scope="module")
 def small_space():
-    return experiments.paper_rows.whole_space(Job("axpy", {"n": 64}), 1)[2]
+    return paper_rows.whole_space(Job("axpy", {"n": 64}), 1)[2]
 
 
 def test_levels_of_a_small_tree_are_those_of_every_order(small_space):
     n, is_all = cpsat.count(small_space.model, small_space.root().domains, 10_000)
     assert is_all
-    for _, choose in experiments.tree_shape.orders(small_space, 2, 1):
-        whole = experiments.tree_shape.walk_levels(small_space, choose, np.inf, limit=10_000)
+    for _, choose in tree_shape.orders(small_space, 2, 1):
+        whole = tree_shape.walk_levels(small_space, choose, np.inf, limit=10_000)
         assert whole.is_whole
         assert whole.n_nodes == whole.n_kept
         # A tree of at least two children a node has fewer inner nodes than leaves.
         assert n <= sum(whole.n_nodes) < 2 * n
-        nothing = experiments.tree_shape.walk_levels(small_space, choose, 0.0, limit=10_000)
+        nothing = tree_shape.walk_levels(small_space, choose, 0.0, limit=10_000)
         assert set(nothing.n_kept) == {0}
         assert nothing.n_nodes == whole.n_nodes
-        first = experiments.tree_shape.walk_levels(
-            small_space, choose, np.inf, depth=1, limit=10_000
-        )
-        below = experiments.tree_shape.estimate_below(
-            first.kept, choose, np.random.default_rng(1), 2000
-        )
+        first = tree_shape.walk_levels(small_space, choose, np.inf, depth=1, limit=10_000)
+        below = tree_shape.estimate_below(first.kept, choose, np.random.default_rng(1), 2000)
         assert below.low * 0.9 <= n <= below.high * 1.1
 
 
 def test_a_level_that_is_too_large_ends_the_walk_above_it(small_space):
-    found = experiments.tree_shape.walk_levels(
-        small_space, NextChoice(small_space), np.inf, limit=20
-    )
+    found = tree_shape.walk_levels(small_space, NextChoice(small_space), np.inf, limit=20)
     assert not found.is_whole
     assert max(found.n_nodes) <= 20
 
 
 def test_the_bound_rises_to_that_of_the_best_leaf(small_space):
     bounder, choose = Bounder(small_space), NextChoice(small_space)
-    at_once = experiments.tree_shape.raise_bound(small_space, choose, 0)
-    settled = experiments.tree_shape.raise_bound(small_space, choose, 10_000)
+    at_once = tree_shape.raise_bound(small_space, choose, 0)
+    settled = tree_shape.raise_bound(small_space, choose, 10_000)
     assert at_once.bound_ns == bounder.ns(small_space.root())
     assert not at_once.is_settled
     assert settled.is_settled
@@ -119,7 +120,7 @@ def test_the_bound_rises_to_that_of_the_best_leaf(small_space):
 
 
 def test_intervals_of_a_few_samples():
-    found = experiments.paper_rows.student([1.0, 2.0, 3.0])
+    found = paper_rows.student([1.0, 2.0, 3.0])
     assert found.mean == 2.0
     assert found.high - found.mean == pytest.approx(4.303 / 3**0.5)
 
@@ -127,15 +128,15 @@ def test_intervals_of_a_few_samples():
 @pytest.mark.compiler
 @pytest.mark.slow
 def test_run_table_makes_rows_keeps_them_and_survives_a_failing_one(tmp_path, machine):
-    options = experiments.run_table.RowOptions(rounds=1, calibrate=False, evaluations=2)
+    options = run_table.RowOptions(rounds=1, calibrate=False, evaluations=2)
     wanted = [Job("axpydot", {"n": 1000}), Job("bicgk", {"nosuch": 1})]
-    first = experiments.run_table.QUESTION.table(wanted, options, folder=tmp_path)
+    first = run_table.QUESTION.table(wanted, options, folder=tmp_path)
     assert [r["status"] for r in first] == ["ok", "failed"]
     assert "nosuch" in first[1]["why"]
     assert first[0]["best_ns"] > 0
     assert first[0]["evaluations"] >= 1
     assert len(first[0]["rounds_ns"]) == 1
-    kept = experiments.run_table.QUESTION.table(wanted[:1], options, folder=tmp_path)
+    kept = run_table.QUESTION.table(wanted[:1], options, folder=tmp_path)
     assert kept[0] == first[0]
     text = (tmp_path / "run_table.md").read_text()
     assert "axpydot 1000" in text
@@ -143,7 +144,7 @@ def test_run_table_makes_rows_keeps_them_and_survives_a_failing_one(tmp_path, ma
 
 
 def test_the_table_has_two_sizes_of_a_sequence_that_is_no_blas():
-    keys = [job.key for job in experiments.run_table.all_jobs()]
+    keys = [job.key for job in run_table.all_jobs()]
     assert len(keys) == len(set(keys))
     assert {"heat:m=8192,n=8192", "heat:m=1024,n=1024", "matmul:m=2048,n=2048,k=2048"} <= set(keys)
     assert "heat:m=4096,n=4096" not in keys
@@ -161,15 +162,15 @@ def test_the_table_has_two_sizes_of_a_sequence_that_is_no_blas():
     ],
 )
 def test_the_roofline_has_the_mix_of_the_sequence(read, written, in_place, kind):
-    assert experiments.run_table.nearest_mix(read, written, in_place) == kind
+    assert run_table.nearest_mix(read, written, in_place) == kind
 
 
 @pytest.mark.compiler
 @pytest.mark.slow
 def test_kill_resume_counts_what_is_lost(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
-    monkeypatch.setattr(experiments.kill_resume, "SESSIONS", 1)
-    assert experiments.kill_resume.main(["1", "--results", str(tmp_path)]) == 0
+    monkeypatch.setattr(kill_resume, "SESSIONS", 1)
+    assert kill_resume.main(["1", "--results", str(tmp_path)]) == 0
     found = read_results("kill_resume", tmp_path)
     assert found["kills"] == len(found["rounds"]) == 1
     assert [found[x] for x in ("lost", "repeated", "blamed", "torn")] == [0, 0, 0, 0]
