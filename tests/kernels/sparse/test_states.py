@@ -18,24 +18,24 @@ from kernelscape.testing.sparse_programs import World
 
 Drawn = list[tuple[Recording, Problem, StateFlowGraph]]
 TASKS = f"""\
-  task   fill0.tree0_0_counters    {SETTLING}: reads allocator(tree0_0.0) \
+  task   fill0.tree0_0_counters  {SETTLING}: reads allocator(tree0_0.0) \
 writes allocator(tree0_0.0), tree0_0_field0, tree0_0_field1
-  task   fill0.tree0_0_counters_2  reads allocator(tree0_0.0), mask(tree0_0.0) \
+  task   fill0.tree0_0_table0    reads allocator(tree0_0.0), mask(tree0_0.0) \
 writes allocator(tree0_0), allocator(tree0_0.0), mask(tree0_0.0), tree0_0_field0
     for i<16:i64:
       activate tree0_0.1[i64(i)]
       tree0_0_field0[i] = 1.0
-  task   add0.tree0_0_list0        {LISTING}: reads mask(tree0_0.0) writes list(tree0_0.0)
-  task   add0.tree0_0_field1       reads list(tree0_0.0), tree0_0_field0, tree0_0_field1 writes tree0_0_field1
+  task   add0.tree0_0_list0      {LISTING}: reads mask(tree0_0.0) writes list(tree0_0.0)
+  task   add0.tree0_0_field1     reads list(tree0_0.0), tree0_0_field0, tree0_0_field1 writes tree0_0_field1
     for i in active tree0_0.1:
       tree0_0_field1[i] += tree0_0_field0[i]
-  task   add1                      reads list(tree0_0.0), tree0_0_field0, tree0_0_field1 writes tree0_0_field1
+  task   add1                    reads list(tree0_0.0), tree0_0_field0, tree0_0_field1 writes tree0_0_field1
     for i in active tree0_0.1:
       tree0_0_field1[i] += tree0_0_field0[i]
 """
 EDGES = """\
-  fill0.tree0_0_counters -> fill0.tree0_0_counters_2  flow allocator(tree0_0.0)@1
-  fill0.tree0_0_counters_2 -> add0.tree0_0_list0  flow mask(tree0_0.0)@1
+  fill0.tree0_0_counters -> fill0.tree0_0_table0  flow allocator(tree0_0.0)@1
+  fill0.tree0_0_table0 -> add0.tree0_0_list0  flow mask(tree0_0.0)@1
   add0.tree0_0_list0 -> add0.tree0_0_field1  flow list(tree0_0.0)@1
   add0.tree0_0_list0 -> add1  flow list(tree0_0.0)@1
 """
