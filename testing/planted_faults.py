@@ -150,7 +150,7 @@ FAULTS = (
     Fault(
         "a legality rule: cells that stay active behind a statement",
         "kernels/sparse",
-        "    if any(isinstance(x, Deactivate) for x in inside):\n        return {}\n",
+        "    if any(isinstance(x, ir.Deactivate) for x in inside):\n        return {}\n",
         "",
         (STATEMENTS,),
     ),
