@@ -208,8 +208,8 @@ FAULTS = (
     Fault(
         "an index: the first element behind an array",
         "kernels/tasks",
-        "self.may_be(combine([(1, x), (1, constant(-n))]))",
-        "self.may_be(combine([(1, x), (1, constant(-n - 1))]))",
+        "self.may_be(affine.combine([(1, x), (1, affine.constant(-n))]))",
+        "self.may_be(affine.combine([(1, x), (1, affine.constant(-n - 1))]))",
         (INSIDE,),
     ),
     Fault(
