@@ -80,7 +80,7 @@ def test_a_worker_that_is_killed_costs_what_was_in_flight(fleet, tmp_path, explo
     assert "scheduler    tcp://127.0.0.1:" in out
     assert out.count("version 0") == 3  # of the scheduler and both workers
     (line,) = objects(explore("fleet", "status", file, "--json")[1])
-    assert [slot["name"] for slot in line["slots"]] == ["one/fake", "two/fake"]
+    assert {slot["name"] for slot in line["slots"]} == {"one/fake", "two/fake"}
     workload = library_workload(load("axpydot"), {"n": 64}, "f32", 1)
     options = Options(target="fake", time_limit_s=None, max_evals=40, store=False)
 
@@ -121,7 +121,7 @@ def test_workers_of_another_version_are_listed_and_not_used(fleet, monkeypatch) 
 
     monkeypatch.setattr(dask_fleet, "own_version", lambda: "9/9")
     joined = dask_fleet.join_fleet(fleet[0])
-    with pytest.raises(DeviceError, match=r"one has version .*: install one"):
+    with pytest.raises(DeviceError, match=r"(one|two) has version .*: install one"):
         chosen(joined, "fake")
     assert set(joined.others) <= {"one", "two"}
     joined.close()
