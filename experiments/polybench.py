@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import sys
 import tempfile
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +19,7 @@ import numpy as np
 
 from ..explorer.entry import explore
 from .conditions import stamp
-from .measuring import median
+from .contestants import OURS, Times, said, speed, spread_text, time_cell, timed_in_turn, values_of
 from .polybench_kernels import SEQUENCES, STEPS, SWEEPS
 from .polybench_peers import COLUMNS as BLOCK
 from .polybench_peers import PEERS, PER_ROW, Arrays, arrays_of
@@ -36,10 +35,8 @@ above it, of the better of theirs and of ours.
 What each leaves in the arrays is compared with the others. jacobi_2d and heat_3d take {STEPS} steps of two sweeps,
 seidel_2d {SWEEPS} sweeps; the sparse matrix has {PER_ROW} entries a row on average, and is multiplied by one vector or by
 {BLOCK} as a block."""
-OURS, THEIRS = ("call", "found"), ("NumPy", "numba")
+THEIRS = ("NumPy", "numba")
 ROUNDS = 7
-_TURNS_S = 20.0  # of all rounds of a row
-_REST_S = 0.02  # between two contestants: threads of the one before go to sleep
 _TOLERANCE = 1e-7  # of what is compared, beside the largest element
 
 
@@ -80,12 +77,10 @@ def make_row(job: Job, options: PolybenchOptions) -> Row:
                 runs["found"] = run.best.compile()
             row |= {"bound_ns": run.bound_ns, "ended": run.status, "closed": str(run.non_affine)}
         times = take_turns(runs, given)
-    row["times_ns"] = {name: min(found) for name, found in times.items()}
-    row["medians_ns"] = {name: median(found) for name, found in times.items()}
-    return {**row, "stamp": stamp()}
+    return {**row, **values_of(times), "stamp": stamp()}
 
 
-def take_turns(runs: dict[str, Callable[..., Any]], given: Arrays) -> dict[str, list[float]]:
+def take_turns(runs: dict[str, Callable[..., Any]], given: Arrays) -> Times:
     """Times in ns by name, after one call that is compared with the others' and not timed. Raises RuntimeError."""
     results: dict[str, Arrays] = {}
     for name, run in runs.items():
@@ -97,44 +92,15 @@ def take_turns(runs: dict[str, Callable[..., Any]], given: Arrays) -> dict[str, 
             worst, largest = float(np.abs(x - y).max()), float(np.abs(y).max())
             if not worst <= _TOLERANCE * max(largest, 1.0):
                 raise RuntimeError(f"{first} and {other} differ by {worst:.3g} in array {k}")
-    times: dict[str, list[float]] = {name: [] for name in runs}
-    began = time.monotonic()
-    for _ in range(ROUNDS):
-        for name, run in runs.items():
-            arrays = tuple(a.copy() for a in given)
-            time.sleep(_REST_S)
-            started = time.perf_counter_ns()
-            run(*arrays)
-            times[name].append(float(time.perf_counter_ns() - started))
-        if time.monotonic() - began > _TURNS_S:
-            break
-    return times
-
-
-def speed(row: Row) -> float:
-    """How many times as fast as the better of theirs the better of ours is."""
-    ns = row["times_ns"]
-    ours = min(ns[name] for name in OURS if name in ns)
-    return float(min(ns[name] for name in THEIRS) / ours)
-
-
-def _above(r: Row) -> str:
-    """How far the medians are above the least times, of the better of theirs and of ours."""
-    ns, medians = r["times_ns"], r["medians_ns"]
-    better = (min((n for n in of if n in ns), key=lambda n: ns[n]) for of in (THEIRS, OURS))
-    return ", ".join(f"+{medians[n] / ns[n] - 1:.0%}" for n in better)
-
-
-def _time(name: str) -> Callable[[Row], str]:
-    return lambda r: time_text(r["times_ns"].get(name))
+    return timed_in_turn(runs, given, ROUNDS, {})
 
 
 COLUMNS: Columns = {
     "program": lambda r: r["name"],
     "n": lambda r: str(r["sizes"]["n"]),
-    **{name: _time(name) for name in (*OURS, *THEIRS)},
-    "theirs / ours": lambda r: f"{speed(r):.2f}",
-    "medians": _above,
+    **{name: time_cell(name) for name in (*OURS, *THEIRS)},
+    "theirs / ours": lambda r: f"{speed(r, THEIRS):.2f}",
+    "medians": lambda r: spread_text(r, THEIRS),
     "bound": lambda r: time_text(r.get("bound_ns")),
     "closed": lambda r: r.get("closed", "–").replace("|", "/"),
 }
@@ -142,17 +108,12 @@ COLUMNS: Columns = {
 
 def report(made: dict[str, Any]) -> str:
     """The table as Markdown."""
-    speeds = [speed(r) for r in made["rows"] if r["status"] == "ok"]
+    speeds = [speed(r, THEIRS) for r in made["rows"] if r["status"] == "ok"]
     return (
         page("Triangles, time steps and sparse rows", PROTOCOL, COLUMNS, made["rows"])
         + f"- At least as fast as the better of NumPy and numba: {sum(x >= 1.0 for x in speeds)} of {len(speeds)} rows;"
         f" below half of its speed: {sum(x < 0.5 for x in speeds)}.\n"
     )
-
-
-def _said(r: Row) -> str:
-    times = ", ".join(f"{name} {time_text(ns)}" for name, ns in r["times_ns"].items())
-    return f"{times}; {speed(r):.2f}"
 
 
 QUESTION = Question(
@@ -162,7 +123,7 @@ QUESTION = Question(
     options=PolybenchOptions,
     make=make_row,
     report=report,
-    say=_said,
+    say=lambda row: said(row, THEIRS),
     dtypes=("f64",),
     works=PROGRAMS,
 )

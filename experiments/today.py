@@ -13,7 +13,6 @@ from __future__ import annotations
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
@@ -25,7 +24,7 @@ import numpy as np
 
 from ..explorer.entry import explore
 from .conditions import stamp, versions_in
-from .measuring import median
+from .contestants import OURS, Times, said, speed, spread_text, time_cell, timed_in_turn, values_of
 from .question import Question, asked
 from .row import Program
 from .rows import Columns, Job, Row, page
@@ -41,11 +40,9 @@ arrays on the device. All take turns, one at a time, and ours and numba's get ne
 counts. "medians": how far these are above it, of the better of theirs and of ours. Results are compared with numba's; of
 monte_carlo, whose random numbers differ, their mean.
 gray_scott, lattice_boltzmann and page_rank take {STEPS} steps."""
-OURS, THEIRS = ("call", "found"), ("numba", "JAX")
+THEIRS = ("numba", "JAX")
 GOAL, LEAST = 1.5, 0.9  # of the geometric mean, and of each row
 ROUNDS = 15
-_TURNS_S = 20.0  # of all rounds of a row
-_REST_S = 0.02  # between two contestants: threads of the one before go to sleep
 _TOLERANCE = 1e-3  # of floats, beside the largest element: long sums of f32 in several orders
 _RANDOM = 0.05  # of the mean price by random paths
 _FEW = 1e-3  # of whole numbers, which may differ where rounding decides
@@ -92,9 +89,7 @@ def make_row(job: Job, options: TodayOptions) -> Row:
             times = take_turns(job.name, runs, given, server)
     if options.jax:
         row["versions"] = versions_in({"jax": options.jax})
-    row["times_ns"] = {name: min(found) for name, found in times.items()}
-    row["medians_ns"] = {name: median(found) for name, found in times.items()}
-    return {**row, "stamp": stamp()}
+    return {**row, **values_of(times), "stamp": stamp()}
 
 
 class JaxServer:
@@ -152,7 +147,7 @@ def take_turns(
     runs: dict[str, Callable[..., Any]],
     given: Sequence[Array],
     jax: JaxServer | None = None,
-) -> dict[str, list[float]]:
+) -> Times:
     """Times in ns by contestant, after one call whose results are compared and which is not timed. Raises RuntimeError."""
     results: dict[str, tuple[Array, ...]] = {}
     for who, run in runs.items():
@@ -166,21 +161,7 @@ def take_turns(
         for k, (x, y) in enumerate(zip(results[first], results[other], strict=True)):
             if not (_are_alike(x, y) if name == "monte_carlo" else are_near(x, y)):
                 raise RuntimeError(f"{first} and {other} differ in result {k}")
-    times: dict[str, list[float]] = {who: [] for who in results}
-    began = time.monotonic()
-    for _ in range(ROUNDS):
-        for who, run in runs.items():
-            arrays = tuple(a.copy() for a in given)
-            time.sleep(_REST_S)
-            started = time.perf_counter_ns()
-            run(*arrays)
-            times[who].append(float(time.perf_counter_ns() - started))
-        if jax is not None:
-            time.sleep(_REST_S)
-            times["JAX"].append(jax.time_ns())
-        if time.monotonic() - began > _TURNS_S:
-            break
-    return times
+    return timed_in_turn(runs, given, ROUNDS, {} if jax is None else {"JAX": jax.time_ns})
 
 
 def are_near(x: Array, y: Array) -> bool:
@@ -198,42 +179,24 @@ def _are_alike(x: Array, y: Array) -> bool:
     return abs(float(x.mean()) - float(y.mean())) <= _RANDOM * abs(float(x.mean()))
 
 
-def speed(row: Row) -> float:
-    """How many times as fast as the better of theirs the better of ours is."""
-    ns = row["times_ns"]
-    ours = min(ns[name] for name in OURS if name in ns)
-    return float(min(ns[name] for name in THEIRS if name in ns) / ours)
-
-
 def missed(made: Sequence[Row]) -> list[str]:
     """Rows that failed, lack a peer or are too slow; and the mean, if it is too small."""
     lines = [f"{Job.of(r).key} failed: {r['why']}" for r in made if r["status"] != "ok"]
     good = [r for r in made if r["status"] == "ok"]
     for r in good:
         lines += [f"{Job.of(r).key} without {x}" for x in THEIRS if x not in r["times_ns"]]
-        if speed(r) < LEAST:
-            lines.append(f"{Job.of(r).key}: {speed(r):.2f} of the better peer")
-    mean = geometric_mean([speed(r) for r in good]) if good else GOAL
+        if speed(r, THEIRS) < LEAST:
+            lines.append(f"{Job.of(r).key}: {speed(r, THEIRS):.2f} of the better peer")
+    mean = geometric_mean([speed(r, THEIRS) for r in good]) if good else GOAL
     return [*lines, *([f"geometric mean {mean:.2f}"] if mean < GOAL else [])]
-
-
-def _above(r: Row) -> str:
-    """How far the medians are above the least times, of the better of theirs and of ours."""
-    ns, medians = r["times_ns"], r["medians_ns"]
-    better = (min((n for n in of if n in ns), key=lambda n: ns[n]) for of in (THEIRS, OURS))
-    return ", ".join(f"+{medians[n] / ns[n] - 1:.0%}" for n in better)
-
-
-def _time(name: str) -> Callable[[Row], str]:
-    return lambda r: time_text(r["times_ns"].get(name))
 
 
 COLUMNS: Columns = {
     "workload": lambda r: r["name"],
     "n": lambda r: str(r["sizes"]["n"]),
-    **{name: _time(name) for name in (*OURS, *THEIRS)},
-    "theirs / ours": lambda r: f"{speed(r):.2f}",
-    "medians": _above,
+    **{name: time_cell(name) for name in (*OURS, *THEIRS)},
+    "theirs / ours": lambda r: f"{speed(r, THEIRS):.2f}",
+    "medians": lambda r: spread_text(r, THEIRS),
     "bound": lambda r: time_text(r.get("bound_ns")),
     "non-affine": lambda r: r.get("closed", "–").replace("|", "/"),
 }
@@ -241,18 +204,13 @@ COLUMNS: Columns = {
 
 def report(made: dict[str, Any]) -> str:
     """The table as Markdown."""
-    good = [speed(r) for r in made["rows"] if r["status"] == "ok"]
+    good = [speed(r, THEIRS) for r in made["rows"] if r["status"] == "ok"]
     mean = f"{geometric_mean(good):.2f}" if good else "–"
     return (
         page("Kernels that people tune today", PROTOCOL, COLUMNS, made["rows"])
         + f"- Geometric mean of the better peer's time over ours: {mean} of {len(good)} rows;"
         f" below {LEAST}: {sum(x < LEAST for x in good)}.\n"
     )
-
-
-def _said(r: Row) -> str:
-    times = ", ".join(f"{name} {time_text(ns)}" for name, ns in r["times_ns"].items())
-    return f"{times}; {speed(r):.2f}"
 
 
 QUESTION = Question(
@@ -262,7 +220,7 @@ QUESTION = Question(
     options=TodayOptions,
     make=make_row,
     report=report,
-    say=_said,
+    say=lambda row: said(row, THEIRS),
     missed=missed,
     works=PROGRAMS,
 )

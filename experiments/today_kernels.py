@@ -15,6 +15,7 @@ from ..kernels.frontend.intrinsics import cast, random
 from ..kernels.frontend.kernel import kernel, types
 from ..kernels.frontend.recorder import ndarray
 from ..kernels.ir.kernel import DType
+from .polybench_kernels import csr_vector, floyd_warshall
 from .today_arrays import DAMPING, FEED, KILL, PATHS, RADIUS, SPREAD_U, SPREAD_V, STEPS
 
 nd: Any = types.ndarray()
@@ -255,19 +256,6 @@ def prefix_sum(x: nd, y: nd) -> None:
 
 
 @kernel
-def rows_by_vector(start: nd, column: nd, value: nd, x: nd, y: nd) -> None:
-    for i in range(y.shape[0]):
-        total = 0.0
-        for k in range(start[i], start[i + 1]):
-            total += value[k] * x[column[k]]
-        y[i] = total
-
-
-def sparse_product(start: Any, column: Any, value: Any, x: Any, y: Any) -> None:
-    rows_by_vector(start, column, value, x, y)
-
-
-@kernel
 def follow_links(start: nd, column: nd, share: nd, x: nd, y: nd) -> None:
     for i in range(y.shape[0]):
         total = 0.0
@@ -294,18 +282,6 @@ def selective_scan(x: nd, delta: nd, a: nd, b: nd, c: nd, h: nd, y: nd) -> None:
                 h[d, k] = exp(delta[t, d] * a[d, k]) * h[d, k] + delta[t, d] * b[t, k] * x[t, d]
                 total += h[d, k] * c[t, k]
             y[t, d] = total
-
-
-@kernel
-def shorter(path: nd, k: int) -> None:
-    for i in range(path.shape[0]):
-        for j in range(path.shape[1]):
-            path[i, j] = min(path[i, j], path[i, k] + path[k, j])
-
-
-def floyd_warshall(path: Any) -> None:
-    for k in range(path.shape[0]):
-        shorter(path, k)
 
 
 # --- finance --------------------------------------------------------------------------------------
@@ -349,8 +325,9 @@ _KERNELS = (
     *(softmax, layer_norm, rms_norm, gelu, k_means, bilateral, convolution, blur_and_edges),
     *(batched_product, histogram, prefix_sum, selective_scan, black_scholes, monte_carlo),
 )
-_SEVERAL = (attention, gray_scott, lattice_boltzmann, sparse_product, page_rank, floyd_warshall)
+_SEVERAL = (attention, gray_scott, lattice_boltzmann, page_rank, floyd_warshall)
 SEQUENCES: Mapping[str, Callable[..., None]] = {
     **{made.name: _of_one(made) for made in _KERNELS},
     **{sequence.__name__: sequence for sequence in _SEVERAL},
+    "sparse_product": csr_vector,
 }

@@ -96,7 +96,10 @@ class Session:
 
     def run(self) -> st.Ended:
         """Runs the session, from the first record to the saved result."""
-        tell = lambda text: self._tell(st.Compiling(text))  # noqa: E731
+
+        def tell(text: str) -> None:
+            self._tell(st.Compiling(text))
+
         with Precompilation(tell, lambda: self._interrupt.is_set) as self._compilation:
             return self._run()
 

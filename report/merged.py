@@ -71,7 +71,7 @@ def _row(cells: Sequence[str], kind: str) -> str:
 
 
 def _cells(run: RunData) -> list[str]:
-    """What the overview says of a run."""
+    """Returns the cells of a run in the overview."""
     c, best = run.header.conditions, run.best
     slots = {r.place.slot for r in run.evaluations if r.place is not None}
     names = ", ".join(sorted(x for x in slots if isinstance(x, str)))

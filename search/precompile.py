@@ -113,8 +113,9 @@ class Precompilation:
             for process in self._processes:
                 with suppress(ProcessLookupError):  # the search, and what it times, go first
                     os.setpriority(os.PRIO_PROCESS, process.pid, _LEAST_PRIORITY)
-            work = lambda: _compile_all(self._processes, lambda text: None)  # noqa: E731
-            self._thread = threading.Thread(target=work, name="precompile", daemon=True)
+            self._thread = threading.Thread(
+                target=_compile_all, args=(self._processes,), name="precompile", daemon=True
+            )
             interpret()
             self._thread.start()
             self._tell(
@@ -158,7 +159,9 @@ def _started() -> list[subprocess.Popen[str]]:
     return [_start() for _ in range(min(len(sched_getaffinity(0)), _MOST_PROCESSES))]
 
 
-def _compile_all(processes: Sequence[subprocess.Popen[str]], tell: Tell) -> None:
+def _compile_all(
+    processes: Sequence[subprocess.Popen[str]], tell: Tell = lambda text: None
+) -> None:
     """Compiles all units in these processes, and ends the processes."""
     idle: SimpleQueue[subprocess.Popen[str]] = SimpleQueue()
     for process in processes:

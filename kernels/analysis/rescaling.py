@@ -62,7 +62,7 @@ class Base:
 
     @property
     def value(self) -> ir.Expr:
-        """What it reduces, in the loops of the other one."""
+        """The reduced value, in the loops of the other reduction."""
         assert self.task.value is not None
         renaming = Renaming(loops={old: ir.LoopIndex(new) for old, new in self.pairs.items()})
         return renaming.apply(self.task.value)

@@ -187,5 +187,5 @@ def _strides(over: Sequence[Loop]) -> list[int]:
 
 
 def _type_of_numbers(over: Sequence[Loop]) -> ir.DType:
-    """As narrow as fits: vectors hold as many numbers as values of 32 bits."""
+    """The narrowest type that fits: vectors hold as many numbers as values of 32 bits."""
     return ir.DType.i32 if prod(x.extent for x in over) < 1 << 31 else ir.DType.i64

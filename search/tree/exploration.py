@@ -224,7 +224,7 @@ class Exploration:
         yield from self._receive(is_all=True)
 
     def advance(self) -> Asking[None]:
-        """As `flush`; where several machines measure, returns with the next outcome: the others stay in flight."""
+        """Asks for outcomes like `flush`; where several machines measure, returns with the next one: the others stay in flight."""
         yield from self._receive(is_all=not self.options.batches.in_flight)
 
     def _receive(self, is_all: bool) -> Asking[None]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from kernelscape.experiments.polybench import JOBS, report, speed, take_turns
+from kernelscape.experiments.contestants import speed
+from kernelscape.experiments.polybench import JOBS, THEIRS, report, take_turns
 from kernelscape.experiments.polybench_kernels import SEQUENCES
 from kernelscape.experiments.polybench_peers import PEERS, arrays_of
 from kernelscape.explorer.workload import make_workload
@@ -22,7 +23,7 @@ def test_every_program_has_peers_and_a_row() -> None:
 
 
 def test_the_better_of_each_side_counts() -> None:
-    assert speed(row("lu", call=4.0, found=2.0, NumPy=3.0, numba=9.0)) == 1.5
+    assert speed(row("lu", call=4.0, found=2.0, NumPy=3.0, numba=9.0), THEIRS) == 1.5
 
 
 def test_failures_are_reported() -> None:

@@ -1,4 +1,4 @@
-"""What is compiled once a version: a search runs in Python until it is there, with equal results, and goes over between batches."""
+"""Compilation of the search, once a version: until then it runs in Python, with equal results, and goes over between batches."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ def in_two_loops(x: nd, y: nd, z: nd):
 
 @kernel
 def nearest(x: nd, y: nd, z: nd):
-    """Of computed values; the labels of k-means."""
+    """Computed values have positions, too: the labels of k-means."""
     for i in range(x.shape[0]):
         best = 1000.0
         label = 0
@@ -146,7 +146,7 @@ def problem_of(tested, x):
 @pytest.mark.parametrize("dtype", [F32, I32])
 @pytest.mark.parametrize("tested", KERNELS, ids=lambda k: k.__name__)
 def test_python_finds_the_same(tested, dtype):
-    """Of few different numbers, so that many are equal; of floats some are none, or infinite."""
+    """Returns arrays of few different numbers, so that many are equal; some floats are NaN or infinite."""
     rng = np.random.default_rng(1)
     for trial in range(4):
         x = rng.integers(-3, 4, (9, 11)).astype(dtype)

@@ -151,7 +151,7 @@ def test_a_window_assumes_what_it_needs_of_its_own_trees_only(p: SimpleNamespace
 
 
 def test_certainly_active_cells_are_searched_once_an_element(p: SimpleNamespace) -> None:
-    """As activations are: walking down a tree for each cell takes longer than all else of a light loop."""
+    """The kind: a walk down the tree in each cell, which takes longer than all else of a light loop."""
     (step,) = planned(p, "down").steps
     assert counts(planned(p, "down")) == (1, 0, 0)
     (element,) = (s for s in step.kernel.ir.body if isinstance(s, For))

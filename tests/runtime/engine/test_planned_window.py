@@ -269,7 +269,7 @@ def disturbed(seed: int, limit: int) -> tuple[list[Any], int]:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_plans_notice_what_changes_cells_between_windows(seed: int) -> None:
-    """What a plan assumes of trees ends with each change of active cells, by kernels and by Python, seen by later loops or not."""
+    """Assumptions of a plan end with each change of active cells, by kernels and by Python, seen by later loops or not."""
     with ks.interpret():
         wanted, _ = disturbed(seed, 0)
     found, n_planned = disturbed(seed, 50)
