@@ -165,11 +165,35 @@ def _of_weighted_mean(
         return None
     if not _equal_factors(by_array[total].value, [*weights, x]):
         return None
+    if not _is_never_negative(weights):
+        return None  # they may cancel: there is no mean so far, and the sum depends on it
     dtype, zero = task.dtype, ir.Const(0.0, task.dtype)
     earlier = ir.Local(before(weight), dtype)
     distance = _distance(centre, [total, weight], dtype)
     added = _product([earlier, distance, distance], dtype)
-    return Rescaling(added=ir.Select(ir.Compare("eq", earlier, zero), zero, added, dtype))
+    nothing = ir.Compare("eq", earlier, zero)  # so far: no mean, and only terms without weight
+    return Rescaling(is_lost=nothing, added=ir.Select(nothing, zero, added, dtype))
+
+
+def _is_never_negative(factors: Sequence[ir.Expr]) -> bool:
+    """True if a product of these factors is no negative number, whatever arrays hold."""
+    alone = [x for x in factors if factors.count(x) % 2]
+    return all(_is_positive_or_zero(x) for x in alone)
+
+
+def _is_positive_or_zero(e: ir.Expr) -> bool:
+    match e:
+        case ir.Const(value=x):
+            return x >= 0
+        case ir.Unary(op="abs" | "sqrt" | "exp" | "exp2"):
+            return True
+        case ir.Select(a=a, b=b):
+            return _is_positive_or_zero(a) and _is_positive_or_zero(b)
+        case ir.Binary(op="mul"):
+            factors = list(_factors(e))
+            is_quotient = any(is_divisor for _, is_divisor in factors)
+            return not is_quotient and _is_never_negative([x for x, _ in factors])
+    return False
 
 
 def _scale(e: ir.Expr) -> float | None:
@@ -301,7 +325,7 @@ class _RescaledTerms:
 
     def _of_product(self, value: ir.Expr) -> Rescaling | None:
         """Terms with an exponential of the distance to the maximum as a factor."""
-        if not self.task.fast_math or self.op not in ("add", "min", "max"):
+        if not self.task.fast_math or self.op != "add":
             return None
         factors = list(_factors(value))
         scaled = [(x, is_divisor) for x, is_divisor in factors if not self._is_free(x)]
@@ -317,9 +341,15 @@ class _RescaledTerms:
                 distance: ir.Expr = ir.Binary("sub", earlier, ir.Local(now(array), dtype), dtype)
                 if rate != 1:
                     distance = ir.Binary("mul", ir.Const(rate, dtype), distance, dtype)
-                # Without a value so far every term is lost: what was computed of infinities is no number.
+                # A first value makes nothing of all terms before it, of which infinities made no numbers. While the maximum
+                # stays, also at infinity, the sum does.
+                changes = ir.Compare("ne", earlier, ir.Local(now(array), dtype))
                 nothing = ir.Compare("eq", earlier, neutral_of(self.base_op, dtype))
-                return Rescaling(nothing, coerced(ir.Unary(op, distance, dtype), self.task.dtype))
+                factor = ir.Select(
+                    changes, ir.Unary(op, distance, dtype), ir.Const(1.0, dtype), dtype
+                )
+                is_lost = ir.Binary("and", changes, nothing, ir.DType.bool_)
+                return Rescaling(is_lost, coerced(factor, self.task.dtype))
         return None
 
     def _rate(self, e: ir.Expr) -> float | None:
@@ -356,6 +386,7 @@ def _factors(e: ir.Expr) -> Iterator[tuple[ir.Expr, bool]]:
             yield from _factors(a)
             yield b, True
         case ir.Unary(op="neg", x=x):
+            yield ir.Const(-1.0, x.dtype), False
             yield from _factors(x)
         case ir.Cast(x=x) if x.dtype.is_float and e.dtype.is_float and e.dtype is not ir.DType.f16:
             yield from _factors(x)

@@ -30,6 +30,7 @@ from ..ir.walk import (
 )
 from .extremes import (
     Extreme,
+    Shapes,
     at_place,
     counted,
     extreme_of,
@@ -156,13 +157,15 @@ def _unique(
     return tuple(result)
 
 
-def flatten(body: tuple[ir.Stmt, ...], fast_math: bool, steps: Path = ()) -> tuple[Flat, ...]:
+def flatten(
+    body: tuple[ir.Stmt, ...], fast_math: bool, shapes: Shapes, steps: Path = ()
+) -> tuple[Flat, ...]:
     """Returns the statements of `body` (loops uniquely named) in program order, inside of the time loops `steps`.
 
-    Raises NotStructuredError.
+    `shapes` are those of its arrays. Raises NotStructuredError.
     """
-    walker = _Walker(fast_math)
-    walker.statements(tested_apart(joined_flags(body)), steps)
+    walker = _Walker(fast_math, shapes)
+    walker.statements(tested_apart(joined_flags(body), shapes), steps)
     return tuple(walker.flat)
 
 
@@ -176,8 +179,9 @@ def first_branch(body: tuple[ir.Stmt, ...]) -> Reason | None:
 
 
 class _Walker:
-    def __init__(self, fast_math: bool) -> None:
+    def __init__(self, fast_math: bool, shapes: Shapes) -> None:
         self.fast_math = fast_math
+        self.shapes = shapes
         self.flat: list[Flat] = []
         self.env: dict[str, ir.Expr | _Open] = {}
         self.reduced: dict[str, ir.Expr] = {}  # open locals: base, then the chain of reductions
@@ -265,7 +269,7 @@ class _Walker:
 
         Selects the locals that they set behind them.
         """
-        extreme = extreme_of(s)
+        extreme = extreme_of(s, self.shapes)
         if extreme is not None and extreme.best in self.extremes:
             self.extreme(extreme, path)
             return
@@ -350,7 +354,7 @@ class _Walker:
     def begin_extremes(self, s: ir.For, path: Path) -> list[str]:
         """Opens the extremes of a loop, whose locals have values before it. Returns the locals of the best values."""
         begun: list[str] = []
-        for e in extremes_in(s):
+        for e in extremes_in(s, self.shapes):
             known = {n: x for n in e.names if (x := self.env.get(n)) is not None}
             starts = {n: x for n, x in known.items() if not isinstance(x, _Open)}
             if len(starts) == len(e.names):

@@ -6,16 +6,16 @@ What else is set with the extreme follows from that number. NaN is greater than 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
-from typing import Any
 
 from ..ir import kernel as ir
 from ..ir import walk
 from ..ir.domain import Loop
 from .guards import conjunction, conjuncts
 
+Shapes = Mapping[str, tuple[int, ...]]
 _TURNED: dict[ir.CompareOp, ir.CompareOp] = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le"}
 
 
@@ -49,24 +49,24 @@ class Extreme:
         return "min" if self.is_first else "max"
 
 
-def extreme_of(s: ir.Stmt) -> Extreme | None:
-    """Returns the extreme that a branch keeps; None of other statements."""
+def extreme_of(s: ir.Stmt, shapes: Shapes) -> Extreme | None:
+    """Returns the extreme that a branch keeps; None of other statements. `shapes` are those of arrays."""
     match s:
         case ir.If(condition=ir.Compare(op=op, a=a, b=b), orelse=()) if op in _TURNED:
             for beats, value, best in ((op, a, b), (_TURNED[op], b, a)):
                 if isinstance(best, ir.Local):
-                    found = _kept(s.then, beats, value, best)
+                    found = _kept(s.then, beats, value, best, shapes)
                     if found is not None:
                         return found
     return None
 
 
 def _kept(
-    then: tuple[ir.Stmt, ...], beats: ir.CompareOp, value: ir.Expr, best: ir.Local
+    then: tuple[ir.Stmt, ...], beats: ir.CompareOp, value: ir.Expr, best: ir.Local, shapes: Shapes
 ) -> Extreme | None:
     sets = {x.name: x.value for x in then if isinstance(x, ir.SetLocal)}
     kept = sets.get(best.name)
-    if len(sets) != len(then) or kept is None or _unclamped(kept) != _unclamped(value):
+    if len(sets) != len(then) or kept not in (value, _unclamped(value, shapes)):
         return None
     if any(name in sets for e in sets.values() for name in walk.locals_read(e)):
         return None
@@ -74,44 +74,50 @@ def _kept(
     return Extreme(best.name, kept, beats, others)
 
 
-def _unclamped(e: ir.Expr) -> ir.Expr:
-    """Returns an expression without the clamps that loads have behind `and`, where they may be made for nothing."""
+def _unclamped(e: ir.Expr, shapes: Shapes) -> ir.Expr:
+    """Returns an expression without the clamps that loads have behind `and`, where they may be made for nothing.
 
-    def change(x: Any) -> Any:
+    These clamp to the elements of an array, so the load is the same wherever the element of its index is there.
+    """
+
+    def index(x: ir.Expr, extent: int) -> ir.Expr:
         match x:
-            case ir.Binary("min", ir.Binary("max", a, ir.Const(value=0)), ir.Const()) if (
-                x.dtype.is_index
+            case ir.Binary("min", ir.Binary("max", a, ir.Const(value=0)), ir.Const(value=last)) if (
+                x.dtype.is_index and last == extent - 1
             ):
                 return a
         return x
 
-    return walk.rewrite(
-        e,
-        lambda x: (
-            replace(x, indices=tuple(map(change, x.indices))) if isinstance(x, ir.Load) else x
-        ),
+    def load(x: ir.Expr) -> ir.Expr:
+        shape = shapes.get(x.array, ()) if isinstance(x, ir.Load) else ()
+        if not isinstance(x, ir.Load) or len(shape) != len(x.indices):
+            return x
+        return replace(x, indices=tuple(map(index, x.indices, shape)))
+
+    return walk.rewrite(e, load)
+
+
+def tested_apart(body: tuple[ir.Stmt, ...], shapes: Shapes) -> tuple[ir.Stmt, ...]:
+    """Rewrites `if c and x > best:` as two branches, one inside the other, so that the inner one keeps an extreme."""
+    return tuple(
+        _apart(walk.with_blocks(s, lambda b: tested_apart(b, shapes)), shapes) for s in body
     )
 
 
-def tested_apart(body: tuple[ir.Stmt, ...]) -> tuple[ir.Stmt, ...]:
-    """Rewrites `if c and x > best:` as two branches, one inside the other, so that the inner one keeps an extreme."""
-    return tuple(_apart(walk.with_blocks(s, tested_apart)) for s in body)
-
-
-def _apart(s: ir.Stmt) -> ir.Stmt:
+def _apart(s: ir.Stmt, shapes: Shapes) -> ir.Stmt:
     parts = conjuncts(s.condition) if isinstance(s, ir.If) else ()
     for k, part in enumerate(parts if len(parts) > 1 else ()):
         assert isinstance(s, ir.If)
         inner, others = replace(s, condition=part), conjunction((*parts[:k], *parts[k + 1 :]))
-        if extreme_of(inner) is not None and others is not None:
+        if extreme_of(inner, shapes) is not None and others is not None:
             return replace(s, condition=others, then=(inner,))
     return s
 
 
-def extremes_in(loop: ir.For) -> list[Extreme]:
+def extremes_in(loop: ir.For, shapes: Shapes) -> list[Extreme]:
     """Returns the extremes that branches in a loop keep, of locals that nothing else in it names."""
     inside = list(walk.nested_statements(loop.body))
-    branches = [(s, e) for s in inside if (e := extreme_of(s)) is not None]
+    branches = [(s, e) for s in inside if (e := extreme_of(s, shapes)) is not None]
     found: list[Extreme] = []
     for s, e in branches:
         assert isinstance(s, ir.If)

@@ -202,7 +202,8 @@ def _segment_tasks(
 ) -> Split:
     """Returns the tasks of statements that share no locals with others. With `has_borders` a nest may be split into several."""
     try:
-        flat = flatten(boxed(body, steps), fast_math, steps)
+        shapes = {name: a.shape for name, a in known.items()}
+        flat = flatten(boxed(body, steps), fast_math, shapes, steps)
         branch = first_branch(body) or first_range(body)
         found = split(flat, label, kernel, known, fast_math, branch)
         reason = None if found.temps else in_turn(found.tasks)

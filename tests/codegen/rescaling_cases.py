@@ -128,13 +128,26 @@ def weighted_variance(x: nd, w: nd, mean: nd, y: nd):
         s = 0.0
         t = 0.0
         for j in range(x.shape[1]):
-            s += w[i, j] * x[i, j]
-            t += w[i, j]
+            s += w[i, j] * w[i, j] * x[i, j]
+            t += w[i, j] * w[i, j]
         v = 0.0
         for j in range(x.shape[1]):
-            v += w[i, j] * (s / t - x[i, j]) * (s / t - x[i, j])
+            v += w[i, j] * w[i, j] * (s / t - x[i, j]) * (s / t - x[i, j])
         mean[i] = s / t
         y[i] = v / t
+
+
+@kernel
+def selected(x: nd, c: nd, y: nd):
+    for i in range(x.shape[0]):
+        m = x[i, 0]
+        for j in range(x.shape[1]):
+            m = max(m, x[i, j])
+        t = 0.0
+        for j in range(x.shape[1]):
+            if c[i, j] > 0.0:
+                t += ks.exp(x[i, j] - m)
+        y[i] = t
 
 
 @kernel
@@ -166,8 +179,9 @@ def terms_that_wait(x: nd, y: nd, z: nd):
             d += ks.sin(x[i, j] - m)
             e += ks.exp(x[i, j] - m) + y[i, j]
             f += y[i, j] / ks.exp(x[i, j] - m)
-        product, squares = 1.0, 0.0
+        product, squares, top = 1.0, 0.0, 0.0
         for j in range(x.shape[1]):
+            top = max(top, ks.exp(x[i, j] - m))  # nothing so far times 0 is no number
             product *= ks.exp(x[i, j] - m)  # one factor more a term
             squares += ks.exp(x[i, j] - m) * ks.exp(x[i, j] - m)
         g, h, k, n = 0.0, 0.0, 0.0, 0.0
@@ -188,6 +202,7 @@ def terms_that_wait(x: nd, y: nd, z: nd):
         z[9, i] = h
         z[10, i] = k
         z[11, i] = n
+        z[12, i] = top
 
 
 @kernel
@@ -211,6 +226,19 @@ def means_that_wait(x: nd, y: nd, z: nd):
         z[2, i] = f
         z[3, i] = g
         z[4, i] = h
+
+
+@kernel
+def weights_that_cancel(x: nd, w: nd, z: nd):
+    for i in range(x.shape[0]):
+        s, t = 0.0, 0.0
+        for j in range(x.shape[1]):
+            s += w[i, j] * x[i, j]
+            t += w[i, j]
+        v = 0.0
+        for j in range(x.shape[1]):
+            v += w[i, j] * (x[i, j] - s / t) * (x[i, j] - s / t)
+        z[0, i] = v
 
 
 @kernel(fast_math=False)
@@ -238,6 +266,29 @@ def _masked(rng, *shape):
     x = _wide(rng, *shape)
     x[:, : shape[1] // 2] = -np.inf
     return x
+
+
+def _infinite(rng, *shape):
+    """Values with the largest one, which is infinite, in the first quarter of each row, and a row of infinitely small ones."""
+    x = _wide(rng, *shape)
+    x[:, shape[1] // 8] = np.inf
+    x[-1] = -np.inf
+    return x
+
+
+def _marks(rng, *shape):
+    """Marks of values that count: none in the first half of a row, all of the first half in the last row."""
+    marks = rng.integers(0, 2, shape).astype(F32)
+    marks[:, : shape[1] // 2] = 0
+    marks[-1] = np.arange(shape[1]) < shape[1] // 2
+    return marks
+
+
+def _late(rng, *shape):
+    """Weights of which the first ones of each row are 0."""
+    w = _tied(rng, *shape)
+    w[:, : shape[1] // 2] = 0
+    return w
 
 
 def _tied(rng, *shape):
@@ -272,7 +323,12 @@ CASES = {
     "variance": (variance, lambda r, m, n: [100 + _wide(r, m, n), _out(r, m)], ["y"]),
     "weighted": (
         weighted_variance,
-        lambda r, m, n: [50 + _wide(r, m, n), _tied(r, m, n), _out(r, m), _out(r, m)],
+        lambda r, m, n: [50 + _wide(r, m, n), _late(r, m, n), _out(r, m), _out(r, m)],
+        ["y"],
+    ),
+    "infinite": (
+        selected,
+        lambda r, m, n: [_infinite(r, m, n), _marks(r, m, n), _out(r, m)],
         ["y"],
     ),
     "labels": (

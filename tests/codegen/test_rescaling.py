@@ -28,6 +28,7 @@ from .rescaling_cases import (
     means_that_wait,
     recorded,
     terms_that_wait,
+    weights_that_cancel,
 )
 
 
@@ -41,6 +42,7 @@ from .rescaling_cases import (
         ("least", 4, 11, 2),
         ("variance", 6, 43, 2),
         ("weighted", 5, 39, 2),
+        ("infinite", 5, 65, 2),
         ("attention", 21, 9, 2),
         ("position", 5, 41, 2),
         ("integers", 4, 33, 1),
@@ -49,7 +51,7 @@ from .rescaling_cases import (
     ],
 )
 def test_sums_are_corrected_whenever_results_in_their_terms_change(tmp_path, name, m, n, cores):
-    """At any tile sizes, with register tiles that ends of loops cut, and where the first tiles have no finite value."""
+    """At any tile sizes, with register tiles that ends of loops cut; where the first tiles have no finite value, or no weight."""
     recording, arrays = recorded(name, m, n)
     problem = normalise(recording)
     inputs = checking.make_inputs(recording, problem, arrays, {})
@@ -94,7 +96,11 @@ def _called(tested, *arrays):
 
 def test_terms_without_a_correction_wait():
     """The kind of fault: the form of a term looks as if its maximum, or its mean, could still change."""
-    for tested, n_sums, n_results in ((terms_that_wait, 13, 12), (means_that_wait, 8, 5)):
+    for tested, n_sums, n_results in (
+        (terms_that_wait, 14, 13),
+        (means_that_wait, 8, 5),
+        (weights_that_cancel, 3, 1),
+    ):
         args = [np.zeros(shape, np.float32) for shape in ((4, 9), (4, 9), (n_results, 4))]
         problem = normalise(record_sequence(partial(_called, tested), args, "terms"))
         assert sum(task.is_reduction for task in problem.tasks) == n_sums

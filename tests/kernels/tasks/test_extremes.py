@@ -146,7 +146,7 @@ def problem_of(tested, x):
 @pytest.mark.parametrize("dtype", [F32, I32])
 @pytest.mark.parametrize("tested", KERNELS, ids=lambda k: k.__name__)
 def test_python_finds_the_same(tested, dtype):
-    """Returns arrays of few different numbers, so that many are equal; some floats are NaN or infinite."""
+    """Few different numbers, so that many are equal; some floats are NaN or infinite."""
     rng = np.random.default_rng(1)
     for trial in range(4):
         x = rng.integers(-3, 4, (9, 11)).astype(dtype)
@@ -207,7 +207,20 @@ def another_value(x: nd, y: nd, z: nd):
         y[i] = best
 
 
-@pytest.mark.parametrize("tested", [payload, read_elsewhere, two_branches, another_value])
+@kernel
+def clamped_by_the_program(x: nd, y: nd, z: nd):
+    """The clamp is none to the elements of the array, which loads behind `and` have."""
+    for i in range(x.shape[0]):
+        best = x[i, 0]
+        for j in range(x.shape[1]):
+            if x[i, min(max(j, 0), 5)] > best:
+                best = x[i, j]
+        y[i] = best
+
+
+@pytest.mark.parametrize(
+    "tested", [payload, read_elsewhere, two_branches, another_value, clamped_by_the_program]
+)
 def test_what_is_no_extreme_stays_in_order(tested):
     problem, _ = problem_of(tested, np.zeros((9, 11), F32))
     assert [t for t in problem.tasks if not t.is_structured]
