@@ -20,6 +20,7 @@ from ..kernels.library import LibrarySequence, own_names
 from ..kernels.library import load as load_sequence
 from ..kernels.tasks.non_affine import NonAffineTasks
 from ..report import Report, frame, report_of
+from ..runtime.api.errors import DeviceError
 from ..runtime.api.outcome import UNDECIDED
 from ..runtime.cpu.compiler import PLAIN
 from ..runtime.files import is_there
@@ -217,8 +218,10 @@ def explore(
 def fleet_of(
     file: str | Path | None, devices: Sequence[str], on: str | None = None
 ) -> FleetRequest | None:
-    """Returns the request for a fleet; None where nothing of one is named."""
+    """Returns the request for a fleet; None where nothing of one is named. Raises DeviceError."""
     if file is None and not devices:
+        if on is not None:
+            raise DeviceError(f"on={on!r} is a device of a fleet: give fleet or devices, too")
         return None
     place = None if file is None else Path(file)
     return FleetRequest(devices=tuple(devices), file=place, on=on)

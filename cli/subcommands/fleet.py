@@ -12,6 +12,8 @@ from ..fleet_options import needs_dask
 from ..options import Talk, put_json, talks
 from ..speaking import say
 
+_CERTIFICATE = click.Path(exists=True, dir_okay=False, path_type=Path)
+
 
 @click.group("fleet")
 def command() -> None:
@@ -30,13 +32,13 @@ def _file(function: Callable[..., Any]) -> Callable[..., Any]:
     help="Address to listen at; another than of this machine needs TLS.",
 )
 @click.option("--port", type=click.IntRange(0, 65535), default=0, help="0: any that is free.")
-@click.option("--tls-ca", type=click.Path(path_type=Path), help="Certificate of the authority.")
+@click.option("--tls-ca", type=_CERTIFICATE, help="Certificate of the authority.")
 @click.option(
     "--tls-cert",
-    type=click.Path(path_type=Path),
+    type=_CERTIFICATE,
     help="Certificate of scheduler, workers and drivers.",
 )
-@click.option("--tls-key", type=click.Path(path_type=Path), help="Its key.")
+@click.option("--tls-key", type=_CERTIFICATE, help="Its key.")
 @talks
 def start(
     talk: Talk,

@@ -108,7 +108,10 @@ class SiteFiles:
 
 def _remove(folder: Path, n_left: int) -> None:
     """Removes the files that were used least recently, but for `n_left`."""
-    files = [(p.stat().st_mtime_ns, p) for p in folder.glob("*.*") if p.is_file()]
+    files = []
+    for p in folder.glob("*.*"):
+        with suppress(FileNotFoundError):  # of another site, which has just ended it
+            files.append((p.stat().st_mtime_ns, p))
     for _, path in sorted(files)[: max(0, len(files) - n_left)]:
         path.unlink(missing_ok=True)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
 import threading
@@ -9,6 +10,7 @@ import time
 import uuid
 from asyncio import CancelledError
 from collections.abc import Callable
+from concurrent.futures import wait
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,7 @@ import msgspec
 from distributed import Client
 
 from ..api.errors import DeviceError
+from ..files import is_there
 from ..forked import Stopped
 from . import dask_worker
 from .dask_worker import CONFIG, security_of
@@ -61,7 +64,9 @@ class DaskFleet(AbstractFleet):
         workers = self.workers(is_now=True)
         for address in workers:
             if address not in self._slots:
-                self._slots[address] = self._described(address)
+                described = self._described(address, str(workers[address]["name"]))
+                if described is not None:
+                    self._slots[address] = described
         return [
             slot for address in self._slots if address in workers for slot in self._slots[address]
         ]
@@ -133,21 +138,25 @@ class DaskFleet(AbstractFleet):
             )
         except Exception as e:  # Dask raises many kinds where the scheduler has gone
             raise SlotLostError(f"the scheduler of the fleet has gone: {e}") from e
-        end_s, is_done = time.monotonic() + limit_s, threading.Event()
-        future.add_done_callback(lambda done: is_done.set())
-        while not is_done.wait(_LOOK_S):
+        loop: Any = self._client.loop  # tornado's, which has no types for it
+        fetched = asyncio.run_coroutine_threadsafe(
+            self._client.gather(future, asynchronous=True), loop.asyncio_loop
+        )
+        end_s = time.monotonic() + limit_s
+        # The worker may go before its result was fetched: Dask would wait for another one at its address for ever.
+        while not wait([fetched], _LOOK_S).done:
             try:
-                self._check(address, resource)
                 if is_over():
                     raise Stopped
+                self._check(address, resource)
                 if time.monotonic() > end_s:
                     raise SlotLostError(f"no answer of {address} within {limit_s:g} s")
             except BaseException:
                 with suppress(Exception):  # the scheduler may have gone
-                    future.cancel(reason="nobody waits for it any more")
+                    future.cancel(reason="nobody waits for it any more")  # fetching ends with it
                 raise
         try:
-            found: bytes = future.result()
+            found: bytes = fetched.result()
         except (Exception, CancelledError) as e:  # a lost worker, a scheduler that has gone
             raise SlotLostError(f"{type(e).__name__}: {e}") from e
         finally:
@@ -162,18 +171,20 @@ class DaskFleet(AbstractFleet):
         if not address and not any(resource in w["resources"] for w in workers.values()):
             raise SlotLostError(f"no worker has {resource} any more")
 
-    def _described(self, address: str) -> list[AbstractSlot]:
-        """Returns the slots of a worker; those of other versions are only listed."""
+    def _described(self, address: str, name: str) -> list[AbstractSlot] | None:
+        """Returns the slots of a worker; those of other versions are only listed. None where it did not answer in time."""
         try:
             said = self.run(
                 dask_worker.describe, (), lambda: False, address=address, limit_s=_DESCRIBE_S
             )
             version, facts = msgspec.msgpack.decode(said, type=tuple[str, bytes])
             if version != own_version():
-                self.others[str(self._workers[address]["name"])] = version
+                self.others[name] = version
                 return []
             return [_DaskSlot(self, address, f) for f in decode_facts(facts)]
-        except (SlotLostError, msgspec.DecodeError):
+        except SlotLostError:
+            return None
+        except msgspec.DecodeError:
             return []
 
 
@@ -201,8 +212,11 @@ class _DaskSlot(AbstractSlot):
 
 def start_scheduler(file: Path, host: str, port: int, tls: Any = None) -> FleetFile:
     """Starts a scheduler that outlives this process, and returns its fleet. Raises DeviceError."""
-    if file.exists():
-        raise DeviceError(f"{file} is there already: explore fleet stop {file} ends that fleet")
+    if is_there(file):
+        load_fleet(file)
+        if _answers(file):
+            raise DeviceError(f"{file} is there already: explore fleet stop {file} ends that fleet")
+        file.unlink()  # its scheduler has gone
     check_address(f"{'tcp' if tls is None else 'tls'}://{host}:{port}", has_tls=tls is not None)
     from .dask_scheduler import SchedulerOptions
 
@@ -228,6 +242,15 @@ def start_scheduler(file: Path, host: str, port: int, tls: Any = None) -> FleetF
     log.unlink(missing_ok=True)
     running.returncode = 0  # it is nobody's child any more
     return load_fleet(file)
+
+
+def _answers(file: Path) -> bool:
+    """True if the scheduler of a file is there."""
+    try:
+        join_fleet(file).close()
+    except DeviceError:
+        return False
+    return True
 
 
 def stop_fleet(file: Path) -> int:

@@ -41,7 +41,7 @@ CONFIG = {
 STATUS_ADDRESS = "127.0.0.1:0"  # of the page of numbers that each end of Dask has
 logging.getLogger("distributed").setLevel(logging.WARNING)
 
-_HOSTS: dict[str, Host] = {}  # of this process, by the address of its Dask worker
+_HOSTS: dict[int, Host] = {}  # of this process, by the identity of its Dask worker
 
 
 def answer(slot: str, message: bytes) -> bytes:
@@ -66,7 +66,7 @@ def describe() -> bytes:
 
 
 def _host() -> Host:
-    return _HOSTS[get_worker().address]
+    return _HOSTS[id(get_worker())]
 
 
 def security_of(fleet: FleetFile) -> Security:
@@ -134,11 +134,11 @@ async def _serve(
     loop, ending = asyncio.get_running_loop(), asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, ending.set)
+    _HOSTS[id(worker)] = host  # tasks may come as soon as it has an address
     try:
         await worker
     except (OSError, TimeoutError) as e:
         raise DeviceError(f"nobody answers at {fleet.address}: {e or 'the time is over'}") from e
-    _HOSTS[worker.address] = host
     try:
         tell(host)
         waits = [asyncio.ensure_future(x) for x in (ending.wait(), worker.finished())]
@@ -147,6 +147,6 @@ async def _serve(
             wait.cancel()
     finally:
         host.end_builds()
-        host.interrupt()
+        host.close_sites()
         await worker.close(timeout=_DEATH_S, executor_wait=False)
-        del _HOSTS[worker.address]
+        del _HOSTS[id(worker)]

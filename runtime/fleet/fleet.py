@@ -11,7 +11,7 @@ from .host import Host
 from .messages import SlotFacts, own_version
 
 
-class SlotLostError(Exception):
+class SlotLostError(DeviceError):
     """The slot or the builder is gone, with what it was doing; one sentence."""
 
 

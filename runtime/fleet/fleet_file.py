@@ -1,6 +1,7 @@
 """File of a fleet: the address of its scheduler, and the certificates with which drivers and workers talk to it.
 
-Dask runs whatever it is sent. So a plain address is one of this machine (or of a tunnel that ends here), any other uses TLS.
+Dask runs whatever it is sent. So a plain address is one of this machine (or of a tunnel that ends here), any other uses TLS. A
+plain address lets in everybody who uses this machine.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from ..api.errors import DeviceError
-from ..files import NOTE_BYTES, is_there, read_regular, write_atomically
+from ..files import NOTE_BYTES, is_there, read_own, write_atomically
 
 
 class TlsFiles(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -36,12 +37,18 @@ def load_fleet(path: Path) -> FleetFile:
     if not is_there(path):
         raise DeviceError(f"{path} is not there: explore fleet start {path} makes it")
     try:
-        found = msgspec.json.decode(read_regular(path, NOTE_BYTES, follow=True), type=FleetFile)
+        found = msgspec.json.decode(read_own(path, NOTE_BYTES), type=FleetFile)
     except OSError as e:
-        raise DeviceError(f"{path} cannot be read: {e.strerror}") from e
+        raise DeviceError(f"{path} cannot be used: {e.strerror or e}") from e
     except (msgspec.DecodeError, UnicodeDecodeError) as e:
         raise DeviceError(f"{path} is the file of no fleet: {e}") from e
     check_address(found.address, has_tls=found.tls is not None)
+    if found.tls is not None:
+        gone = [x for x in (found.tls.ca, found.tls.cert, found.tls.key) if not Path(x).is_file()]
+        if gone:
+            raise DeviceError(
+                f"{gone[0]} of {path} is not here: all machines have the certificates at its paths"
+            )
     return found
 
 
@@ -52,6 +59,8 @@ def save_fleet(path: Path, fleet: FleetFile) -> None:
 def check_address(address: str, *, has_tls: bool) -> None:
     """Raises DeviceError, one sentence, for an address of another machine without TLS."""
     protocol, _, place = address.partition("://")
+    if not place.rpartition(":")[2].isdigit():
+        raise DeviceError(f"{address} is no address: it ends with the number of a port")
     if protocol == "tls" and has_tls:
         return
     if protocol == "tcp" and is_loopback(place.rpartition(":")[0].strip("[]")):

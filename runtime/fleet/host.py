@@ -43,6 +43,11 @@ class AbstractSite(ABC):
     def end(self, session: str) -> None:
         """Ends the session, also in the middle of a call."""
 
+    @property
+    @abstractmethod
+    def is_idle(self) -> bool:
+        """True if it has no session."""
+
     @abstractmethod
     def close(self) -> None:
         """Ends all of it."""
@@ -64,6 +69,10 @@ class SiteInThisProcess(AbstractSite):
         with self._lock:
             self._site.end(session)
 
+    @property
+    def is_idle(self) -> bool:
+        return self._site.is_idle
+
     def close(self) -> None:
         with self._lock:
             self._site.close()
@@ -77,7 +86,10 @@ class SiteProcess(AbstractSite):
         self._options = options
         self._lock = threading.Lock()
         self._sessions: set[str] = set()
-        self._running = ""  # the session whose call it answers
+        self._running = (
+            ""  # the session whose call it answers; none for a chunk of a file, which is short
+        )
+        self._is_closed = False
         self._process: subprocess.Popen[bytes] | None = None
         self._in_fd = self._out_fd = -1
         with self._lock:
@@ -87,12 +99,14 @@ class SiteProcess(AbstractSite):
         call = messages.decode_call(message)
         session = getattr(call, "session", "")
         with self._lock:
+            if self._is_closed:
+                return messages.encode_answer(messages.Gone(f"{self._options.name} is closed"))
             try:
+                self._running = session
                 if self._process is None:
                     self._start()
                 if session:
                     self._sessions.add(session)
-                self._running = session
                 write_message(self._in_fd, message)
                 answer = self._read(is_over)
             except (BrokenPipeError, DeviceError):
@@ -110,10 +124,8 @@ class SiteProcess(AbstractSite):
             return answer
 
     def end(self, session: str) -> None:
-        """In the middle of a call it ends the whole process: other sessions begin anew (`Ran.death`)."""
-        if self._running == session:
-            self._interrupt()
-        with self._lock:
+        """In the middle of a call it ends the whole process: other sessions begin anew (`Answered.death`)."""
+        with self._interrupting(session):
             if session not in self._sessions or self._process is None:
                 return
             self._sessions.discard(session)
@@ -124,11 +136,25 @@ class SiteProcess(AbstractSite):
             except BrokenPipeError:
                 self._kill()
 
+    @property
+    def is_idle(self) -> bool:
+        return not self._sessions
+
     def close(self) -> None:
-        if self._running:
-            self._interrupt()
-        with self._lock:
+        self._is_closed = True
+        with self._interrupting(None):
             self._kill()
+
+    @contextmanager
+    def _interrupting(self, session: str | None) -> Iterator[None]:
+        """Context with the lock, for which calls of a session, or of all, are ended: also those that begin meanwhile."""
+        while not self._lock.acquire(timeout=_LOOK_S):
+            if self._running and session in (None, self._running):
+                self._interrupt()
+        try:
+            yield
+        finally:
+            self._lock.release()
 
     def _interrupt(self) -> None:
         """Ends the process in the middle of a call, which returns then."""
@@ -337,21 +363,22 @@ class Host:
         if site is not None:
             site.end(session)
 
-    def interrupt(self) -> None:
-        """Ends all calls: they return."""
+    def close_sites(self) -> None:
+        """Ends all sites, with their calls: they return."""
         for site in self._sites.values():
             site.close()
 
     def end(self, session: str) -> None:
-        """Ends what runs for a session."""
+        """Ends what runs for a session. Without sessions the host keeps no files: what the next one misses is sent again."""
         for site in self._sites.values():
             site.end(session)
+        if all(site.is_idle for site in self._sites.values()):
+            self._contents.clear()
 
     def close(self) -> None:
         """Ends all of it, and removes its files."""
         self.end_builds()
-        for site in self._sites.values():
-            site.close()
+        self.close_sites()
         self._contents.close()
 
 

@@ -50,6 +50,7 @@ class Seats:
         self.is_stopping = False
         """True while nothing that runs is waited for."""
         self.why_lost = ""
+        self.on_added: Callable[[Seat], None] = lambda seat: None
         for slot in slots:
             self._add(slot)
 
@@ -101,6 +102,7 @@ class Seats:
         seat.worker.end_when(lambda: self.is_stopping or self.is_over())
         with self._lock:
             self._seats.append(seat)
+        self.on_added(seat)
         return seat
 
 
@@ -110,6 +112,9 @@ class FleetWorker(AbstractWorker):
     def __init__(self, seats: Seats) -> None:
         super().__init__()
         self.seats = seats
+        self.tell_user: Callable[[Callable[[], None]], None] = lambda say: say()
+        """Calls a function in the thread of whoever uses the worker."""
+        seats.on_added = self._watch
         for seat in seats.live:
             self._watch(seat)
 
@@ -118,7 +123,6 @@ class FleetWorker(AbstractWorker):
 
     def prepare(self, input_sets: InputSets) -> None:
         def prepared(seat: Seat) -> None:
-            self._watch(seat)
             seat.worker.prepare(input_sets)
             seat.is_prepared = True
 
@@ -179,4 +183,4 @@ class FleetWorker(AbstractWorker):
     def _watch(self, seat: Seat) -> None:
         """Branches that one worker finds are those of all, since inputs are the same."""
         seat.worker.branches = self.branches
-        seat.worker.on_measured = lambda number: self.on_measured(number)
+        seat.worker.on_measured = lambda number: self.tell_user(lambda: self.on_measured(number))

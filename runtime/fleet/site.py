@@ -87,6 +87,11 @@ class DeviceSite:
         if found is not None:
             found.close()
 
+    @property
+    def is_idle(self) -> bool:
+        """True if it has no session."""
+        return not self._sessions
+
     def close(self) -> None:
         """Ends all sessions."""
         for session in list(self._sessions):

@@ -51,7 +51,7 @@ class _Ready:
     n_lost: int = 0  # slots that were lost with it
 
 
-_Told = Done | BaseException | Callable[[], None]
+_Message = Done | BaseException | Callable[[], None]
 
 
 class SlotPool(AbstractPool):
@@ -79,15 +79,14 @@ class SlotPool(AbstractPool):
         self._ready: deque[_Ready] = deque()
         self._changed = threading.Condition()
         """Guards all of the above."""
-        self._told: queue.SimpleQueue[_Told] = queue.SimpleQueue()
+        self._told: queue.SimpleQueue[_Message] = queue.SimpleQueue()
         self._threads: list[threading.Thread] = []
         self._serving: set[int] = set()  # seats that have a thread
         self._is_dropped = False
         self._n_looks = 0
         self._hear: Callable[[float], None] = lambda ratio: None
         self._user = threading.get_ident()
-        self._measured = worker.on_measured
-        worker.on_measured = lambda number: self._tell_user(lambda: self._measured(number))
+        worker.tell_user = self._tell_user
 
     @property
     def in_flight(self) -> int:
@@ -108,7 +107,7 @@ class SlotPool(AbstractPool):
         self._start_builders()
 
     def rest(self) -> None:
-        """Does nothing: compilers have cores of their own, or take turns with what is timed."""
+        """Does nothing, since compilers have cores of their own, or take turns with what is timed."""
 
     def submit(self, work: Work) -> Ticket:
         ticket = Ticket(next(self._tickets))
@@ -151,7 +150,9 @@ class SlotPool(AbstractPool):
                 thread.join(_LOOK_S)
         self._seats.is_stopping = True
         for thread in threads:
-            thread.join()
+            while thread.is_alive():
+                self._builder.end_builds()  # a source that failed with others is built again alone
+                thread.join(_LOOK_S)
         self._seats.is_stopping = False
         self._builder.begin()
         left: list[Done] = []

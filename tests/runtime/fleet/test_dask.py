@@ -5,6 +5,7 @@ The kind: what Dask does by itself: it runs lost tasks again, waits for ever for
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import subprocess
@@ -20,8 +21,9 @@ from kernelscape.explorer.entry import explore_workload, library_workload
 from kernelscape.explorer.workload import Options
 from kernelscape.kernels.library import load
 from kernelscape.runtime.api.errors import DeviceError
-from kernelscape.runtime.fleet.fleet import chosen
+from kernelscape.runtime.fleet.fleet import SlotLostError, chosen
 from kernelscape.runtime.fleet.fleet_file import FleetFile, check_address, load_fleet, save_fleet
+from kernelscape.runtime.fleet.messages import End, encode_call
 from kernelscape.runtime.fleet.request import FleetRequest
 from kernelscape.runtime.records.journal import read_journal
 from kernelscape.runtime.records.record import EvaluationRecord
@@ -116,6 +118,39 @@ def test_the_command_searches_on_a_fleet_and_says_what_it_lacks(fleet, tmp_path,
         assert "Traceback" not in err
 
 
+def test_an_answer_that_is_lost_with_its_worker_costs_the_slot(fleet, monkeypatch) -> None:
+    """The kind: a result is computed again where it was, and the worker there has gone before it was fetched."""
+    from distributed import Client
+    from kernelscape.runtime.fleet import dask_fleet
+
+    file, _ = fleet
+    worker, joined = started(file, "three"), dask_fleet.join_fleet(file)
+    (slot,) = (s for s in joined.slots() if s.facts.name == "three/fake")
+    gather = Client._gather
+
+    async def late(self, futures, *args, **kwargs):
+        while futures.status == "pending":
+            await asyncio.sleep(0.01)
+        worker.kill()
+        worker.wait()
+        return await gather(self, futures, *args, **kwargs)
+
+    monkeypatch.setattr(Client, "_gather", late)
+    with pytest.raises(SlotLostError):
+        slot.call(encode_call(End("nobody")), lambda: False)
+    assert worker.poll() == -signal.SIGKILL
+    joined.close()
+    worker.stderr.close()
+
+
+def test_a_file_of_a_scheduler_that_has_gone_is_made_anew(tmp_path, explore) -> None:
+    file = tmp_path / "fleet.json"
+    save_fleet(file, FleetFile(address="tcp://127.0.0.1:9", version="1", pid=1))
+    assert explore("fleet", "start", file)[0] == 0
+    assert explore("fleet", "start", file)[0] == 3
+    assert explore("fleet", "stop", file)[0] == 0
+
+
 def test_workers_of_another_version_are_listed_and_not_used(fleet, monkeypatch) -> None:
     from kernelscape.runtime.fleet import dask_fleet
 
@@ -164,7 +199,6 @@ def test_what_is_no_fleet_is_said(tmp_path, explore) -> None:
     save_fleet(file, FleetFile(address="tcp://127.0.0.1:9", version="1", pid=1))
     code, _, err = explore("fleet", "stop", file)
     assert (code, "does not answer" in err) == (3, True)
-    assert explore("fleet", "start", file)[0] == 3
     code, _, err = explore("fleet", "start", tmp_path / "new", "--host", "0.0.0.0")
     assert (code, "could run anything" in err) == (3, True)
 
