@@ -1,4 +1,4 @@
-"""Annotations of arguments and results as objects."""
+"""Resolves annotations of kernel arguments and results to Python objects."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _BARE = (template, types.ndarray, types.template)  # as type checkers want them:
 
 
 def resolve_annotation(fn: Callable[..., Any], annotation: Any) -> Any:
-    """Returns the annotation as an object, also where `from __future__ import annotations` turned it into text.
+    """Returns an annotation as an object. Text, as `from __future__ import annotations` leaves it, is evaluated.
 
-    `ks.template` and `ks.types.ndarray` need no parentheses, of `Annotated[T, x]` x counts, and `Any` says nothing.
+    `ks.template` and `ks.types.ndarray` need no parentheses. `Annotated[T, x]` gives x. `Any` gives the same as no annotation.
     """
     found = _evaluated(fn, annotation) if isinstance(annotation, str) else annotation
     if get_origin(found) is Annotated:

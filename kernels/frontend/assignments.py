@@ -31,7 +31,7 @@ _UPDATES: dict[type[ast.operator], ReduceOp] = {ast.Add: "add", ast.Sub: "add", 
 
 @dataclass(frozen=True)
 class _Update:
-    """`x op= operand`, the operand perhaps negated."""
+    """Update `x op= operand` of a target x; with `is_negated` the operand is negated first."""
 
     op: ReduceOp
     operand: ast.expr
@@ -39,7 +39,7 @@ class _Update:
 
 
 class Assignments:
-    """Compiles assignments of a pass into its current block."""
+    """Compiles the assignment statements of a kernel: emits IR statements into the current block of the pass."""
 
     def __init__(self, state: Pass, expressions: Expressions) -> None:
         self._state = state
@@ -47,7 +47,7 @@ class Assignments:
         self._places = expressions.places
 
     def assign(self, targets: Sequence[ast.expr], value: ast.expr) -> None:
-        """`a = value`, or `a = b = value`, whose value is computed once."""
+        """Compiles `a = value`, or `a = b = value`, whose value is computed once."""
         if len(targets) > 1:
             shared = self._expr.value(value)
             shared = self._places.kept(shared, value) if values.is_data(shared) else shared
@@ -70,10 +70,10 @@ class Assignments:
             self._assign_value(target, x, node)
 
     def _as_update(self, target: ast.expr, value: ast.expr) -> _Update | None:
-        """The update that a statement such as `x = x + e` or `x = max(x, e)` amounts to.
+        """Returns the update that a statement like `x = x + e` or `x = max(x, e)` amounts to, else None.
 
-        In a program an element is updated only where the source writes an update, since updates are atomic. An `e` that changes `x`
-        is no operand of an update: its left operand was read before.
+        In a program (after `ks.init`) only an update in the source, `x += e`, updates an array element, since updates are atomic.
+        If computing `e` changes `x`, there is no update: Python reads the `x` on the left before it computes `e`.
         """
         is_element = isinstance(target, ast.Subscript) and not self._state.rules.is_strict
         if not isinstance(target, ast.Name) and not is_element:
@@ -100,7 +100,7 @@ class Assignments:
         return found if found and not self._writes(found.operand, target) else None
 
     def _writes(self, operand: ast.expr, target: ast.expr) -> bool:
-        """True if evaluating an operand may change a target or an element index of the target."""
+        """True if evaluating `operand` may change `target` or an index in `target`."""
         if not any(
             isinstance(n, ast.Call | ast.NamedExpr) for n in (*ast.walk(operand), *ast.walk(target))
         ):
@@ -115,9 +115,10 @@ class Assignments:
     def _update_in_place(
         self, target: ast.expr, update: _Update, node: ast.expr
     ) -> tuple[bool, values.Value | None]:
-        """Emits `target op= operand`; False where types or bindings need a plain assignment.
+        """Emits `target op= operand` and returns True; False if only a plain assignment `target = ...` is possible.
 
-        An operand that takes statements is computed once. The plain assignment then reuses its value.
+        A plain assignment is needed if the update would change the target's type, or if the target is not one local or one element.
+        The second result is then the value to assign, if statements to compute the operand were emitted already; None otherwise.
         """
         place: object
         if isinstance(target, ast.Name):
@@ -136,7 +137,7 @@ class Assignments:
         return False, self._combined(values.loaded(place), x, update, node) if statements else None
 
     def _fits(self, place: values.LocalVar | values.Element, x: values.Typed, op: str) -> bool:
-        """True if an updated place keeps its type."""
+        """True if `place op= x` leaves the type of `place` unchanged."""
         old, is_choice = values.loaded(place), op in ("min", "max")
         differ = self._expr.operators.differ_in_sign
         if is_choice and isinstance(old, values.Typed) and differ(old, x):
@@ -153,7 +154,7 @@ class Assignments:
     def _combined(
         self, old: values.Value, x: values.Value, update: _Update, node: ast.expr
     ) -> values.Value:
-        """The result of `op` on the target's value and an operand."""
+        """Returns `op` of the target's old value and the operand, in the order of the source."""
         if not isinstance(node, ast.BinOp):
             return self._expr.operators.least(update.op, [old, x], node)
         pair = (x, old) if update.operand is node.left else (old, x)
@@ -182,9 +183,9 @@ class Assignments:
         self._places.assign(place, self._expr.operators.binary(name, old, x, node), node)
 
     def _widens(self, place: values.Value, x: values.Value) -> bool:
-        """True if a product in a program has another type than its place: the product is computed in that type.
+        """True if `place *= x` in a program is computed in a wider type than that of `place`, and then converted.
 
-        A summand is converted to the type of the place before the addition.
+        For `place += x` the operand `x` is converted to the type of `place` before the addition.
         """
         number = next(values.leaves(values.loaded(x)), None)
         return (
@@ -306,7 +307,10 @@ class Assignments:
         )
 
     def _new_name(self, name: str, x: values.Value, node: ast.AST) -> None:
-        """Compiles a first assignment. A name with one assignment is an alias of its value if that costs and changes nothing."""
+        """Compiles the first assignment to a name, which becomes an alias of the value if that is possible.
+
+        An alias needs a name without a second assignment, and a value that never changes and costs nothing to read.
+        """
         frame = self._state.frame
         # A local array is bound to its block: where it is assigned again, its name has another value or has ended.
         is_once = frame.parsed.assigned[name] == 1 or isinstance(x, values.LocalRef)
@@ -320,6 +324,6 @@ class Assignments:
             self._state.fail(f"`{name}` holds {what(x)}, so it can be assigned only once", node)
 
     def _changes(self, name: str) -> bool:
-        """True if part of a named value is assigned, or a function that takes the name changes it."""
+        """True if the function assigns to a part of the named value, or passes it to a function that changes it."""
         frame = self._state.frame
         return name in frame.parsed.mutated or name in names_passed_to_change(scope_of(frame))

@@ -1,4 +1,4 @@
-"""Bounds of loops: iteration counts, and bounds saved in locals at loop entry."""
+"""Bounds of for loops: iteration counts, and copies of bounds in locals, made before the loop begins."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Bounds = tuple[Expr, Expr, Expr]  # start, stop, step
 
 
 def extent_of(start: Expr, stop: Expr, step: Expr) -> Expr:
-    """The number of iterations of a loop: at least 0, and 0 for a step of 0."""
+    """Returns the number of iterations of `range(start, stop, step)`: never negative, and 0 for a step of 0."""
     zero = const(0, DType.i64)
     goes_up = compare("gt", step, zero)
     span = select(
@@ -34,9 +34,10 @@ def extent_of(start: Expr, stop: Expr, step: Expr) -> Expr:
 def held_bounds(
     state: Pass, frontend: Frontend, bounds: Sequence[Bounds], names: list[str], node: ast.For
 ) -> list[Bounds]:
-    """The bounds, saved in locals if the loops read them after the body may have changed them.
+    """Returns the bounds of a loop nest; those that the body may change are replaced by locals set before the nest.
 
-    Starts and steps are read at each index. Stops of inner loops are read at each entry of the loop.
+    Generated code evaluates starts and steps again in each iteration, and stops of inner loops at each entry of their loop. Python
+    evaluates each bound once.
     """
     later = [
         e for k, (start, stop, step) in enumerate(bounds) for e in (start, step, *[stop][: k > 0])
@@ -65,7 +66,10 @@ def held_bounds(
 
 
 def _changed(state: Pass, frontend: Frontend, body: Sequence[ast.stmt]) -> tuple[set[str], bool]:
-    """The locals and arrays that statements may change, and True if a changed place is not resolved yet."""
+    """Returns the names of locals and arrays that the statements of a loop body may change, and a flag.
+
+    The flag is True if some changed place cannot be resolved to a local or an array, so any array may change.
+    """
     frame = state.frame
     names: set[str] = set()
     is_unknown = False
@@ -79,7 +83,10 @@ def _changed(state: Pass, frontend: Frontend, body: Sequence[ast.stmt]) -> tuple
 
 
 def _whole(state: Pass, frontend: Frontend, place: ast.expr) -> Value | None:
-    """The array or the locals before the first index of a place. None where they cannot be resolved."""
+    """Returns the value left of the first index of a place, such as `x` for `x[i].pos[1]`: an array or locals.
+
+    None if the frontend cannot resolve it.
+    """
     whole = base = place
     while isinstance(base, ast.Subscript | ast.Attribute):
         whole = base.value if isinstance(base, ast.Subscript) else whole

@@ -1,4 +1,4 @@
-"""Boolean operators, comparisons and ternaries: expressions with operands that may not be needed."""
+"""Boolean operators, comparisons and ternaries. Python may leave some operands of these expressions unevaluated."""
 
 from __future__ import annotations
 
@@ -16,16 +16,17 @@ from .values import MatrixValue, StructValue, TupleValue, Typed, Value, is_data,
 
 
 class Branches:
-    """Compiles boolean operators, comparisons and ternaries within a pass."""
+    """Compiles boolean operators, comparisons and ternaries of a pass to IR."""
 
     def __init__(self, state: Pass, frontend: Frontend) -> None:
         self._state = state
         self._expr = frontend
 
     def logical(self, node: ast.BoolOp) -> Value:
-        """The value of `a and b` or `a or b`.
+        """Returns the value of `a and b` or `a or b`.
 
-        The right side is evaluated only where it is needed, or always where the difference has no visible effect.
+        The right operand is evaluated only if the left one does not decide the result. If evaluating it has no visible effect, it
+        is always evaluated.
         """
         op: BinaryOp = "and" if isinstance(node.op, ast.And) else "or"
         result: Value = self._expr.value(node.values[0])
@@ -57,13 +58,16 @@ class Branches:
         return _literal(result)
 
     def _is_number(self, x: Value) -> bool:
-        """True if `and` and `or` return one of their operands, as in Python: for integers in a program."""
+        """True if `and` and `or` return one of their operands, as in Python: they do for integers in a program."""
         return self._state.rules.is_strict and isinstance(x, Typed) and x.dtype.is_integer
 
     def _decided(
         self, left: Typed, when: bool, right: Value, statements: list[Stmt], node: ast.expr
     ) -> Typed:
-        """The value of `left and right` (`when`) or `left or right`, if the right side takes statements."""
+        """Returns `left and right` (`when`) or `left or right`, where `right` needs `statements` first.
+
+        Emits a branch that runs the statements only if `left` does not decide the result.
+        """
         state = self._state
         name = state.fresh("decided")
         where = state.frame.parsed.where(node)
@@ -75,7 +79,7 @@ class Branches:
         return Typed(held)
 
     def compared(self, node: ast.Compare) -> Value:
-        """`a < b <= c`, `x in (1, 2)`, `a is b`."""
+        """Returns the truth value of a comparison: `a < b <= c`, `x in (1, 2)`, `a is b`."""
         result: Value = Typed(const(True, DType.bool_), weak=True)
         operands = self._expr.values([node.left, *node.comparators])
         one: Value
@@ -94,7 +98,7 @@ class Branches:
         return _literal(result)
 
     def _contained(self, x: Value, among: Value, is_negated: bool, node: ast.expr) -> Typed:
-        """`x in (a, b, c)`."""
+        """Returns the truth value of `x in (a, b, c)`, or of `x not in (a, b, c)` if `is_negated`."""
         items = among.items if isinstance(among, TupleValue | MatrixValue) else None
         if items is None:
             self._state.fail(
@@ -116,7 +120,7 @@ class Branches:
         return Typed(const(same is not is_negated, DType.bool_), weak=True)
 
     def _python_compare(self, op: ast.cmpop, a: Value, b: Value, node: ast.expr) -> Typed:
-        """A comparison of Python objects, such as types and strings."""
+        """Returns the truth value of a comparison of two Python objects, such as types and strings."""
         try:
             x, y = python_value(a), python_value(b)
             result = {ast.Eq: x == y, ast.NotEq: x != y}[type(op)]
@@ -129,7 +133,7 @@ class Branches:
         return Typed(const(bool(result), DType.bool_), weak=True)
 
     def ternary(self, node: ast.IfExp) -> Value:
-        """`a if test else b`."""
+        """Returns the value of `a if test else b`."""
         inside = self._expr.static_argument(node.test)
         if inside is not None:
             return self._expr.value(node.body if self._expr.static(inside) else node.orelse)
@@ -155,7 +159,10 @@ class Branches:
         b: tuple[Value, list[Stmt]],
         node: ast.expr,
     ) -> Value:
-        """The value of a ternary whose sides take statements, emitted as a branch."""
+        """Returns the value of a ternary as a local that both sides of an emitted branch assign.
+
+        `a`, `b`: the value of each side, and the statements that compute it.
+        """
         state, where = self._state, self._state.frame.parsed.where(node)
         test = truth(condition)
         place, declared = self._expr.places.declared(
@@ -173,10 +180,10 @@ class Branches:
         return loaded(place)
 
     def _apart(self, node: ast.expr) -> tuple[Value, list[Stmt]]:
-        """The value of an operand that may not be needed, and the statements that compute parts of it.
+        """Returns the value of an operand that Python may skip, and the statements that compute parts of it.
 
-        The caller runs the statements only where the operand is needed. Without statements the operand is always evaluated. Names
-        assigned in it end with it.
+        The caller emits the statements in a branch that runs where the operand is needed. An operand without statements is always
+        evaluated. Names assigned in the operand are not visible after it.
         """
         state = self._state
         with state.collected() as statements, state.frame.scope():
@@ -192,7 +199,7 @@ class Branches:
 
 
 def _literal(x: Value) -> Value:
-    """Makes a known truth value a literal, like one in the source."""
+    """Returns a constant truth value as a literal, like `True` in the source; any other value unchanged."""
     match x:
         case Typed(expr=Const() as known):
             return Typed(known, weak=True)
@@ -200,5 +207,5 @@ def _literal(x: Value) -> Value:
 
 
 def _has_element(node: ast.expr) -> bool:
-    """True if an expression has indices. Debug mode checks these where the expression is evaluated."""
+    """True if an expression contains an index, such as `x[i]`. Debug mode checks an index where it is evaluated."""
     return any(isinstance(n, ast.Subscript) for n in ast.walk(node))

@@ -1,6 +1,7 @@
-"""Call cache in front of the executors: repeats calls whose argument kinds a kernel has run before.
+"""Call cache of a kernel: repeats a call without a new signature if the kernel has run for arguments of these kinds.
 
-A cached call makes no signature and looks up the kinds of its arguments only.
+The kind of an argument is its type, for an array dtype and shape, for a template its value or identity. A cached call goes to the
+executor's function for repeated calls (`Executor.caller`).
 """
 
 from __future__ import annotations
@@ -36,10 +37,13 @@ Kind = Callable[[Any], object]
 
 @dataclass(frozen=True, slots=True)
 class _Call:
-    """Cached call of one kind: `given` goes to the caller, with each argument at its place; `whole` numbers become floats.
+    """Cached call of a kernel for one tuple of argument kinds.
 
-    `templates` are the positions of objects, with what gives each while it lives: another may get its identity after it.
-    `may_wait`: the caller may defer the call.
+    `caller`: function of the executor. `given`: its arguments, with fields of the program filled in.
+    `places`: (position in `given`, position among the call's arguments). `whole`: the same for integers that become floats.
+    `returned`: position and name of each array for results.
+    `templates`: position of each template object, and a function that returns the object while it exists: `id` may be reused.
+    `may_wait`: `caller` may defer the call.
     """
 
     caller: Caller
@@ -53,7 +57,7 @@ class _Call:
 
 
 class QuickCalls:
-    """Cached calls of one kernel, valid for one program, its present fields and one executor."""
+    """Cached calls of one kernel. They are valid for one program, one executor, and while no field is destroyed."""
 
     def __init__(self, annotations: Sequence[Any]) -> None:
         self._kinds: tuple[Kind, ...] = tuple(
@@ -69,7 +73,10 @@ class QuickCalls:
         self._repeating: AbstractDeferringExecutor | None = None  # the same, if it repeats
 
     def call(self, args: tuple[Any, ...]) -> Any:
-        """Runs a cached call and returns the kernel's result; SLOW if the call is not cached and nothing was run."""
+        """Runs the call from the cache and returns the kernel's result.
+
+        Returns SLOW if no call of these argument kinds is cached; nothing was run then.
+        """
         kinds = self._kinds
         if len(args) != len(kinds) or not (self._known or self._known_twice):
             return SLOW
@@ -128,9 +135,10 @@ class QuickCalls:
     def learn(
         self, args: tuple[Any, ...], signature: Signature, call: KernelCall, executor: Executor
     ) -> None:
-        """Caches the kind of a call that `executor` has just run.
+        """Caches a call that `executor` has just run, for later calls with the same argument kinds.
 
-        Calls with seeds, structs or two views of one array are not cached, nor calls without a caller of the executor.
+        Not cached are calls with seeds, with structs, or with two views of one array, and calls for which the executor has no
+        `caller`.
         """
         instance = call.instance
         is_plain = not instance.hidden.draws and len(args) == len(signature)
@@ -176,7 +184,7 @@ def _planned(
     templates: tuple[tuple[int, Callable[[], Any]], ...],
     may_wait: bool,
 ) -> _Call:
-    """The cached form of calls of this kind."""
+    """Returns the cache entry for calls that have the argument kinds of `args`."""
     position = {
         name: k
         for k, (name, argument) in enumerate(signature)
@@ -200,7 +208,7 @@ def _planned(
 
 
 def _firsts(args: tuple[Any, ...]) -> tuple[int, ...]:
-    """For each argument the position of the first one that is the same array; its own position where there is none."""
+    """Returns for each argument the position of the first argument that is the same NumPy array, else its own."""
     seen: dict[int, int] = {}
     return tuple(
         [seen.setdefault(id(x), k) if type(x) is np.ndarray else k for k, x in enumerate(args)]
@@ -208,7 +216,7 @@ def _firsts(args: tuple[Any, ...]) -> tuple[int, ...]:
 
 
 def _merged(signature: Signature, ir: KernelIR) -> set[int]:
-    """The positions of array arguments that share another argument's parameter, since they are the same array."""
+    """Returns the positions of array arguments without a parameter: an earlier argument is the same array."""
     names = {p.name for p in ir.arrays}
     return {
         k
@@ -220,7 +228,10 @@ def _merged(signature: Signature, ir: KernelIR) -> set[int]:
 def _returned(
     parameters: Sequence[str], position: Mapping[str, int], fields: Mapping[str, Any]
 ) -> tuple[tuple[int, str], ...]:
-    """The position and name of each hidden array for results."""
+    """Returns the position among `parameters`, and the name, of each hidden array for results.
+
+    `position`: positions of the call's arguments. `fields`: fields and hidden numbers, by parameter.
+    """
     return tuple(
         (n, name)
         for n, name in enumerate(parameters)
@@ -256,7 +267,7 @@ def _is_known(x: Any, entry: tuple[str, Any]) -> bool:
 
 
 def _is_widened(x: Any, argument: Any) -> bool:
-    """True if an argument is an integer and the parameter is a float."""
+    """True if the argument `x` is a Python int and its parameter is a float."""
     if not isinstance(argument, ScalarArgument) or type(x) is not int:
         return False
     dtype: DType | None = argument.dtype

@@ -1,4 +1,4 @@
-"""Arguments of a call in the form that executors take: arrays and numbers by parameter name."""
+"""Arguments of a kernel call in the form that executors accept: arrays and numbers by parameter name."""
 
 from __future__ import annotations
 
@@ -32,7 +32,11 @@ _numbers = itertools.count()  # of calls that draw random numbers without a prog
 def passed(
     signature: Signature, values: Mapping[str, Any], kernel: str, where: Location
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Returns the arrays and the numbers that are arguments, by parameter; LanguageError where members of a compound do not fit."""
+    """Returns the arrays, and the numbers, that a call passes, each by parameter name.
+
+    `values`: the arguments by name. Vectors and structs become one number for each component. LanguageError if their members do not
+    fit.
+    """
     arrays: dict[str, Any] = {}
     scalars: dict[str, Any] = {}
     for name, argument in signature:
@@ -55,7 +59,7 @@ def passed(
 
 
 def _fitting(value: Any, dtype: DType | None) -> Any:
-    """A number with the bits of its type: 255 is -1 as an i8."""
+    """Returns a number with the bits of its type, as C converts it: 255 is -1 as an i8."""
     if dtype is None or not dtype.is_integer or not isinstance(value, int | np.integer):
         return value
     return value if dtype.holds(int(value)) else wrapped(int(value), dtype)
@@ -64,7 +68,10 @@ def _fitting(value: Any, dtype: DType | None) -> Any:
 def completed(
     instance: Instance, arrays: dict[str, Any], scalars: dict[str, Any], where: Location
 ) -> KernelCall:
-    """The call, completed with fields of the program, arrays for results, a seed and addresses."""
+    """Returns the call of an instance, with all parameters: the arguments given, and the hidden ones.
+
+    Hidden parameters are fields of the program, arrays for results, the seed of random numbers, and addresses of arrays.
+    """
     arrays = {name: with_bytes(x) for name, x in arrays.items()}
     arrays.update((name, field.storage) for name, field in instance.fields)
     arrays.update(instance.views)
@@ -77,7 +84,7 @@ def completed(
 
 
 def _next_seed() -> int:
-    """The seed of this call, from the program's seed and the number of earlier calls that drew."""
+    """Returns a seed, from the program's seed and the number of earlier calls that draw random numbers."""
     program = current_program()
     start = 0 if program is None else program.config.random_seed
     return (start * GOLDEN + next(_numbers if program is None else program.draws)) & ((1 << 64) - 1)

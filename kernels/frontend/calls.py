@@ -1,4 +1,4 @@
-"""Calls in expressions of a kernel: callees, methods, makers of vectors and local arrays, inlined functions."""
+"""Calls in expressions of a kernel: callees, methods, constructors of vectors and local arrays, inlined functions."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _WHOLE = ("round", "floor", "ceil")  # with the type of the result, where one is
 
 
 class Calls:
-    """Compiles calls within a pass. `inline` is called for a call of a `ks.func`."""
+    """Compiles calls in a pass. `inline` is the function that compiles the call of a `ks.func`."""
 
     def __init__(self, state: Pass, frontend: Frontend, inline: InlineCall) -> None:
         self._state = state
@@ -58,7 +58,7 @@ class Calls:
     # --- what is called
 
     def called(self, node: ast.Call) -> values.Value | None:
-        """The callee of a call; None if it has no name that can be resolved."""
+        """Returns the callee of a call; None if the call names no object that the frontend can resolve."""
         if not isinstance(node.func, ast.Name | ast.Attribute | ast.Call | ast.Subscript):
             return None
         if isinstance(node.func, ast.Call):
@@ -88,7 +88,10 @@ class Calls:
         )
 
     def _is_method_of_value(self, node: ast.expr) -> bool:
-        """True if a method's owner contains a call, which resolving the owner would run a second time."""
+        """True if the owner of a method, as in `f(x).norm()`, contains a call.
+
+        Resolving such an owner by name would run the call a second time.
+        """
         return any(isinstance(n, ast.Call) for n in ast.walk(node))
 
     def call(self, node: ast.Call) -> values.Value:
@@ -102,7 +105,7 @@ class Calls:
         return result
 
     def run(self, node: ast.Call, is_statement: bool = False) -> values.Value | None:
-        """The value of a call, None where it has none."""
+        """Compiles a call and returns its value; None if the callee returns nothing."""
         inside = self._expr.static_argument(node)
         if inside is not None:
             return lifted(self._state, self._expr.static(inside))
@@ -142,7 +145,7 @@ class Calls:
         return self._of_language(target, args, named, node)
 
     def _is_plain(self, target: Any) -> bool:
-        """True if the callee is a function of the program without a marker. Only programs may call such functions."""
+        """True if the callee is an undecorated Python function; only kernels of a program may call one."""
         if not isinstance(target, FunctionType) or not self._state.rules.is_strict:
             return False
         module = target.__module__ or ""
@@ -152,9 +155,9 @@ class Calls:
     def _plain(
         self, target: FunctionType, node: ast.Call, is_statement: bool
     ) -> values.Value | None:
-        """The value of a call of an unmarked function.
+        """Returns the value of a call of a function without a decorator.
 
-        Python computes it if its arguments are known. Otherwise its body is compiled here.
+        If all arguments are known at compile time, Python calls the function; otherwise the function's body is inlined.
         """
         func = Func(target)
         if func.templates:
@@ -176,7 +179,7 @@ class Calls:
     def _of_language(
         self, target: Any, args: list[values.Value], named: dict[str, values.Value], node: ast.Call
     ) -> values.Value | None:
-        """The value of a call of a function that the language defines."""
+        """Returns the value of a call of a function of the language, such as `ks.cast`; None if it has no value."""
         state = self._state
         if target is None:
             state.fail(f"`{ast.unparse(node.func)}` is no function: it cannot be called", node)
@@ -260,9 +263,9 @@ class Calls:
     def _filled(
         self, target: Any, args: list[values.Value], named: dict[str, values.Value], node: ast.Call
     ) -> values.Value:
-        """The value of `np.zeros(shape, dtype)` and similar calls: a vector or matrix, or a local array if it is larger.
+        """Returns the value of `np.zeros(shape, dtype)`, `np.ones` and similar calls.
 
-        A local array has more components or axes than a vector or matrix may have.
+        The value is a vector or matrix; with more components or axes than these may have it is a local array.
         """
         state, places = self._state, self._expr.places
         given = list(args[1:])
@@ -326,7 +329,10 @@ class Calls:
         named: dict[str, values.Value],
         node: ast.AST,
     ) -> values.StructValue:
-        """A struct from members in order, by name, or of another struct; members that are not given are zero."""
+        """Returns a struct of type `kind` from its members by position or by name, or from another struct.
+
+        Members that are not given are zero.
+        """
         given: dict[Any, values.Value]
         if len(args) == 1 and not named and _members_are(args[0], kind):
             given, args = dict(parts_of(args[0])), []
@@ -348,9 +354,9 @@ class Calls:
         )
 
     def as_type(self, x: values.Value | None, kind: Any, node: ast.AST) -> values.Value:
-        """Returns a value converted to a type of the program.
+        """Returns `x` converted to the type `kind` of the program; zero if `x` is None.
 
-        None becomes zero. A value that is no struct becomes the first member of a struct type.
+        If `kind` is a struct type and `x` is no struct, `x` becomes the first member.
         """
         matrices = self._expr.matrices
         if isinstance(kind, ComplexType):
@@ -368,13 +374,13 @@ class Calls:
         return matrices.converted(number, dtype)
 
     def declared(self, x: values.Value, kind: Any, node: ast.AST) -> values.Value:
-        """Returns a value with the number types of an annotation; its shape fits already."""
+        """Returns `x` converted to an annotated type. LanguageError if the shapes of value and type differ."""
         if isinstance(kind, StructType | MatrixType):
             self.refuse_others(x, kind, node)
         return self.as_type(x, kind, node)
 
     def refuse_others(self, x: values.Value, kind: StructType | MatrixType, node: ast.AST) -> None:
-        """LanguageError for a value of another shape than a type has."""
+        """Raises LanguageError if the value `x` has another shape, or other members, than the type `kind`."""
         match x:
             case values.StructValue() | values.DictValue() if isinstance(kind, StructType):
                 fits = {str(name) for name, _ in parts_of(x)} == kind.members.keys()
@@ -394,7 +400,7 @@ class Calls:
     # --- arguments
 
     def _named(self, node: ast.Call) -> dict[str, values.Value]:
-        """The arguments that are given by name."""
+        """Returns the values of a call's keyword arguments, by keyword."""
         named: dict[str, values.Value] = {}
         for k in node.keywords:
             if k.arg is None:
@@ -411,7 +417,7 @@ class Calls:
             self._state.fail(f"`{ast.unparse(node)}` takes a list of numbers in a kernel", node)
 
     def _extent(self, x: values.Value, node: ast.Call) -> int:
-        """A number of components; the code of the kernel depends on it."""
+        """Returns a number of components as a Python int. LanguageError if it is no compile-time constant."""
         match x:
             case values.Typed(Const(value, dtype)) if dtype.is_integer:
                 return int(value)
@@ -424,7 +430,7 @@ class Calls:
     def _atomic(
         self, op: tuple[str, bool], node: ast.Call, is_statement: bool
     ) -> values.Value | None:
-        """The value of `atomic_add(x[i], v)` and similar calls: the old value where it is used."""
+        """Compiles `atomic_add(x[i], v)` and similar calls; returns the old value of `x[i]` if it is used."""
         if len(node.args) != 2 or node.keywords:
             self._state.fail(
                 f"`{ast.unparse(node.func)}` takes a place and a value", node, KernelTypeError
@@ -446,12 +452,15 @@ class Calls:
 def _members_are(
     x: values.Value, kind: StructType
 ) -> TypeGuard[values.StructValue | values.DictValue]:
-    """True if a value has the members of a struct type, and is not the first of them."""
+    """True if `x` is a struct or dict whose members all belong to the struct type `kind`.
+
+    Otherwise `x` can only be the value of the first member of `kind`.
+    """
     return isinstance(x, values.StructValue | values.DictValue) and {
         n for n, _ in parts_of(x)
     } <= set(kind.members)
 
 
 def parts_of(x: values.StructValue | values.DictValue) -> tuple[tuple[Any, values.Value], ...]:
-    """The members of a struct, or the entries of a dict."""
+    """Returns the members of a struct, or the entries of a dict, as (name, value) pairs."""
     return x.members if isinstance(x, values.StructValue) else x.entries

@@ -24,7 +24,7 @@ _RISING = {"floor", "ceil", "trunc", "rint", "round"}  # of a larger number not 
 
 
 def clamped_indices(body: tuple[ir.Stmt, ...]) -> tuple[ir.Stmt, ...]:
-    """The statements, with each cast from a float to an index clamped to the float's range, where that range is bounded."""
+    """Returns the statements with each float that is cast to an index clamped, if the float's range is bounded."""
     changes = set_in(body)
     reaching = _reaching(body, changes)
     if not reaching and not any(map(_indices, nested_statements(body))):
@@ -33,7 +33,7 @@ def clamped_indices(body: tuple[ir.Stmt, ...]) -> tuple[ir.Stmt, ...]:
 
 
 def _indices(s: ir.Stmt) -> tuple[ir.Expr, ...]:
-    """The indices of all elements that a statement accesses."""
+    """Returns the index expressions of all accesses in a statement."""
     of_loads = (
         i for e in children(s) for x in walk(e) if isinstance(x, ir.Load) for i in x.indices
     )
@@ -41,7 +41,7 @@ def _indices(s: ir.Stmt) -> tuple[ir.Expr, ...]:
 
 
 def _reaching(body: tuple[ir.Stmt, ...], changes: Mapping[str, Sequence[ir.Stmt]]) -> set[str]:
-    """The locals on whose values indices depend."""
+    """Returns the names of the locals on which index expressions depend, directly or through other locals."""
     left = [name for s in nested_statements(body) for e in _indices(s) for name in locals_read(e)]
     found: set[str] = set()
     while left:
@@ -67,13 +67,13 @@ class _Clamps:
         return s
 
     def inside(self, e: ir.Expr) -> ir.Expr:
-        """Returns an expression with the indices of its loads clamped."""
+        """Returns an expression in which the indices of all loads are clamped."""
         if isinstance(e, ir.Load):
             return replace(e, indices=tuple(map(self.clamped, e.indices)))
         return _rebuilt(e, self.inside)
 
     def clamped(self, e: ir.Expr) -> ir.Expr:
-        """Returns an index expression with its casts clamped."""
+        """Returns an index expression in which each cast from a bounded float is clamped to the float's range."""
         e = _rebuilt(e, self.clamped)
         if not isinstance(e, ir.Cast) or not e.x.dtype.is_float or not e.dtype.is_index:
             return e
@@ -91,14 +91,14 @@ def _rebuilt(e: ir.Expr, change: Callable[[ir.Expr], ir.Expr]) -> ir.Expr:
 
 
 class _FloatRanges:
-    """Value ranges of floats other than NaN. Every rounding is monotonic, so the ends of a range are enough."""
+    """Value ranges of float expressions, NaN excluded. Rounding is monotonic, so only ends of ranges are computed."""
 
     def __init__(self, changes: Mapping[str, Sequence[ir.Stmt]]) -> None:
         self.changes = changes
         self.known: dict[str, Range] = {}
 
     def of(self, e: ir.Expr) -> Range:
-        """The range of an expression; infinite if nothing is known."""
+        """Returns the range (least, greatest) of an expression; both ends are infinite if nothing is known."""
         if not e.dtype.is_float:
             return _ANY
         match e:
@@ -135,6 +135,6 @@ def _number(e: ir.Expr, value: float) -> Any:
 
 
 def _ends(e: ir.Expr, values: Sequence[Any]) -> Range:
-    """The least and the greatest of some values in the type of `e`; the range of all numbers if one of the values is NaN."""
+    """Returns the least and the greatest of `values`, each in the type of `e`; infinite if one of them is NaN."""
     found = [float(_number(e, x)) for x in values]
     return _ANY if any(map(math.isnan, found)) else (min(found), max(found))

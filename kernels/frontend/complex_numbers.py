@@ -1,4 +1,4 @@
-"""Complex numbers as pairs of real ones: a value is a struct of `real` and `imag`; an array has its pairs along its last axis.
+"""Complex numbers as pairs of real numbers: values are structs (`real`, `imag`), arrays have pairs as last axis.
 
 The IR has real numbers only. So its reductions, vectors and fusion hold for complex numbers, too.
 """
@@ -21,13 +21,13 @@ _TYPES = {DType.f32: np.complex64, DType.f64: np.complex128}
 
 @dataclass(frozen=True)
 class ComplexType:
-    """The type of complex numbers whose parts are of type `part`; `float` is the kernel's default float."""
+    """Type of complex numbers whose parts have the real type `part`; `float` is the kernel's default float."""
 
     part: Any
 
     @property
     def members(self) -> dict[str, Any]:
-        """The parts and their types, in the form of a struct's members."""
+        """Returns the names of the two parts and their types, in the form of a struct's members."""
         return dict.fromkeys(PARTS, self.part)
 
     @property
@@ -35,7 +35,7 @@ class ComplexType:
         return {}
 
     def __call__(self, parts: dict[str, Any]) -> complex:
-        """Returns a complex number of Python."""
+        """Returns the Python complex number with these parts."""
         return complex(*(parts[n] for n in PARTS))
 
 
@@ -43,7 +43,7 @@ COMPLEX: Final = ComplexType(float)
 
 
 def complex_annotation(x: Any) -> ComplexType | None:
-    """The complex type that an annotation or a dtype of NumPy denotes; None for any other."""
+    """Returns the complex type that an annotation or a NumPy dtype denotes; None if it denotes another type."""
     if x is complex:
         return COMPLEX
     if isinstance(x, ComplexType):
@@ -56,7 +56,7 @@ def complex_annotation(x: Any) -> ComplexType | None:
 
 
 def complex_dtype(kind: ComplexType) -> type[np.complexfloating[Any, Any]]:
-    """The dtype of NumPy; for the default float the one of Python's complex."""
+    """Returns the NumPy dtype of a complex type; complex128 for the default float."""
     return _TYPES.get(kind.part, np.complex128)
 
 
@@ -73,19 +73,19 @@ def complex_value(real: Value, imag: Value) -> StructValue:
 
 @dataclass(frozen=True, eq=False)
 class Pairs:
-    """Array of complex numbers stored as real numbers, with the two parts along its last axis."""
+    """Array argument of complex numbers, as an array of real numbers whose last axis is (real, imaginary)."""
 
     array: Any
 
 
 def pairs_of(x: NDArray[Any]) -> NDArray[Any]:
-    """Returns a view of the same memory as real numbers, with one more axis."""
+    """Returns a view of a complex array as real numbers: one more axis at the end, (real, imaginary)."""
     part = x.itemsize // 2
     return as_strided(x.real, (*x.shape, 2), (*x.strides, part))
 
 
 def complex_of(pairs: NDArray[Any]) -> NDArray[Any]:
-    """Returns a view of contiguous pairs as complex numbers."""
+    """Returns a view of contiguous (real, imaginary) pairs as complex numbers."""
     return pairs.view(np.complex64 if pairs.dtype == np.float32 else np.complex128)[..., 0]
 
 

@@ -17,7 +17,7 @@ from .values import MatrixValue, StructValue, Typed, Value
 
 
 class ComplexNumbers:
-    """Operators and functions of complex numbers in a pass; a real number is one without an imaginary part."""
+    """Operators and functions of complex numbers in a pass; a real operand has an imaginary part of zero."""
 
     def __init__(self, state: Pass, operators: Operators, places: Places) -> None:
         self._state, self._operators, self._places = state, operators, places
@@ -67,7 +67,10 @@ class ComplexNumbers:
         return self._operators.function_of_two(OPS["atan2"], imag, real, node)
 
     def function(self, op: str, x: Value, node: ast.AST) -> Value:
-        """The value of `abs`, which is real, or of a function defined by formulas of real numbers."""
+        """Returns `abs(x)`, which is real, or another function of a complex number, by formulas of real numbers.
+
+        `op`: name of the function.
+        """
         do = self._operators.function
         real, imag = self.shared_parts(x, node)
         match op:
@@ -95,7 +98,7 @@ class ComplexNumbers:
         )
 
     def as_type(self, x: Value, kind: ComplexType, node: ast.AST) -> StructValue:
-        """Returns a number converted to this complex type."""
+        """Returns a number, real or complex, converted to the complex type `kind`."""
         wanted = kind.part
         dtype = self._state.default_float if wanted is float else wanted
         parts = (Typed(cast(n.expr, dtype)) for n in self.parts(x, node))
@@ -104,7 +107,7 @@ class ComplexNumbers:
     # --- parts
 
     def parts(self, x: Value, node: ast.AST) -> tuple[Typed, Typed]:
-        """The real and the imaginary part; a literal has parts that are literals."""
+        """Returns the real and the imaginary part of a number; the parts of a literal are literals."""
         if isinstance(x, MatrixValue):
             self._state.fail(
                 f"`{ast.unparse(node)}`: a vector has real components in a kernel, keep complex numbers apart",
@@ -116,7 +119,7 @@ class ComplexNumbers:
         return self._operators.number(x, node), Typed(const(0.0, DType.f64), weak=True)
 
     def shared_parts(self, x: Value, node: ast.AST) -> tuple[Typed, Typed]:
-        """The real and the imaginary part, for formulas that use a part several times."""
+        """Returns the real and the imaginary part in locals, for formulas that use a part several times."""
         return self.parts(self._places.shared(x, node), node)
 
     def _kept(self, x: Typed, node: ast.AST) -> Typed:
@@ -127,7 +130,7 @@ class ComplexNumbers:
     # --- formulas
 
     def _do(self, op: str, a: Typed, b: Typed, node: ast.AST) -> Typed:
-        """Returns one operation; adding a literal zero is folded, and so is multiplying by it."""
+        """Returns `a op b` of two real numbers. Adding a literal 0, or multiplying by it, is folded."""
         if _is_zero(a) and op in ("add", "mul"):
             return b if op == "add" else a
         if _is_zero(b) and op in ("add", "sub", "mul"):
@@ -156,7 +159,7 @@ class ComplexNumbers:
     def _quotient(
         self, x: tuple[Typed, Typed], y: tuple[Typed, Typed], node: ast.AST
     ) -> StructValue:
-        """Quotient by Smith, Algorithm 116 (1962): scaled by the larger part of the divisor, so that squares do not overflow."""
+        """Returns x / y by Smith's Algorithm 116 (1962), scaled by the larger part of y against overflow."""
 
         def do(op: str, a: Typed, b: Typed) -> Typed:
             return self._operators.arithmetic(op, a, b, node)
@@ -177,7 +180,7 @@ class ComplexNumbers:
         return complex_value(real, Typed(select(is_wide, sign, opposite)))
 
     def _root(self, real: Typed, imag: Typed, node: ast.AST) -> StructValue:
-        """The square root with a non-negative real part; its imaginary part has the sign of the number's."""
+        """Returns the square root with a non-negative real part; its imaginary part has the sign of `imag`."""
         do = self._operators
         half, none = (
             Typed(const(0.5, DType.f64), weak=True),
@@ -202,9 +205,9 @@ class ComplexNumbers:
         return complex_value(width, chosen("ge", real, small, turned))
 
     def _power(self, a: Value, b: Value, node: ast.AST) -> Value:
-        """The power, by products for small integer exponents, else by logarithm.
+        """Returns a ** b: products for small integer exponents, otherwise exp(b log a).
 
-        Zero has no logarithm. Its power is 0 if the real part of the exponent is positive, and 1 if the exponent is zero.
+        A base of zero has no logarithm. Its power is 0 if the real part of b is positive, and 1 if b is zero.
         """
         exponent = b.expr.value if isinstance(b, Typed) and isinstance(b.expr, Const) else None
         if exponent == 0:

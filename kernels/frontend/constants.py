@@ -1,4 +1,4 @@
-"""Constants of the program in a kernel, evaluated by Python: literals, globals, attributes of objects, and their combinations."""
+"""Compile-time constants in a kernel, evaluated by Python: literals, globals, attributes, combinations of them."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _PLAIN = (int, float, complex, str, np.generic, DType)
 
 
 def constant(state: Pass, frontend: Frontend, node: ast.expr) -> object:
-    """The number, text, type, or tuple or list of these that an expression is in Python.
+    """Returns the Python value of a constant expression: a number, a text, a type, or a tuple or list of these.
 
-    KeyError if the expression is none of these, or is known only at run time.
+    KeyError if the expression has another value, or a value known only at run time.
     """
     x = _object(state, frontend, node)
     if not _is_plain(x):
@@ -52,7 +52,7 @@ def _object(state: Pass, frontend: Frontend, node: ast.expr) -> object:
 
 
 def _named(state: Pass, name: str) -> object:
-    """The object of a name that is no local."""
+    """Returns the Python object of a name that the kernel does not assign. KeyError for locals and unknown names."""
     bound = state.frame.find(name)
     if isinstance(bound, Static):
         return bound.python

@@ -22,9 +22,10 @@ _JUMPS = {ast.Break: "break", ast.Continue: "continue", ast.Return: "return"}
 def escapes(
     statements: Sequence[ast.stmt], taken: Taken, unbound: frozenset[str] = frozenset()
 ) -> set[str]:
-    """The kinds of jumps by which these statements may leave their block.
+    """Returns the kinds of jumps ("break", "continue", "return") by which control may leave these statements.
 
-    `unbound` are index names of enclosing loops that have not begun.
+    `taken`: function that returns the branch of an `if` decided at compile time.
+    `unbound`: index names of inner loops, which have no value yet.
     """
     found: set[str] = set()
     for s in statements:
@@ -42,12 +43,12 @@ def escapes(
 
 
 def targets_of(loop: ast.For) -> frozenset[str]:
-    """The index names of a loop."""
+    """Returns the index names of a for loop."""
     return frozenset(n.id for n in ast.walk(loop.target) if isinstance(n, ast.Name))
 
 
 def surely_leaves(statements: Sequence[ast.stmt]) -> bool:
-    """True if the last of these statements always jumps."""
+    """True if the last of these statements jumps on every path: break, continue or return."""
     if not statements:
         return False
     last = statements[-1]
@@ -57,7 +58,7 @@ def surely_leaves(statements: Sequence[ast.stmt]) -> bool:
 
 
 def none_of(flags: Sequence[Flag]) -> Expr:
-    """The condition that no flag is set."""
+    """Returns the condition that no flag of `flags` is set."""
     result: Expr = const(True, DType.bool_)
     for flag in flags:
         flag.is_read = True
@@ -66,7 +67,7 @@ def none_of(flags: Sequence[Flag]) -> Expr:
 
 
 def flags_after(state: Pass, kinds: set[str]) -> list[Flag]:
-    """The flags that statements with these kinds of jumps may have set."""
+    """Returns the flags that are true if a jump of one of these kinds was taken. Code after the jump tests them."""
     frame = state.frame
     found = []
     if frame.loops and "continue" in kinds:
@@ -79,7 +80,7 @@ def flags_after(state: Pass, kinds: set[str]) -> list[Flag]:
 
 
 def without_unread(state: Pass, statements: Sequence[Stmt]) -> tuple[Stmt, ...]:
-    """The statements without assignments to flags that are never read."""
+    """Returns the statements without assignments to jump flags that no statement reads."""
     unread = {flag.name for flag in state.flags if not flag.is_read}
     return _without(tuple(statements), unread) if unread else tuple(statements)
 

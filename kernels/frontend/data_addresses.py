@@ -1,4 +1,4 @@
-"""Addresses of elements in kernels: each call binds the base addresses of arrays as numbers; the kernel computes the offsets."""
+"""Addresses of elements in kernels: each call passes base addresses of arrays, the kernel adds offsets."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["address", "get_addr"]
 
 
 def address(state: Pass, frontend: Frontend, node: ast.Call) -> Value:
-    """The result of `get_addr(field, indices)`, a u64."""
+    """Returns the value of `get_addr(field, indices)` in a kernel: an address in bytes, of type u64."""
     if len(node.args) != 2 or node.keywords:
         state.fail(f"`{ast.unparse(node.func)}` takes a field and its indices", node)
     base = frontend.place(node.args[0])
@@ -49,7 +49,10 @@ def address(state: Pass, frontend: Frontend, node: ast.Call) -> Value:
 
 
 def _in_memory(state: Pass, x: Element) -> tuple[Sequence[Expr], tuple[int, ...]]:
-    """The indices of an element in the array that contains it, and the shape of that array."""
+    """Returns the indices of an element in the NumPy array that stores it, and the shape of that array.
+
+    For a sparse field the last index is the item number of the cell.
+    """
     p = state.placed.get(x.array.name)
     if p is None:
         return x.indices, x.array.shape
@@ -68,7 +71,7 @@ def _begin(state: Pass, x: Element, node: ast.AST) -> Param:
 
 
 def _source(state: Pass, x: Element) -> AbstractLeaf:
-    """The field behind an array value."""
+    """Returns the field that stores the array of element `x`."""
     found = next(f for p, f in state.captured.values() if p.name == x.array.name)
     assert isinstance(found, AbstractLeaf)
     return found

@@ -1,4 +1,4 @@
-"""Adjoints and duals of kernels, as instances and calls like all others.
+"""Adjoints and duals of kernels, as instances and calls of their own.
 
 Only arrays with a placed gradient or dual have derivatives.
 """
@@ -32,7 +32,7 @@ Prepare = Callable[[kernel.Location, tuple[Any, ...], dict[str, Any]], KernelCal
 
 
 class AdjointKernel:
-    """Adjoint of a kernel, `kernel.grad`: it is called like the kernel, and adds to the gradients of what the kernel reads."""
+    """Adjoint of a kernel, `kernel.grad`: takes the kernel's arguments, adds to gradients of arrays it reads."""
 
     def __init__(self, prepare: Prepare) -> None:
         self._prepare = prepare
@@ -47,8 +47,10 @@ class AdjointKernel:
 
 @dataclass(frozen=True)
 class _Derived:
-    """Adjoint or dual of an instance. `names` of the derivatives, by array; `copies` of arrays from before the call, with the array
-    of each.
+    """Adjoint or dual of an instance.
+
+    `names`: array of the derivative, by array of the instance. `copies`: by array with the contents from before the call, the array
+    that it is a copy of.
     """
 
     instance: Instance
@@ -59,9 +61,9 @@ class _Derived:
 def derivative_call(
     call: KernelCall, kind: DerivativeKind, before: Mapping[str, Any] | None = None
 ) -> KernelCall | None:
-    """The call of the adjoint or dual of a call's kernel with the same arguments; None if nothing in it has a derivative.
+    """Returns the call of the adjoint or dual of a kernel call, with the same arguments; None if there is none.
 
-    `before`: copies of the arrays of `overwritten_arrays`, from before the call.
+    `before`: by array of `overwritten_arrays`, a copy from before the call.
     """
     arguments = _gradients_of_arguments(call) if kind == "grad" else {}
     found = _derivative_of(call.instance, arguments, kind)
@@ -81,13 +83,16 @@ def derivative_call(
 
 
 def overwritten_arrays(call: KernelCall) -> tuple[str, ...]:
-    """The arrays of which the adjoint of a call reads elements that the call overwrites. Raises KernelError."""
+    """Returns the arrays whose old contents the adjoint reads: the call overwrites elements that it has read.
+
+    Raises KernelError.
+    """
     found = _derivative_of(call.instance, _gradients_of_arguments(call), "grad")
     return () if found is None else tuple(found.copies.values())
 
 
 def copy_call(call: KernelCall, name: str, to: Any) -> KernelCall:
-    """The call of a kernel that copies an array of a call."""
+    """Returns a kernel call that copies the array `name` of `call` to the array `to`."""
     instance = call.instance
     key = ("copy", name)
     if key not in instance.derived:
@@ -100,7 +105,7 @@ def copy_call(call: KernelCall, name: str, to: Any) -> KernelCall:
 
 
 def _copying(param: kernel.ArrayParam, where: kernel.Location) -> kernel.KernelIR:
-    """The kernel that copies an array to another one."""
+    """Returns the kernel that copies an array like `param` to another array."""
     target = replace(param, name=f"{param.name}_before")
     loops = [f"i{k}" for k in range(len(param.shape))]
     at = tuple(kernel.LoopIndex(n) for n in loops)
@@ -121,7 +126,10 @@ def _gradients_of_arguments(call: KernelCall) -> dict[str, Any]:
 def _derivative_of(
     instance: Instance, arguments: Mapping[str, Any], kind: DerivativeKind
 ) -> _Derived | None:
-    """The adjoint or dual of an instance, made once; None if it does nothing."""
+    """Returns the adjoint or dual of an instance, made at the first use; None if it would do nothing.
+
+    `arguments`: gradients of array arguments, by parameter.
+    """
     fields = _placed_derivatives(instance, kind)
     known, key = instance.derived, (kind, *fields, *arguments)
     if key not in known:
@@ -133,9 +141,10 @@ def _derivative_of(
 def checked_call(
     call: KernelCall, flags: dict[int, NDArray[Any]], copied: Iterable[str]
 ) -> KernelCall:
-    """The call with a check that it stores to no element that was read before, other than of `copied` arrays by itself.
+    """Returns the call with checks of the access rule: no element may be stored to after it was read.
 
-    `flags` has a mark for each element that was read, by the identity of the field with a gradient; fields are added to it.
+    `flags`: one mark for each element, set when it is read, by the `id` of the field; marks of more fields are added.
+    `copied`: arrays that the call itself may read and then overwrite, since the tape has copies.
     """
     instance = call.instance
     dense = [(n, x) for n, x in instance.fields if isinstance(x, AbstractLeaf)]
@@ -158,7 +167,7 @@ def checked_call(
 
 
 def _placed_derivatives(instance: Instance, kind: DerivativeKind) -> dict[str, AbstractLeaf]:
-    """The gradients or duals of the fields that an instance uses, by the array of the field."""
+    """Returns the gradient or dual field of each field that the instance uses, by array, if it is placed."""
     structures = {id(s.memory): s for _, s in instance.structures}
     leaves = {n: x for n, x in instance.fields if isinstance(x, AbstractLeaf)}
     leaves |= {n: structures[id(v.storage)].leaf(v.number) for n, v in instance.views}
@@ -171,7 +180,10 @@ def _placed_derivatives(instance: Instance, kind: DerivativeKind) -> dict[str, A
 
 
 def _is_beside(derivative: AbstractLeaf, leaf: AbstractLeaf) -> bool:
-    """True if a derivative has the form that the kernel on its field takes."""
+    """True if a derivative has the same shape and offset as its field, and below the same node if one is sparse.
+
+    Only then can a kernel on the field take it.
+    """
     a, b = derivative.place, leaf.place
     is_alike = (a.shape, a.offset) == (b.shape, b.offset)
     if a.snode.is_sparse or b.snode.is_sparse:
@@ -185,7 +197,10 @@ def _derived(
     arguments: tuple[str, ...],
     kind: DerivativeKind,
 ) -> _Derived | None:
-    """The adjoint or dual of an instance; None if it does nothing."""
+    """Returns a new adjoint or dual of an instance; None if it would do nothing.
+
+    `fields`: derivatives by array. `arguments`: names of array arguments with a gradient.
+    """
     if instance.differentiable is not None:
         instance = instance.differentiable()
     fresh = Names(instance.ir)

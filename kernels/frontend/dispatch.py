@@ -1,4 +1,4 @@
-"""Dispatch of kernel calls: each call goes to the executor of the enclosing block, or else to the one installed for the process.
+"""Dispatch of kernel calls to executors: the executor of the enclosing block, else the one installed for the process.
 
 Executors are layered above the language. The package registers their factories (`__init__.py`), and each is imported at its first
 use. This module is loaded with the package, so it imports nothing slow.
@@ -24,43 +24,43 @@ Caller = Callable[..., bool]
 
 
 class Executor(ABC):
-    """Runs calls of kernels, or defers them. `behind`: the executor that calls are handed on to, if there is one."""
+    """Runs or defers calls of kernels. `behind`: the executor to which this one passes calls on, or None."""
 
     behind: Executor | None = None
 
     @property
     def waits(self) -> bool:
-        """True if calls are deferred."""
+        """True if this executor holds calls that it has deferred."""
         return False
 
     @abstractmethod
     def run(self, call: KernelCall) -> Any:
-        """Runs or defers a call. Returns the kernel's result, None if there is none or the call has not run."""
+        """Runs or defers a call. Returns the kernel's result; None if it has none, or if the call was deferred."""
 
     def caller(self, call: KernelCall) -> Caller | None:
-        """Returns a function that later calls of this instance may use in place of `run`: arrays, then numbers, by position.
+        """Returns a function for later calls of this instance, in place of `run`; None if all calls must use `run`.
 
-        These are of the instance on plain arrays (lowering.py). The function returns False, and does nothing, if the arguments do
-        not fit. None: all calls use `run`.
+        The function takes the arrays, then the numbers, of the instance on plain arrays (lowering.py), by position. It returns
+        False, and does nothing, if the arguments do not fit.
         """
         return None
 
     def release(self) -> None:  # noqa: B027  # most defer nothing
-        """Runs the deferred calls, one after the other."""
+        """Runs the deferred calls in the order in which they were made."""
 
     def give_way(self) -> bool:
-        """Runs deferred calls before one that is not deferred. False if that call must use `run` in place of its caller."""
+        """Runs deferred calls before one that is not deferred; False if that one must use `run`, not a `caller`."""
         return True
 
     def start(self) -> None:  # noqa: B027  # most have nothing to prepare
-        """Starts preparing resources that all calls need, in the background."""
+        """Starts, in the background, to prepare resources that all calls need, such as a device."""
 
 
 class AbstractDeferringExecutor(Executor):
-    """Executor that may defer calls: until their code is there, or until they form a whole sequence.
+    """Executor that may defer calls: until their code is compiled, or until they form a whole sequence.
 
-    `repeats`: it has a sequence that ran last, so `again` may be True. `holds_accesses`: operations of Python on whole fields are
-    calls, which it may defer, too.
+    `repeats`: it can repeat a whole sequence, so `again` may return True. `holds_accesses`: it may also defer operations of Python
+    on whole fields, such as `fill`, as calls of kernels.
     """
 
     repeats = True
@@ -68,25 +68,26 @@ class AbstractDeferringExecutor(Executor):
 
     @abstractmethod
     def deferring(self, call: KernelCall) -> Caller | None:
-        """Returns a function that takes later calls of this instance and may defer them; None if it defers none of them.
+        """Returns a function that may defer later calls of this instance; None if it defers none of them.
 
-        Besides arrays and numbers it accepts the `kernel` of the program, with its `args`: the same objects are the same call.
+        The function takes arrays and numbers like that of `caller`, and the program's `kernel` object with its `args`: calls with
+        the same objects are the same call.
         """
 
     @abstractmethod
     def again(self, kernel: object, args: tuple[Any, ...]) -> bool:
-        """True if this call continues the sequence that ran last. The call is then deferred, or has run."""
+        """True if this call is the next one of the sequence that ran last. It is then deferred, or has run."""
 
     @abstractmethod
     def outdate(self) -> None:
-        """Drops the sequence that ran last: its fields may be gone, or visible to others."""
+        """Drops the sequence that ran last: its fields may be freed, or visible to other libraries."""
 
     @abstractmethod
     def release(self) -> None: ...
 
     @abstractmethod
     def end(self) -> None:
-        """Completes the deferred calls, since the program ends."""
+        """Completes the deferred calls at the end of the program."""
 
 
 MakeEager = Callable[[], Executor]
@@ -109,8 +110,10 @@ def register(
     make_follower: MakeFollower,
     make_on_device: MakeOnDevice,
 ) -> None:
-    """Registers the factories of executors: the eager one, that of a program's calls, the one that replays decisions, and that of
-    programs on a device.
+    """Registers the factories of executors.
+
+    `make_eager`: executor that runs calls at once. `make_window`: executor that defers a program's calls. `make_follower`: executor
+    that replays decisions. `make_on_device`: executor for programs on a device.
     """
     global _make_eager, _make_window, _make_follower, _make_on_device
     _make_eager, _make_window, _make_follower = make_eager, make_window, make_follower
@@ -118,7 +121,7 @@ def register(
 
 
 def eager() -> Executor:
-    """The executor that runs calls at once."""
+    """Returns the executor that runs calls at once, the same one for the whole process."""
     global _eager
     if _eager is None:
         _eager = _make_eager()
@@ -126,26 +129,29 @@ def eager() -> Executor:
 
 
 def window(limit: int) -> AbstractDeferringExecutor:
-    """Returns an executor for the calls of a program: they wait for their code, not the program.
+    """Returns an executor that defers those calls of a program whose code is still being compiled.
 
-    With a limit so many of them wait until Python needs their values, and run by a plan for all.
+    `limit` above 0: up to `limit` calls are deferred until Python reads a field, and run by one plan for all of them.
     """
     return _make_window(limit)
 
 
 def follower(decisions: object, behind: Executor) -> AbstractDeferringExecutor | None:
-    """Returns an executor that replays found implementations; `behind` runs other calls. None if `decisions` are of no use."""
+    """Returns an executor that replays implementations found by a search; None if `decisions` cannot be used.
+
+    `decisions`: results, as `ks.init` takes them. `behind`: executor of all other calls.
+    """
     return _make_follower(decisions, behind)
 
 
 def on_device(name: str) -> AbstractDeferringExecutor | str:
-    """Returns an executor for the calls of a program on a device; a sentence where there is none."""
+    """Returns an executor for a program's calls on the device `name`; a sentence with the reason if there is none."""
     return _make_on_device(name)
 
 
 @contextmanager
 def watching(make: Callable[[], AbstractDeferringExecutor]) -> Iterator[None]:
-    """Gives programs that begin within the block the executors that `make` returns. They replay nothing."""
+    """Makes programs that begin within the block use executors that `make` returns, and replay no results."""
     global _make_window, _make_follower
     before = _make_window, _make_follower
     _make_window, _make_follower = lambda limit: make(), lambda decisions, behind: None
@@ -156,18 +162,18 @@ def watching(make: Callable[[], AbstractDeferringExecutor]) -> Iterator[None]:
 
 
 def install(executor: Executor | None) -> None:
-    """Sends the calls of all threads outside of blocks to `executor`; None: to the eager one."""
+    """Makes `executor` the one for calls outside of blocks, in all threads; None restores the eager executor."""
     global _installed
     _installed = executor
 
 
 def chosen() -> Executor | None:
-    """The executor of the enclosing block; None outside of all blocks."""
+    """Returns the executor of the enclosing `using` block; None outside of all blocks."""
     return _chosen.get()
 
 
 def current() -> Executor:
-    """The executor of the next call."""
+    """Returns the executor that the next kernel call of this thread goes to."""
     executor = _chosen.get()
     if executor is None:
         executor = _installed
@@ -178,7 +184,7 @@ def current() -> Executor:
 
 @contextmanager
 def using(executor: Executor) -> Iterator[None]:
-    """Sends calls to `executor` within the block."""
+    """Sends kernel calls within the block to `executor`."""
     token = _chosen.set(executor)
     try:
         yield

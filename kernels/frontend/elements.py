@@ -1,4 +1,4 @@
-"""Elements of arrays and fields: translates the program's indices to indices of memory."""
+"""Elements of arrays and fields: indices that the program writes become indices of the array in memory."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def element_of(
     indices: Sequence[Expr],
     node: ast.AST,
 ) -> values.Value:
-    """The place of `base[indices]`, or the tree of its places."""
+    """Returns the place `base[indices]`: that of a number, or the places of a vector, matrix or struct."""
     if isinstance(base, values.StructArray):
         if len(indices) == len(base.shape) - 1 and list_node(base) is not None:
             return values.ListOf(base, tuple(indices))
@@ -71,7 +71,10 @@ def component_of(
     nearest: tuple[Expr, ...],
     component: Sequence[Expr],
 ) -> values.Element:
-    """The place of one number of the element `at`, which is read at the indices `nearest`."""
+    """Returns the place of one number, `component`, of the element at the indices `at`.
+
+    `nearest`: the indices at which the element is read, if `at` may lie outside of the array.
+    """
     place = base.element_at(_with_component(base, at, component))
     if nearest == at:
         return place
@@ -84,13 +87,16 @@ def _constants(numbers: Sequence[int]) -> list[Expr]:
 
 
 def _reads_on(state: Pass, base: values.ArrayRef | values.LocalRef) -> bool:
-    """True if reading behind the ends of an array is no error: in a program, as in Taichi, but in debug mode."""
+    """True if a read outside of an array is no error: in a program, for dense arrays, unless in debug mode."""
     is_array = isinstance(base, values.ArrayRef) and base.param.name not in state.placed
     return is_array and state.rules.is_strict and not state.is_debug
 
 
 def _nearest(state: Pass, i: Expr, extent: int, base: values.ArrayRef) -> Expr:
-    """The index that is read: `i`, or where `i` surely leaves the array, the one of the nearest element."""
+    """Returns the index at which an array is read: `i`, or `i` clamped to the array if `i` may lie outside.
+
+    Only an unconditional read whose range is known is clamped, and only where a read outside is no error.
+    """
     ends = reach(i, state.extents)
     is_inside = ends is None or (ends[0] >= 0 and ends[1] < extent)
     if is_inside or state.guard_depth or not extent or not _reads_on(state, base):
@@ -129,7 +135,7 @@ def _local_item(
 
 
 def list_node(base: values.ArrayRef | values.StructArray) -> SNode | None:
-    """The dynamic node above a field; None for other fields."""
+    """Returns the dynamic node (node of lists) directly above a field; None for other arrays."""
     while isinstance(base, values.StructArray):
         base = base.members[0][1]
     if not isinstance(base.source, AbstractLeaf):
@@ -142,7 +148,7 @@ def list_node(base: values.ArrayRef | values.StructArray) -> SNode | None:
 def _with_component(
     base: values.ArrayRef, indices: tuple[Expr, ...], component: Sequence[Expr]
 ) -> tuple[Expr, ...]:
-    """The indices of one component of an element, in the order of the array's axes."""
+    """Returns the indices of a component of an element, in the order of the array's axes in memory."""
     return (*indices, *component) if base.is_trailing else (*component, *indices)
 
 
@@ -160,10 +166,10 @@ def checked_index(
     axis: int,
     node: ast.AST,
 ) -> Expr:
-    """Checks an index against its extent.
+    """Returns the index `i` of one axis after a check against the axis' extent.
 
-    An index that is surely out of range is an error, except in fields, since their programs may rely on an earlier branch. A
-    speculatively evaluated index is clamped, as are all of an array that `clamps`.
+    An index that is surely out of range is an error, except in fields, since their programs may rely on an earlier branch. The
+    index is clamped if it is evaluated speculatively, or if the array `clamps`.
     """
     inside = limits(i, state.extents)
     if inside is not None and inside[0] >= 0 and inside[1] < extent:
@@ -199,7 +205,7 @@ def _assert_inside(
     axis: int,
     node: ast.AST,
 ) -> None:
-    """Emits an assertion of debug mode: an index out of range ends the call."""
+    """Emits the assertion of debug mode that the index `i` of axis `axis` lies from 0 to `extent - 1`."""
     low = compare("ge", i, const(0, i.dtype))
     high = compare("lt", i, const(extent, i.dtype))
     name = state.frames[0].parsed.fn.__name__

@@ -1,4 +1,4 @@
-"""Errors of programs in the kernel language: the classes of `kernels/ir/errors.py`, which the fields below raise, too."""
+"""Errors of programs in the kernel language: names for the classes of `kernels/ir/errors.py`."""
 
 from ..ir.errors import (
     ZERO_STEP,

@@ -1,4 +1,4 @@
-"""Expressions of a kernel: Python syntax to typed IR."""
+"""Expressions of a kernel: compiles Python syntax to typed IR expressions."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def construct_name(node: ast.AST) -> str:
 
 
 class Expressions:
-    """Compiles expressions within a pass. `inline` is called for a call of a `ks.func`."""
+    """Compiles expressions in a pass. `inline` is the function that compiles the call of a `ks.func`."""
 
     def __init__(self, state: Pass, places: Places, inline: InlineCall) -> None:
         self._state = state
@@ -74,7 +74,7 @@ class Expressions:
     # --- entry points
 
     def value(self, node: ast.expr) -> Value:
-        """The value of an expression: a number, a tree of numbers, an array or a Python object."""
+        """Returns the value of an expression: a number, a vector or struct of numbers, an array, a Python object."""
         match node:
             case ast.Constant(value=literal):
                 if isinstance(literal, (bool, int, float)):
@@ -123,13 +123,13 @@ class Expressions:
         )
 
     def _python_number(self, node: ast.expr) -> int | float | None:
-        """The number that Python computes for an expression of a program."""
+        """Returns the number that Python computes for a constant expression in a program; None for others."""
         if not self._state.rules.is_strict:
             return None
         return python_number(self._state.frame, node)
 
     def _literal(self, x: float, node: ast.expr) -> Value:
-        """A number in the type of the program's literals; an error if that type cannot represent it."""
+        """Returns a number as a literal of the program's type. LanguageError if that type cannot represent it."""
         rules = self._state.rules
         if type(x) is int and rules.is_strict and not rules.default_int.holds(x):
             self._state.fail(
@@ -140,9 +140,9 @@ class Expressions:
         return lifted(self._state, x)
 
     def exact(self, node: ast.expr, dtype: DType) -> Value | None:
-        """The argument of a type's name, `ks.u64(2**63)`, if it is a number for Python.
+        """Returns a constant argument of a type's name, as in `ks.u64(2**63)`, converted to that type directly.
 
-        It gets that type without an intermediate one.
+        None if the argument is no constant number.
         """
         x = self._python_number(node)
         if x is None or dtype is DType.bool_ or (dtype.is_integer and not isinstance(x, int)):
@@ -152,7 +152,10 @@ class Expressions:
         return Typed(rounded(const(x, dtype)) if dtype.is_float else const(x, dtype))
 
     def place(self, node: ast.expr) -> Value:
-        """The value of an expression, with assignable places in place of their contents."""
+        """Returns the value of an expression as places, which can be assigned: locals, elements, or trees of these.
+
+        An expression that cannot be assigned gives its plain value.
+        """
         match node:
             case ast.Name():
                 return self._references.name(node)
@@ -163,7 +166,7 @@ class Expressions:
         return self.value(node)
 
     def values(self, nodes: Sequence[ast.expr]) -> list[Value]:
-        """The values from left to right: a call on the right does not change values read on its left."""
+        """Returns the values of expressions from left to right; calls on the right do not change them."""
         found: list[Value] = []
         for k, node in enumerate(nodes):
             items = self._starred(node) if isinstance(node, ast.Starred) else [self.value(node)]
@@ -173,7 +176,7 @@ class Expressions:
         return found
 
     def _starred(self, node: ast.Starred) -> list[Value]:
-        """The items of `*x`."""
+        """Returns the items of a starred argument `*x`."""
         inside = self.value(node.value)
         if isinstance(inside, TupleValue | MatrixValue):
             return list(inside.items)
@@ -182,7 +185,7 @@ class Expressions:
         return self._state.fail(f"`{ast.unparse(node)}` is not a tuple", node, KernelSyntaxError)
 
     def may_write(self, node: ast.expr) -> bool:
-        """True if evaluating an expression runs statements of the program."""
+        """True if evaluating an expression runs statements of the program, such as those of a `ks.func`."""
         nodes = list(ast.walk(node))
         own = {n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
         return any(isinstance(n, ast.NamedExpr) for n in nodes) or any(
@@ -191,7 +194,10 @@ class Expressions:
         )
 
     def converted(self, x: Value, kind: object, node: ast.AST) -> Value:
-        """A value converted to an annotation: a type of numbers, a vector or a struct. Other annotations have no effect."""
+        """Returns a value converted to an annotated type: a number type, a vector or a struct.
+
+        Other annotations leave the value unchanged.
+        """
         python = kind.python if isinstance(kind, Static) else kind
         if complex_annotation(python) is not None:
             return self._calls.as_type(x, complex_annotation(python), node)
@@ -200,7 +206,7 @@ class Expressions:
         return x
 
     def call_statement(self, node: ast.Call) -> None:
-        """Compiles a call statement; its result is not used."""
+        """Compiles a call that is a statement of its own; its value is not used."""
         self._calls.run(node, is_statement=True)
 
     def refuse(
@@ -217,7 +223,7 @@ class Expressions:
         return self._state.default_float
 
     def typed(self, node: ast.expr) -> Typed:
-        """The expression as a number."""
+        """Returns the value of an expression that must be one number."""
         return self.operators.number(self.value(node), node)
 
     def number(self, node: ast.expr) -> Expr:
@@ -227,7 +233,7 @@ class Expressions:
         return truth(self.typed(node))
 
     def index(self, node: ast.expr) -> Expr:
-        """An integer expression of type i64."""
+        """Returns the value of an integer expression, as an IR expression of type i64."""
         return self.as_index(self.typed(node), node)
 
     def as_index(self, x: Typed, node: ast.expr) -> Expr:
@@ -241,11 +247,11 @@ class Expressions:
         return cast(x.expr, DType.i64)
 
     def constant(self, node: ast.expr) -> object:
-        """The Python value of a constant of the program; KeyError for any other expression."""
+        """Returns the Python value of a compile-time constant expression; KeyError for any other expression."""
         return constant(self._state, self, node)
 
     def static(self, node: ast.expr, kind: type[KernelError] = KernelError) -> object:
-        """The Python value of the argument of `ks.static(...)`, evaluated by Python at compile time.
+        """Returns the Python value of the argument of `ks.static(...)`, evaluated by Python at compile time.
 
         An error of `kind` if it depends on a value that is known only at run time.
         """
@@ -277,7 +283,7 @@ class Expressions:
             )
 
     def static_argument(self, node: ast.expr) -> ast.expr | None:
-        """The inside of `ks.static(...)`, or None if the node is anything else."""
+        """Returns the argument of a `ks.static(...)` expression; None if the node is anything else."""
         if not isinstance(node, ast.Call) or not node.args or self.callee(node) is not static:
             return None
         if len(node.args) == 1:
@@ -285,7 +291,7 @@ class Expressions:
         return ast.copy_location(ast.Tuple(node.args, ast.Load()), node)
 
     def callee(self, node: ast.Call) -> object:
-        """The Python object that is called; None if it has no name the frontend can resolve."""
+        """Returns the Python object that is called; None if the call names no object the frontend can resolve."""
         if isinstance(node.func, ast.Call):
             return self._marked(node.func)
         if not is_chain(node.func):
@@ -294,14 +300,14 @@ class Expressions:
         return x.python if isinstance(x, Static) and isinstance(x.python, Hashable) else None
 
     def _marked(self, node: ast.Call) -> object:
-        """The function that `ks.func(f)` gives in a kernel; None for any other call."""
+        """Returns the `ks.func` that a call `ks.func(f)` inside a kernel creates; None for any other call."""
         if len(node.args) != 1 or node.keywords or self.callee(node) not in MARKS:
             return None
         f = self.value(node.args[0])
         return func(f.python) if isinstance(f, Static) and callable(f.python) else None
 
     def _named(self, node: ast.NamedExpr) -> Value:
-        """`(name := value)`: a local of the block, and its value."""
+        """Compiles `(name := value)`: assigns a local, and returns its value."""
         x, name = self.value(node.value), node.target.id
         if not is_data(x):
             self._state.fail(f"`{name}` is assigned something that is not a number", node)
@@ -331,9 +337,9 @@ class Expressions:
         return operators.each([x], node, lambda n: operators.inverted(n, node))
 
     def _rounds(self, loops: Sequence[ast.comprehension], made: Callable[[], T]) -> list[T]:
-        """The values that `made` returns in each iteration of a comprehension.
+        """Returns what `made` returns in each iteration of a comprehension, which is unrolled.
 
-        The items are known when the kernel is compiled.
+        `loops`: the `for` clauses; their items must be known at compile time.
         """
         if not loops:
             return [made()]
@@ -383,7 +389,7 @@ class Expressions:
         return bool(x.expr.value)
 
     def items_of(self, node: ast.expr) -> list[Value]:
-        """The items of an iterable known at compile time: a tuple, a vector, a range, `ks.static(...)`."""
+        """Returns the items of an iterable known at compile time: a tuple, a vector, a range, `ks.static(...)`."""
         inside = self.static_argument(node)
         if inside is not None:
             return self.static_items(inside, node)
@@ -410,13 +416,13 @@ class Expressions:
         return [lifted(self._state, item) for item in items]
 
     def taken_apart(self, x: TupleValue | MatrixValue) -> list[Value]:
-        """The items of a tuple, the components of a vector, the rows of a matrix."""
+        """Returns the items of a tuple, the components of a vector, or the rows of a matrix."""
         if isinstance(x, MatrixValue) and len(x.shape) > 1:
             return [MatrixValue((x.shape[1],), row) for row in x.rows()]
         return list(x.items)
 
     def bind_static(self, target: ast.expr, x: Value) -> None:
-        """Names of one round of a loop that is written out."""
+        """Binds the index names `target` of an unrolled loop to the item `x` of one iteration."""
         state = self._state
         if isinstance(target, ast.Name):
             state.frame.bind(target.id, LoopVar(x) if is_data(x) else x)

@@ -1,4 +1,4 @@
-"""`@ks.func`: functions that kernels call, and their side effects."""
+"""`@ks.func`: functions that kernels call, inlined where they are called."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Func:
 
     @functools.cached_property
     def parameters(self) -> tuple[tuple[str, Any, Any], ...]:
-        """Names, annotations and defaults of the arguments, in order."""
+        """Name, annotation and default of each argument, in order."""
         return tuple(
             (p.name, resolve_annotation(self.fn, p.annotation), p.default)
             for p in inspect.signature(self.fn).parameters.values()
@@ -39,12 +39,12 @@ class Func:
 
     @functools.cached_property
     def templates(self) -> frozenset[str]:
-        """The template arguments, which are aliases of places."""
+        """Names of the template arguments, which are aliases of places of the caller."""
         return frozenset(n for n, a, _ in self.parameters if isinstance(a, TemplateAnnotation))
 
     @functools.cached_property
     def returns(self) -> Any:
-        """The annotation of the result; None where there is none."""
+        """Annotation of the result; None if there is none."""
         found = resolve_annotation(self.fn, inspect.signature(self.fn).return_annotation)
         return None if found is inspect.Signature.empty else found
 
@@ -56,7 +56,7 @@ class Func:
 
 
 class BoundFunc:
-    """A `ks.func` of a class, for one object."""
+    """Method of a class marked `@ks.func`, bound to one object."""
 
     def __init__(self, func: Func, owner: Any) -> None:
         self.func, self.owner = func, owner
@@ -71,20 +71,23 @@ def func(fn: Callable[..., Any]) -> Func:
 
 
 def real_func(fn: Callable[..., Any]) -> Func:
-    """Makes a function callable from kernels, like `func`, with its annotated result type.
+    """Makes a function callable from kernels, like `func`, and converts its result to the annotated type.
 
-    The compiler decides which calls remain.
+    Whether the generated code calls or inlines the function is left to the C compiler.
     """
     return Func(fn, is_real=True)
 
 
 def pyfunc(fn: Callable[..., Any]) -> Func:
-    """Makes a function callable from kernels, like `func`, and from Python."""
+    """Makes a function callable from kernels, like `func`, and from Python, where it runs as Python."""
     return Func(fn)
 
 
 def differentiated_as(function: Func) -> Callable[[Callable[..., Any]], Func]:
-    """Makes a function with the same values the one that is differentiated in place of `function`, which it may call."""
+    """Makes the decorated function the one that is differentiated in place of `function`.
+
+    It must return the same values, and may call `function`.
+    """
 
     def mark(fn: Callable[..., Any]) -> Func:
         function.differentiable = Func(fn)

@@ -1,4 +1,4 @@
-"""Calls of functions by name in a kernel: operations, conversions, functions of complex numbers, and Python's own."""
+"""Calls of named functions in a kernel: operations, conversions, functions of complex numbers, and Python's own."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _OPERATORS = {
 
 
 def element_type(state: Pass, x: values.Value, node: ast.AST) -> DType:
-    """The type that an argument names: one of the language, of NumPy, or `float`, `int` and `bool` as the kernel defines them."""
+    """Returns the element type that an argument names: of the language, of NumPy, or `float`, `int`, `bool`."""
     python = python_object(x)
     if python is float:
         return state.default_float
@@ -67,13 +67,13 @@ def element_type(state: Pass, x: values.Value, node: ast.AST) -> DType:
 
 
 class FunctionCalls:
-    """Compiles calls of named functions within a pass; their arguments are evaluated already."""
+    """Compiles calls of named functions in a pass. The arguments are values: they are evaluated already."""
 
     def __init__(self, state: Pass, frontend: Frontend) -> None:
         self._state, self._expr = state, frontend
 
     def call(self, target: Any, args: list[values.Value], node: ast.Call) -> values.Value | None:
-        """The value of a call; None where the language has no such function."""
+        """Returns the value of a call of `target`; None if the language has no such function."""
         result = self._of_numbers(target, args, node)
         return self._of_python(target, args, node) if result is None else result
 
@@ -139,7 +139,7 @@ class FunctionCalls:
         return self._expr.operators.each([x], node, lambda v: values.Typed(stopped(v.expr)))
 
     def _operator(self, name: str, args: list[values.Value], node: ast.Call) -> values.Value | None:
-        """The value of a function of Python's module `operator`; None for those that stand for no operator of the language."""
+        """Returns the value of a call of a function of Python's `operator` module; None if no operator matches it."""
         operators = self._expr.operators
         plain = name.strip("_")
         if plain in _OPERATORS:
@@ -162,7 +162,7 @@ class FunctionCalls:
         return operators.each([args[0]], node, of_one)
 
     def _of_complex(self, target: Any, args: list[values.Value], node: ast.Call) -> values.Value:
-        """The value of `complex(x, y)`, conversions, parts and conjugates; also for real numbers."""
+        """Returns the value of `complex(x, y)`, `x.real`, `x.conjugate()` and the like, also for real numbers."""
         complexes = self._expr.complex
         kind = complex_annotation(target)
         if kind is not None:
@@ -190,7 +190,7 @@ class FunctionCalls:
             )
 
     def conversion(self, target: Any, args: list[values.Value], node: ast.Call) -> values.Value:
-        """`ks.f32(x)`, `int(x)`, `ks.cast(x, ks.i64)`."""
+        """Returns the value of a conversion: `ks.f32(x)`, `int(x)`, `ks.cast(x, ks.i64)`."""
         operators, rules = self._expr.operators, self._state.rules
         if target is cast_call:
             self._count(args, 2, node)
@@ -252,7 +252,7 @@ class FunctionCalls:
     def _of_python(
         self, target: Any, args: list[values.Value], node: ast.Call
     ) -> values.Value | None:
-        """The value of a Python function on arguments that are known when the kernel is compiled."""
+        """Returns the value that a Python function computes at compile time; None if an argument is unknown then."""
         if target is len:
             x = args[0] if len(args) == 1 else None
             if isinstance(x, values.ArrayRef | values.StructArray | values.LocalRef) and x.shape:

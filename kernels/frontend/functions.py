@@ -20,7 +20,7 @@ from ..ir.ops import OPS, functions
 
 @cache
 def function(name: str) -> Callable[..., Any]:
-    """The function of this name; KeyError where the table has none."""
+    """Returns the function of this name; KeyError if `kernels/ir/ops.py` has no row of that name."""
     op = OPS[name]
 
     def of_one(x: Any) -> Any:
@@ -40,7 +40,7 @@ def function(name: str) -> Callable[..., Any]:
 
 
 def _alike(x: Any, y: Any) -> tuple[Any, Any]:
-    """Returns both as arrays of their common type."""
+    """Returns both arguments as NumPy arrays of their common type."""
     dtype = np.result_type(x, y)
     return np.asarray(x).astype(dtype), np.asarray(y).astype(dtype)
 
@@ -64,7 +64,7 @@ _OTHERS: tuple[tuple[object, str], ...] = (
 
 
 def operation_of(callee: object) -> str | None:
-    """The operation that a function of the language, of `math` or of NumPy denotes in a kernel."""
+    """Returns the IR operation that a function of the language, of `math` or of NumPy stands for; None for others."""
     for other, name in _OTHERS:
         if callee is other:
             return name

@@ -12,7 +12,7 @@ from .errors import LanguageError
 
 @dataclass(frozen=True)
 class Address:
-    """Scalar of a kernel that holds the base address of a field's array; `where` is the line that uses it."""
+    """Scalar parameter of a kernel: the base address of the array of `field`. `where` is the line that uses it."""
 
     param: Param
     field: AbstractLeaf
@@ -21,17 +21,20 @@ class Address:
 
 @dataclass(frozen=True)
 class Hidden:
-    """Hidden arguments that calls bind in addition to the program's: a seed, where the kernel `draws`, then addresses."""
+    """Hidden arguments of a kernel, which each call passes in addition to the program's arguments.
+
+    `draws`: the kernel draws random numbers, so it has a seed. `addresses`: base addresses of arrays.
+    """
 
     draws: bool = False
     addresses: tuple[Address, ...] = ()
 
     def bound(self) -> dict[str, int]:
-        """The addresses by name, valid until the program ends."""
+        """Returns the base addresses in bytes by parameter name. They are valid until the program ends."""
         return {a.param.name: memory_of(a.field).ctypes.data for a in self.addresses}
 
     def refuse_addresses(self) -> None:
-        """Raises LanguageError if the kernel uses an address."""
+        """Raises LanguageError if the kernel uses an address: a recorded sequence has no fixed addresses."""
         for a in self.addresses:
             raise LanguageError(
                 "`get_addr` in a sequence: where elements lie is chosen for each implementation, so they have no addresses;"

@@ -1,4 +1,4 @@
-"""Operations of Python on whole fields, as kernels: a sequence that is recorded has them among its calls."""
+"""Python's operations on whole fields (`fill`, `copy_from`) as kernel calls, to be recorded or deferred."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from .symbols import SymbolicArray, SymbolicScalar
 
 @dataclass(frozen=True)
 class _Write:
-    """A write of Python to arrays of the program, and its line."""
+    """Write from Python to arrays of the program: the label of the field, the arrays, and the program's line."""
 
     label: str
     arrays: tuple[NDArray[Any], ...]
@@ -35,7 +35,10 @@ class _Write:
 
 
 class WaitingAccesses(AbstractHostKernels):
-    """Fills and copies of a program whose calls wait. Those that come again and again are kernels, which wait like others."""
+    """Python's fills and copies of fields in a program with deferred calls.
+
+    Frequently repeated ones become kernels, whose calls are deferred like others.
+    """
 
     def __init__(self) -> None:
         self._n_made: dict[tuple[int, ...], int] = {}
@@ -55,7 +58,10 @@ class WaitingAccesses(AbstractHostKernels):
         return False  # Python empties pools faster than a kernel does
 
     def _is_usual(self, *fields: AbstractLeaf) -> bool:
-        """True from the third time on, unless calls go to the executor of a block: a kernel is not worth its compilation before."""
+        """True from the third time on for these fields, outside of `using` blocks.
+
+        Before that, compiling a kernel for the operation would cost more than it saves.
+        """
         if chosen() is not None:
             return False
         key = tuple(map(id, fields))
@@ -67,7 +73,7 @@ _SELDOM = 2  # times
 
 
 class RecordedAccesses(AbstractRecording):
-    """Accesses of Python to fields while `recorder` has the calls of a sequence."""
+    """Python's accesses to fields while `recorder` records a sequence."""
 
     def __init__(self, recorder: Any) -> None:
         self._recorder = recorder
@@ -114,7 +120,7 @@ class RecordedAccesses(AbstractRecording):
         return self._call(_deactivating(), node, owner)
 
     def _call(self, kernel: Kernel, *args: Any) -> bool:
-        """Records a call. Returns False within a block whose executor is another one."""
+        """Records a call of a kernel; False, without recording, if the enclosing block has another executor."""
         executor: Executor | None = chosen()
         while executor is not None and executor is not self._recorder:
             executor = executor.behind
@@ -131,19 +137,22 @@ def _call(kernel: Kernel, *args: Any) -> bool:
 
 
 def _filled(field: AbstractLeaf, value: Any) -> Any:
-    """The argument of the kernel that fills a field."""
+    """Returns `value` as the argument of the kernel that fills a field: converted to the element type."""
     filling = field.filling(value)
     return Matrix(np.broadcast_to(filling, field.element_shape)) if field.element_shape else filling
 
 
 def _is_copied(field: AbstractLeaf, other: AbstractLeaf) -> bool:
-    """True if a kernel can copy: it converts no values, and cannot make all elements active."""
+    """True if a kernel can copy one field to the other.
+
+    The types must be equal, and no inactive element may have to become active.
+    """
     is_alike = (field.dtype, field.offset) == (other.dtype, other.offset)
     return is_alike and (field.cells is None or other.cells is None)
 
 
 def _typed(fn: Any, **types: Any) -> Kernel:
-    """The kernel of a function with arguments of these types."""
+    """Returns the kernel made of `fn` with the argument types `types`, by argument name."""
     fn.__annotations__ = types
     return Kernel(fn, fast_math=True)
 

@@ -1,4 +1,4 @@
-"""Induction scalars: call arguments of a sequence that grow by a constant from step to step of a repeat."""
+"""Induction scalars: integer arguments of calls that grow by a constant in each step of a repeated subsequence."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ Ints = NDArray[np.int64]
 
 
 def uses_steps(numbers: Sequence[Expr]) -> bool:
-    """True if some of these numbers depend on step indices."""
+    """True if some expressions depend on the step index of a repeat."""
     return any(isinstance(x, LoopIndex) for e in numbers for x in walk(e))
 
 
 def at_steps(e: Expr, steps: Mapping[str, int]) -> Expr:
-    """The number with the step indices of repeats replaced by `steps`, by index name."""
+    """Returns `e` with the step index of each repeat replaced by the number `steps[name]`."""
     affine = to_affine(e) if uses_steps((e,)) else None
     if affine is None:
         return e
@@ -31,7 +31,10 @@ def at_steps(e: Expr, steps: Mapping[str, int]) -> Expr:
 
 
 def growing(numbers: Sequence[Expr], growth: Mapping[str, tuple[int, ...]]) -> tuple[Expr, ...]:
-    """The numbers, with `growth` added: for each step index the growth of each integer in order."""
+    """Returns argument expressions in which integers grow from step to step of the enclosing repeats.
+
+    `growth`: by step index, the growth in each step of every integer that may grow, in order.
+    """
     made, n = list(numbers), 0
     for k, x in enumerate(numbers):
         value = _whole(x)
@@ -43,9 +46,9 @@ def growing(numbers: Sequence[Expr], growth: Mapping[str, tuple[int, ...]]) -> t
 
 
 def by_form(calls: Sequence[tuple[Any, Sequence[Expr]]]) -> tuple[Ints, Ints]:
-    """The form of each call, numbered, and a table with the integers of each call in a row.
+    """Returns the number of each call's form, and a table with one row of integers for each call.
 
-    Each of `calls` is a callee and its numbers. Two calls have the same form if they differ only in integers that may grow.
+    `calls`: callee and argument expressions of each call. Calls that differ only in integers that may grow have one form.
     """
     forms: dict[Any, int] = {}
     of_call, rows = [], list[list[int]]()
@@ -64,7 +67,7 @@ def by_form(calls: Sequence[tuple[Any, Sequence[Expr]]]) -> tuple[Ints, Ints]:
 
 
 def _whole(x: Expr) -> int | None:
-    """The value of an integer that may grow from step to step; None for any other number."""
+    """Returns the value of an integer constant that may grow from step to step; None for any other expression."""
     if not isinstance(x, Const) or not x.dtype.is_index or abs(x.value) >= _LARGEST:
         return None
     return int(x.value)

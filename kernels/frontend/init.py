@@ -1,4 +1,4 @@
-"""`ks.init` and `ks.reset`: begin and end of programs, and of the executor for their calls."""
+"""`ks.init` and `ks.reset`: begin and end of a program, and of the executors for its calls."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ _forced: ContextVar[Arch | None] = ContextVar("arch", default=None)
 
 @contextmanager
 def forced_arch(arch: Arch) -> Iterator[None]:
-    """Makes programs that begin within the block run on `arch`, whatever they ask for."""
+    """Makes programs that begin within the block run on `arch`, whatever architecture they request."""
     token = _forced.set(arch)
     try:
         yield
@@ -146,9 +146,9 @@ def forced_arch(arch: Arch) -> Iterator[None]:
 
 
 def _on_arch(config: Config, x: Any) -> tuple[Config, AbstractDeferringExecutor | None]:
-    """Returns the options with the first architecture of `x` that exists, and the executor of its device; None for a CPU.
+    """Returns the options with the first architecture of `x` that exists, and an executor for it (None: the CPU).
 
-    Where none exists, the CPU is taken, and a line on stderr says why.
+    If none exists, the program runs on the CPU, and a line on stderr says why.
     """
     asked = tuple(x) if isinstance(x, (list, tuple)) else (x,)
     if not asked or not all(isinstance(a, Arch) for a in asked):

@@ -25,7 +25,7 @@ Given = tuple[Sequence[Value], Mapping[str, Value]]  # by position, by name
 
 
 class Inliner:
-    """Replaces calls of functions by their bodies. `run` compiles statements in the current frame."""
+    """Replaces calls of functions by their bodies. `run` compiles the statements of the function's body."""
 
     def __init__(self, state: Pass, frontend: Frontend, run: RunBody) -> None:
         self._state, self._expr, self._run = state, frontend, run
@@ -38,9 +38,10 @@ class Inliner:
         owner: Value | None = None,
         given: Given | None = None,
     ) -> Value | None:
-        """Emits the statements of a call and returns its result; None if it returns nothing.
+        """Emits the body of a called function and returns its result; None if it returns nothing.
 
-        `owner` is the struct of a method. `given` are arguments that were evaluated before.
+        `owner`: the struct on which a method is called. `given`: arguments that are evaluated already; None evaluates those of
+        `node`.
         """
         state = self._state
         func = callee.func if isinstance(callee, BoundFunc) else callee
@@ -82,7 +83,7 @@ class Inliner:
         return result
 
     def _form(self, func: Func) -> Func | None:
-        """The differentiable form that is compiled in place of a function; None in kernels that are not differentiated."""
+        """Returns the function that is differentiated in place of `func`; None if `func` itself is compiled."""
         state = self._state
         if func.differentiable is None or state.frame.is_form:
             return None
@@ -92,7 +93,10 @@ class Inliner:
     def _bind(
         self, func: Func, frame: Frame, node: ast.Call, owner: Value | None, before: Given | None
     ) -> None:
-        """Binds each parameter to its argument, or to a copy if the function or its stores could change the argument."""
+        """Binds each parameter of a function to its argument.
+
+        The parameter is bound to a copy if the function could change the argument, or the parameter.
+        """
         parameters = list(func.parameters)
         written: set[str] = set()  # locals and arrays that the function changes by its parameters
         scope = scope_of(frame)
@@ -120,9 +124,9 @@ class Inliner:
                 frame.bind(name, x)
 
     def _stands(self, x: Value, scope: FunctionScope, name: str, written: set[str]) -> bool:
-        """True if a parameter can be an alias of its argument at every use.
+        """True if a parameter can be an alias of its argument `x`, which is cheap and stays the same.
 
-        Evaluating the argument is then cheap, and its value does not change.
+        `written`: locals and arrays that the function may change.
         """
         if self._expr.places.is_fixed(x):
             return True
@@ -148,7 +152,7 @@ class Inliner:
         function: str,
         before: Given | None,
     ) -> dict[str, Value]:
-        """The argument of each parameter: a place for a template, else a value."""
+        """Returns the argument of each parameter by name: a place for a template, a value otherwise."""
         state = self._state
         templates = {n for n, a, _ in parameters if isinstance(a, TemplateAnnotation)}
         names = [n for n, _, _ in parameters]

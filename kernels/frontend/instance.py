@@ -1,4 +1,4 @@
-"""Kernel instances and calls: the input of executors, with sparse fields as the program states them."""
+"""Kernel instances and their calls, the input of executors; sparse fields are not lowered yet."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from .results import Results
 
 @dataclass(frozen=True)
 class Fields:
-    """Program's part of a recorded call: the `names` of the arrays that are no arguments.
+    """Fields of the program in a recorded call. `names`: arrays of the kernel that are fields, not arguments.
 
-    For a kernel on sparse fields also the kernel before sparse lowering, with its trees.
+    `logical`: for a kernel on sparse fields, the kernel before sparse lowering; `trees`: its trees.
     """
 
     names: frozenset[str] = frozenset()
@@ -29,9 +29,10 @@ class Fields:
 
 @dataclass(frozen=True)
 class Instance:
-    """Kernel for one signature. `fields` are the program's objects behind the arrays that are no arguments, by array.
+    """Kernel compiled to IR for one signature.
 
-    On sparse fields, `ir` is the kernel before sparse lowering, or what it was lowered to if there is a `logical` kernel.
+    `fields`: the object behind each array that is no argument, by array name. On sparse fields `ir` is the kernel before sparse
+    lowering. Once `logical` is set, that is the kernel before lowering, and `ir` the lowered one, on plain arrays.
     """
 
     ir: KernelIR
@@ -53,42 +54,46 @@ class Instance:
 
     @property
     def is_on_trees(self) -> bool:
-        """True if sparse fields are not lowered yet."""
+        """True if the kernel uses sparse fields and is not lowered to plain arrays."""
         return bool(self.structures) and self.logical is None
 
     @property
     def is_gone(self) -> bool:
-        """True if memory of its fields was freed."""
+        """True if the memory of a field that the instance uses was freed."""
         return any(x.is_gone for _, x in self.fields) or any(s.released for _, s in self.structures)
 
     @property
     def numbers(self) -> dict[str, int]:
-        """The number of each sparse field in its tree, by array."""
+        """Returns the number of each sparse field among the fields of its tree, by array name."""
         return {name: view.number for name, view in self.views}
 
     @property
     def held(self) -> Fields:
-        """The program's part of the call that a sequence stores in addition to the kernel, which is on plain arrays."""
+        """Returns the fields of the program that a recorded sequence stores with a call of this lowered instance."""
         layouts = [s.layout for _, s in self.structures]
         trees = tuple(UsedTree(x.tree, x.fields) for x in layouts)
         return Fields(frozenset(name for name, _ in self.fields), self.logical, trees)
 
     @property
     def storages(self) -> dict[str, TreeStorage]:
-        """The memory of the trees."""
+        """Returns the memory of the trees that the kernel uses, by tree name."""
         return {name: s.memory for name, s in self.structures}
 
     def called(self, call: KernelCall) -> KernelCall:
-        """The call of this instance, which has more fields of the program than the instance of `call`."""
+        """Returns the call of this instance with the arguments of `call`, and with its own further fields.
+
+        `call` is a call of the instance that this one was made of.
+        """
         known = {**call.arrays, **{name: x.storage for name, x in self.fields}}
         return replace(call, instance=self, arrays={p.name: known[p.name] for p in self.ir.arrays})
 
 
 @dataclass(frozen=True, slots=True)
 class KernelCall:
-    """Call of a kernel: an array and a number for each parameter of `instance.ir`, by name; `where` is its line in the program.
+    """Call of a kernel: the arrays and numbers for the parameters of `instance.ir`, by name.
 
-    `scalars` are in the order of the parameters. Arrays for results are among `arrays`; sparse fields are views.
+    `scalars` are in the order of the parameters. `arrays` contains the arrays for results; sparse fields are views. `where`: line
+    of the program with the call.
     """
 
     instance: Instance
@@ -98,7 +103,7 @@ class KernelCall:
 
     @property
     def in_order(self) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-        """The arrays and the numbers, by position."""
+        """Returns the arrays, and the numbers, in the order of the parameters."""
         arrays = self.arrays
         return tuple([arrays[p.name] for p in self.instance.ir.arrays]), (*self.scalars.values(),)
 

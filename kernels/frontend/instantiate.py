@@ -1,4 +1,4 @@
-"""Template instantiation: compiles a kernel's syntax and a signature to IR.
+"""Template instantiation: compiles the syntax of a kernel to IR for one signature.
 
 A literal that starts a local (`acc = 0.0`) takes its type from later assignments to the local, if the kernel belongs to no program.
 This needs several passes over the kernel. Each collects the types assigned to such locals, until nothing changes.
@@ -46,7 +46,7 @@ MAX_TYPE_PASSES = 16  # each pass widens the type of at least one local
 
 
 def rules_of(signature: Signature, program: Program | None) -> Rules:
-    """The typing rules of the program.
+    """Returns the typing rules: those of the program, or NumPy's if there is none.
 
     Without a program the default float is f32 if a float array is an argument and none is f64, else f64.
     """
@@ -64,7 +64,7 @@ def rules_of(signature: Signature, program: Program | None) -> Rules:
 
 @dataclass(frozen=True)
 class Subject:
-    """Input of an instantiation: the kernel's syntax, its signature, its declared result type, and its program."""
+    """Input of an instantiation: the kernel's syntax, its signature, its annotated result type, and its program."""
 
     parsed: ParsedFunction
     signature: Signature
@@ -77,7 +77,7 @@ class Subject:
 
 
 def instantiate(subject: Subject) -> Instance:
-    """The IR of a kernel for one signature (one entry for each parameter, in order); LanguageError for a kernel without meaning."""
+    """Returns the instance of a kernel for one signature. LanguageError if the kernel is no valid program."""
     hints: dict[str, DType] = {}
     rules = rules_of(subject.signature, subject.program)
     for _ in range(0 if rules.is_strict else MAX_TYPE_PASSES):
@@ -180,7 +180,7 @@ def _walk(
 
 
 def _on_trees(state: Pass, x: Instance) -> Instance:
-    """The instance of a kernel on sparse fields. These are views of their trees."""
+    """Returns the instance `x` with its sparse fields as views of their trees, and with the trees."""
     cells = {name: source.cells for name, source in x.fields if name in state.placed}
     ir = replace(
         x.ir,
@@ -198,13 +198,13 @@ def _on_trees(state: Pass, x: Instance) -> Instance:
 
 
 def _of_pairs(ref: ArrayRef) -> StructArray:
-    """The value of an array of complex numbers."""
+    """Returns an array of (real, imaginary) pairs as the value of a complex array: a struct of two arrays."""
     parts = [(n, replace(ref, is_trailing=True, component=(k,))) for k, n in enumerate(PARTS)]
     return StructArray(tuple(parts), COMPLEX)
 
 
 def _pack(kind: PackType, bound: Iterator[Binding]) -> StructValue:
-    """The value of a pack of values that were bound to the parameters of its members."""
+    """Returns the value of a pack argument, from the values of the parameters that stand for its members."""
 
     def member(annotation: Any) -> Value:
         if isinstance(annotation, PackType):
@@ -220,7 +220,7 @@ def _number_type(kind: Any, rules: Rules) -> DType:
 
 
 def _compound(kind: Any, params: Iterator[Param]) -> Value:
-    """The value of a vector or struct whose numbers are scalar arguments."""
+    """Returns the value of a vector or struct argument, from the scalar parameters that stand for its numbers."""
     if isinstance(kind, StructType | ComplexType):
         return StructValue(tuple((n, _compound(m, params)) for n, m in kind.members.items()), kind)
     if isinstance(kind, MatrixType):
