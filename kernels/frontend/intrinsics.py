@@ -42,11 +42,11 @@ _BOUNDARIES = ("unsafe", "clamp")
 
 @dataclass(frozen=True)
 class NdarrayAnnotation:
-    """`ks.types.ndarray(dtype=, ndim=, needs_grad=, boundary=)`: an array argument; None accepts any.
+    """`ks.types.ndarray(dtype=, ndim=, needs_grad=, boundary=)`: annotates an array; None accepts any value.
 
-    Derivatives by an argument with `needs_grad=False` are zero.
-
-    `clamps`: indices outside of the array mean its nearest element. `element_dim`: so many last axes are of a vector or matrix.
+    `needs_grad` False: derivatives with respect to the argument are zero.
+    `clamps`: an index outside of the array means its nearest element.
+    `element_dim`: number of last axes that are those of a vector or matrix element.
     """
 
     dtype: DType | type[float] | type[int] | compound.MatrixType | ComplexType | None = None
@@ -62,14 +62,15 @@ class TemplateAnnotation:
 
 
 def template() -> TemplateAnnotation:
-    """Annotates an argument whose value is known when the kernel is compiled: each value is its own
-    instance.
-    """
+    """Annotates an argument whose value is a compile-time constant; the kernel is compiled once for each value."""
     return TemplateAnnotation()
 
 
 def ref(dtype: Any) -> TemplateAnnotation:
-    """Annotates an argument of a function that is a place of the caller, of type `dtype`; assignments to it are made there."""
+    """Annotates a `ks.func` argument of type `dtype` that is an alias of the caller's place.
+
+    Assigning the argument assigns the place.
+    """
     return TemplateAnnotation()
 
 
@@ -82,24 +83,24 @@ class types:  # noqa: N801 - `ks.types.ndarray()` is Taichi's spelling
 
     @staticmethod
     def argpack(**members: Any) -> Any:
-        """The type of packs of arguments: members that a call gives as one argument."""
+        """Returns the type of packs: several arguments, the `members`, that a call passes as one."""
         from .packs import argpack
 
         return argpack(**members)
 
     @staticmethod
     def is_integral(dtype: DType) -> bool:
-        """True for a type of integers or truth values."""
+        """True for integer types and the type of truth values."""
         return not dtype.is_float
 
     @staticmethod
     def is_real(dtype: DType) -> bool:
-        """True for a type of floats."""
+        """True for floating-point types."""
         return dtype.is_float
 
     @staticmethod
     def is_signed(dtype: DType) -> bool:
-        """True for a type of integers below zero."""
+        """True for types that represent negative integers."""
         return dtype.is_integer and dtype.is_signed
 
     @staticmethod
@@ -112,11 +113,11 @@ class types:  # noqa: N801 - `ks.types.ndarray()` is Taichi's spelling
         element_dim: int | None = None,
         element_shape: tuple[int, ...] | None = None,
     ) -> Any:
-        """An argument that is a NumPy array or a view of one, read and written in place.
+        """Annotates an argument that is a NumPy array or a view of one, read and written in place.
 
-        With `needs_grad=False` it has no derivative, even if the array has a gradient.
-        With `boundary="clamp"` an index outside of the array means its nearest element. With `element_dim` (0, 1 or 2), or the
-        length of `element_shape`, elements are numbers, vectors or matrices, of the size that the last axes have.
+        With `needs_grad=False` it has no derivative, even if the array has a gradient. With `boundary="clamp"` an index outside of
+        the array means its nearest element. With `element_dim` (0, 1 or 2), or the length of `element_shape`, elements are numbers,
+        vectors or matrices, of the size that the last axes have.
         """
         axes = len(element_shape) if element_dim is None and element_shape else element_dim or 0
         if axes not in range(3) or (element_shape and len(element_shape) != axes):
@@ -137,25 +138,26 @@ class types:  # noqa: N801 - `ks.types.ndarray()` is Taichi's spelling
 
     @staticmethod
     def template() -> Any:
-        """See `template`."""
+        """Annotates a compile-time constant, like `ks.template`."""
         return TemplateAnnotation()
 
 
 def _element_type(x: Any) -> Any:
-    """A type of array elements; `float` and `int` are what they are to the program that calls the kernel."""
+    """Returns `x` as a type of array elements; `float` and `int` stay, since the calling program defines them."""
     if x in (None, float, int) or isinstance(x, compound.MatrixType):
         return x
     return complex_annotation(x) or array_dtype(x)
 
 
 def array_dtype(x: Any) -> DType:
-    """`x` as a DType of array elements, like `as_dtype`; truth values are allowed, too."""
+    """Returns `x` as a DType of array elements, like `as_dtype`; truth values are allowed, stored as bytes."""
     return u1 if x is bool or x is np.bool_ or x == np.dtype(bool) else as_dtype(x)
 
 
 def as_dtype(x: Any) -> DType:
-    """`x` (a DType, `float`, `int`, or anything NumPy takes for a dtype) as a DType of the
-    language; TypeError otherwise.
+    """Returns `x` as a DType of the language: a DType, `float`, `int`, or anything that NumPy accepts as a dtype.
+
+    TypeError otherwise.
     """
     if isinstance(x, DType):
         return x
@@ -171,16 +173,15 @@ def as_dtype(x: Any) -> DType:
 
 
 def static(x: T, *more: Any) -> T | tuple[Any, ...]:
-    """Marks a condition, a value or a loop that is evaluated (or unrolled) when the kernel is
-    compiled; several values are a tuple.
+    """Marks a condition, a value or a loop that is evaluated (a loop: unrolled) when the kernel is compiled.
+
+    Several values give a tuple.
     """
     return (x, *more) if more else x
 
 
 def ndrange(*bounds: int | tuple[int, int]) -> Iterator[tuple[int, ...]]:
-    """All index tuples of a box; each bound is an extent or `(low, high)`. The last index runs
-    fastest.
-    """
+    """All index tuples of a box; each bound is an extent or `(low, high)`. The last index varies fastest."""
     return itertools.product(*(range(*b) if isinstance(b, tuple) else range(b) for b in bounds))
 
 
@@ -190,7 +191,7 @@ def cast(x: Any, dtype: Any) -> Any:
 
 
 def grouped(x: Any) -> Any:
-    """A loop over the indices of a field, an array or `ndrange(...)`, all indices in one vector."""
+    """Marks a loop over a field, an array or `ndrange(...)` whose index is one vector of all indices."""
     from ..fields.matrix import Matrix
 
     if isinstance(x, Iterator):
@@ -234,13 +235,13 @@ def logical_not(x: Any) -> Any:
 def stop_grad(x: Any) -> Any:
     """`x`, a number or a vector, without a derivative.
 
-    In a kernel `x` may be a field: its elements then have none in the outermost loop around.
+    In a kernel `x` may be a field: then loads of its elements have no derivative in the enclosing outermost loop.
     """
     return x
 
 
 def assume_in_range(x: Any, base: Any, low: int, high: int) -> Any:
-    """`x`, of which the program says that it lies between `base + low` and `base + high`."""
+    """Returns `x`. The program guarantees that it lies between `base + low` and `base + high`."""
     return x
 
 
@@ -262,18 +263,18 @@ def randn(dtype: Any = float) -> Any:
 
 
 def static_print(*args: Any) -> None:
-    """Prints when a kernel is compiled."""
+    """Prints values when a kernel is compiled."""
     print(*args)
 
 
 def static_assert(condition: Any, message: str = "") -> None:
-    """LanguageError when a kernel is compiled for which the condition does not hold."""
+    """Raises LanguageError when a kernel is compiled for which the condition is false."""
     if not condition:
         raise KernelError(message or "the condition of ks.static_assert is false")
 
 
 def loop_config(**options: Any) -> None:
-    """Before a loop of a kernel: `serialize=True` runs its iterations in order. Sizes of blocks are found by search."""
+    """Options of the next loop of a kernel. `serialize=True` runs its iterations in order; block sizes are ignored."""
 
 
 def _atomic(name: str) -> Callable[[Any, Any], Any]:

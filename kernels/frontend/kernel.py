@@ -116,7 +116,7 @@ T = TypeVar("T")
 
 
 class Kernel:
-    """Kernel: a call in a sequence is recorded, any other call runs at once.
+    """Function marked `@ks.kernel`: a call in a recorded sequence is recorded; any other call runs.
 
     `fn` is the undecorated function. `instantiate(*args)` returns the IR for the types, shapes and templates of the arguments.
     """
@@ -143,25 +143,25 @@ class Kernel:
 
     @functools.cached_property
     def is_method(self) -> bool:
-        """True if the kernel is defined in a class. The object is then its first argument."""
+        """True if the kernel is defined in a class, so its first argument is the object."""
         return "." in self.fn.__qualname__.rpartition("<locals>.")[2]
 
     @functools.cached_property
     def parameters(self) -> tuple[tuple[str, Any], ...]:
-        """Names and annotations of the arguments, in order; of packs those of their members."""
+        """Names and annotations of the parameters, in order; a pack counts as its members."""
         members = {pack.name: pack.parameters for pack in self.packs}
         return tuple(p for n, a in self.given_parameters for p in members.get(n, ((n, a),)))
 
     @functools.cached_property
     def packs(self) -> tuple[PackArgument, ...]:
-        """The arguments that are packs."""
+        """The arguments that are packs (several arguments passed as one)."""
         taken = {n for n, _ in self.given_parameters}
         given = ((n, a) for n, a in self.given_parameters if isinstance(a, PackType))
         return tuple(PackArgument(n, kind, unpacked(n, kind, taken)) for n, kind in given)
 
     @functools.cached_property
     def given_parameters(self) -> tuple[tuple[str, Any], ...]:
-        """Names and annotations of the arguments as calls give them."""
+        """Names and annotations of the arguments of the Python function, in order; a pack counts as one."""
         kinds = inspect.Parameter
         found = []
         for k, p in enumerate(self.signature.parameters.values()):
@@ -175,7 +175,7 @@ class Kernel:
         return tuple(found)
 
     def _check_types(self, where: Location) -> None:
-        """Raises LanguageError for an argument without a type; in a program each argument has one."""
+        """Raises LanguageError at `where` if an argument has no annotation; a program needs all of them."""
         for name, annotation in self.parameters:
             if annotation is inspect.Parameter.empty:
                 raise KernelSyntaxError(
@@ -185,7 +185,7 @@ class Kernel:
 
     @functools.cached_property
     def returns(self) -> Any:
-        """The annotation of the result: a type, a tuple of types, None where there is none."""
+        """Annotation of the result: a type, or a tuple of types; None if there is none."""
         found = resolve_annotation(self.fn, self.signature.return_annotation)
         if found is inspect.Signature.empty:
             return None
@@ -199,9 +199,7 @@ class Kernel:
         return tuple(found) if isinstance(found, list) else found
 
     def instantiate(self, *args: Any) -> KernelIR:
-        """The IR for these arguments (NumPy arrays or arrays of a recorded sequence, numbers,
-        template values).
-        """
+        """Returns the IR for arguments of a call: arrays (of NumPy or a recorded sequence), numbers, templates."""
         return self._instance(self._bind(args, {}, self.where), self.where)[1].ir
 
     def __get__(self, owner: Any, kind: type | None = None) -> Any:
@@ -217,11 +215,11 @@ class Kernel:
 
     @functools.cached_property
     def quick(self) -> QuickCalls:
-        """The cache of quick calls."""
+        """Cache of repeated calls of this kernel."""
         return QuickCalls([annotation for _, annotation in self.parameters])
 
     def call_from(self, where: Location, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Calls the kernel on behalf of the line `where`."""
+        """Calls the kernel; `where` is the line of the program that errors name."""
         signature, call = self.prepared(where, args, kwargs)
         executor = current()
         result = executor.run(call)
@@ -232,7 +230,7 @@ class Kernel:
     def prepared(
         self, where: Location, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[Signature, KernelCall]:
-        """The call with these arguments, and its signature."""
+        """Returns the signature of these arguments, and the call with them, which has not run."""
         values = self._bind(args, kwargs, where)
         signature, instance = self._instance(values, where)
         arrays, scalars = passed(signature, values, self.name, where)
@@ -241,7 +239,7 @@ class Kernel:
 
     @functools.cached_property
     def grad(self) -> AdjointKernel:
-        """The adjoint: called like the kernel, it adds to gradients."""
+        """Adjoint of the kernel: called with the same arguments, it adds to the gradients of the arrays read."""
         return AdjointKernel(lambda *call: self.prepared(*call)[1])
 
     def _bind(
@@ -279,7 +277,7 @@ class Kernel:
 
     @functools.cached_property
     def _constants(self) -> tuple[str, ...]:
-        """The arguments without derivatives."""
+        """Names of the array arguments annotated `needs_grad=False`, which have no derivatives."""
         arrays = ((n, a) for n, a in self.parameters if isinstance(a, NdarrayAnnotation))
         return tuple(n for n, a in arrays if a.needs_grad is False)
 
@@ -310,7 +308,10 @@ class Kernel:
         return signature, found
 
     def _instantiated(self, signature: Signature, aliases: Aliases = ()) -> Instance:
-        """A new instance, where some arrays are given twice."""
+        """Compiles the kernel for a signature and returns the instance.
+
+        `aliases`: for each array argument that is the same array as an earlier one, its name and that of the earlier one.
+        """
         program = self._program
         fast_math = self.fast_math and (program is None or program.config.reorders_sums)
         subject = Subject(
@@ -320,7 +321,10 @@ class Kernel:
         return replace(found, constants=self._constants) if self._constants else found
 
     def _forget_the_dead(self) -> None:
-        """Forgets instances for objects that are gone: a kernel keeps no object alive. Other threads may do so, too."""
+        """Removes instances whose template objects no longer exist, since a kernel keeps no object alive.
+
+        Other threads may remove them at the same time.
+        """
         for signature in list(self._instances):
             if not _is_alive(signature):
                 self._instances.pop(signature, None)
@@ -328,7 +332,10 @@ class Kernel:
     def _without_aliases(
         self, signature: Signature, instance: Instance, arrays: dict[str, Any], where: Location
     ) -> Instance:
-        """The instance with one parameter for each array, even if one array is passed twice: one instance for each such pattern."""
+        """Returns the instance for arrays of which some are the same: it has one parameter for each different array.
+
+        There is one instance for each combination of equal arrays. LanguageError if arrays overlap without being equal.
+        """
         if len(arrays) < 2:
             return instance
         names: dict[str, str] = {}
@@ -357,7 +364,7 @@ _MARK = "_is_data_oriented"  # of classes whose kernels a program calls
 
 
 class BoundKernel:
-    """A kernel of a class, for one object."""
+    """Method of a class marked `@ks.kernel`, bound to one object."""
 
     def __init__(self, kernel: Kernel, owner: Any) -> None:
         self.kernel, self.owner = kernel, owner
@@ -379,7 +386,7 @@ class BoundKernel:
 
     @property
     def grad(self) -> AdjointKernel:
-        """The adjoint of the kernel for this object."""
+        """Adjoint of the kernel, bound to the same object."""
         kernel, owner = self.kernel, self.owner
         return AdjointKernel(
             lambda where, args, kwargs: kernel.prepared(where, (owner, *args), kwargs)[1]
@@ -387,7 +394,10 @@ class BoundKernel:
 
 
 def _of_program(annotation: Any, program: Program | None) -> Any:
-    """The annotation with the program's meaning of `int` and `float`; those of arrays are NumPy's without a program."""
+    """Returns an annotation in which `int` and `float` are the program's default types.
+
+    In annotations of arrays they are NumPy's types if there is no program.
+    """
     if isinstance(annotation, NdarrayAnnotation):
         if annotation.dtype in (int, float):
             return replace(annotation, dtype=element_dtype(annotation.dtype))
@@ -416,13 +426,13 @@ def kernel(fn: Callable[..., Any], /) -> Kernel: ...
 @overload
 def kernel(*, fast_math: bool = True) -> Callable[[Callable[..., Any]], Kernel]: ...
 def kernel(fn: Callable[..., Any] | None = None, /, *, fast_math: bool = True) -> Any:
-    """Makes a function a kernel. `fast_math=False`: floating-point operations follow IEEE 754, in source order."""
+    """Makes a function a kernel. `fast_math=False`: floating-point operations follow IEEE 754 in source order."""
     if fn is None:
         return lambda inner: Kernel(inner, fast_math)
     return Kernel(fn, fast_math)
 
 
 def data_oriented(kind: T) -> T:
-    """Marks a class with kernels and functions as methods. Attributes of the object are constants of the compiled kernel."""
+    """Marks a class whose methods may be kernels and functions. Its objects' attributes are compile-time constants."""
     setattr(kind, _MARK, True)
     return kind

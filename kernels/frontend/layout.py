@@ -1,4 +1,4 @@
-"""Memory layout of views: affine maps from the indices of a view to the array that contains it."""
+"""Memory layout of array views: affine maps from indices of a view to indices of the array in memory."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ BROADCAST = "whose elements are one and the same along an axis"
 
 @dataclass(frozen=True)
 class ViewLayout:
-    """Affine layout of a view: element `i` is at `offsets[m] + sum(strides[m][k] * i[k])` along each axis m of an array.
+    """Affine layout of a view: along axis m of memory, element `i` is at `offsets[m] + sum(strides[m][k] * i[k])`.
 
-    That array is the parameter `memory` of the kernel, of shape `extents`. `shape` is that of the view. `fixed` is the reason why
-    elements cannot be written, "" where they can.
+    `memory`: the kernel's array parameter that contains the view, of shape `extents`. `shape`: shape of the view. `fixed`: reason
+    why elements cannot be written, "" if they can.
     """
 
     shape: tuple[int, ...]
@@ -28,7 +28,7 @@ class ViewLayout:
     fixed: str = ""
 
     def place(self, indices: Sequence[Expr]) -> tuple[Expr, ...]:
-        """The indices in memory of the view's element at `indices`."""
+        """Returns the indices in the memory array of the view's element at `indices`."""
         return tuple(
             _affine(o, s, indices) for o, s in zip(self.offsets, self.strides, strict=True)
         )

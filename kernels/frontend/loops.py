@@ -1,4 +1,4 @@
-"""Loops of a kernel: ranges, boxes, arrays and fields, unrolled loops, `while`."""
+"""Loops of a kernel: over ranges, boxes, arrays and fields; unrolled loops; `while`."""
 
 from __future__ import annotations
 
@@ -21,13 +21,16 @@ _ONE = const(1, ir.DType.i64)
 
 
 class Loops:
-    """Compiles loops of a pass. `statements` runs their bodies."""
+    """Compiles the loops of a kernel in a pass. `statements` compiles their bodies."""
 
     def __init__(self, state: Pass, frontend: Frontend, statements: BodyCompiler) -> None:
         self._state, self._expr, self._statements = state, frontend, statements
 
     def run(self, node: ast.For) -> str | None:
-        """Compiles a for loop. Returns the kind of jump by which an unrolled loop surely leaves the enclosing block, else None."""
+        """Compiles a for loop.
+
+        Returns "return" if the loop is unrolled and an iteration surely returns from the function, else None.
+        """
         state = self._state
         if node.orelse:
             state.fail(
@@ -71,7 +74,7 @@ class Loops:
             )
 
     def _over_value(self, x: values.Value, node: ast.For, is_grouped: bool) -> None:
-        """A loop over the indices of an array or a field, or over the items of a tuple."""
+        """Compiles a loop over the indices of an array or field, or over the items of a tuple."""
         state = self._state
         if isinstance(x, values.ArrayRef | values.StructArray):
             self._refuse_known(node)
@@ -108,7 +111,10 @@ class Loops:
     def _active(
         self, place: tuple[str, int], offset: Sequence[int], node: ast.For, is_grouped: bool
     ) -> None:
-        """A loop over the active cells of a node of a tree."""
+        """Compiles a loop over the active cells of a node of a sparse tree.
+
+        `place`: name of the tree, and number of the node. `offset`: least index of the field along each axis.
+        """
         state, (tree, number) = self._state, place
         shape = state.structures[tree].tree.shape(number)
         names = [state.fresh(n) for n in self._names(node, len(shape), is_grouped)]
@@ -170,9 +176,9 @@ class Loops:
         node: ast.For,
         is_grouped: bool,
     ) -> None:
-        """Emits one loop for each bound around the body; each starts at 0 and has step 1.
+        """Emits a nest with one loop for each of `bounds`; each loop counts from 0 in steps of 1.
 
-        Without any bound the body runs once, and its group of indices is empty.
+        Without bounds the body runs once, with an empty index vector.
         """
         state = self._state
         names = self._names(node, len(bounds), is_grouped)
@@ -189,7 +195,7 @@ class Loops:
             self._loop(list(bounds), names, [], node, is_grouped, is_outermost)
 
     def _refuse_known(self, node: ast.For) -> None:
-        """Raises LanguageError for a loop index whose name already has a value: Python's loop would change it.
+        """Raises LanguageError for a loop index whose name already has a value: Python's loop would overwrite it.
 
         Boxes in a program are exempt: their indices shadow equal names, as Taichi's do.
         """
@@ -205,7 +211,7 @@ class Loops:
                 self._state.fail(text, t, KernelSyntaxError)
 
     def _names(self, node: ast.For, n: int, is_grouped: bool) -> list[str]:
-        """The names of the loops: the index names of the program, or the name of an index vector with a number."""
+        """Returns a name for each of `n` loops: the index names in the source, or numbered names of an index vector."""
         state = self._state
         targets = node.target.elts if isinstance(node.target, ast.Tuple) else [node.target]
         for t in targets:
@@ -235,7 +241,10 @@ class Loops:
         is_grouped: bool,
         is_parallel: bool,
     ) -> None:
-        """Emits the remaining loops around the body."""
+        """Emits the loops for `bounds` around the body, from the outermost to the innermost.
+
+        `indices`: indices of the loops of the nest that are emitted already.
+        """
         state = self._state
         if not bounds:
             self._bind(node, indices, is_grouped)
@@ -257,7 +266,10 @@ class Loops:
         state.emit(ir.For(loop, extent, tuple(body), state.frame.parsed.where(node)))
 
     def _iteration(self, indices: list[values.Typed]) -> ir.Expr:
-        """A number unique to each iteration of these loops, unless an index is 2^20 or more (2^40 for a single loop)."""
+        """Returns a number that identifies the iteration of a parallel loop nest, for random numbers.
+
+        It is unique while all indices are below 2^20 (2^40 for a single loop).
+        """
         number: ir.Expr = const(self._state.n_parallel, ir.DType.u64)
         for x in indices:
             number = binary(
@@ -270,7 +282,7 @@ class Loops:
         return self._state.rules.default_int
 
     def _index(self, counter: ir.Expr, start: ir.Expr, step: ir.Expr) -> values.Typed:
-        """The program's index for a counter that starts at 0."""
+        """Returns `start + counter * step`, the index that the program sees, for a counter from 0."""
         dtype = counter.dtype
         scaled = binary("mul", counter, cast(step, dtype))
         return values.Typed(binary("add", scaled, cast(start, dtype)))
@@ -287,7 +299,7 @@ class Loops:
             frame.bind(t.id, LoopVar(index))
 
     def _body(self, node: ast.For | ast.While, jumps: Jumps, is_parallel: bool = False) -> None:
-        """Compiles the body of one loop into the current block; `continue` skips the rest of it."""
+        """Compiles the body of one loop into the current block; `continue` in it skips the rest of the body."""
         state, frame = self._state, self._state.frame
         frame.loops.append(jumps)
         frame.depth += 1
@@ -310,7 +322,7 @@ class Loops:
     def _leavable(
         self, bounds: Sequence[Bounds], names: list[str], node: ast.For, is_grouped: bool
     ) -> None:
-        """Emits loops with early exits, or loops that run in order, as one `while` over all iterations."""
+        """Emits a loop nest with early exits, or in serial order, as one `while` over all iterations."""
         state, where = self._state, self._state.frame.parsed.where(node)
         jumps = Jumps(can_break=True)
         counters = [state.fresh(n) for n in names]
@@ -347,7 +359,7 @@ class Loops:
         self._until_left(compare("lt", at, total), jumps, body, node)
 
     def _until_left(self, condition: ir.Expr, jumps: Jumps, body: list, node: ast.AST) -> None:  # type: ignore[type-arg]
-        """Emits a `while` that also ends when a flag of a jump is set."""
+        """Emits a `while` that ends if `condition` is false or an exit flag (break, return) is set."""
         state, where = self._state, self._state.frame.parsed.where(node)
         flags = [f for f in (jumps.broken, state.frame.left) if f is not None]
         if jumps.broken is not None:
@@ -355,7 +367,7 @@ class Loops:
         state.emit(ir.While(binary("and", none_of(flags), condition), tuple(body), where))
 
     def run_while(self, node: ast.While) -> None:
-        """Compiles `while condition:`; a condition that takes statements is evaluated in the loop."""
+        """Compiles `while condition:`. Statements that compute the condition run in each iteration."""
         state, where = self._state, self._state.frame.parsed.where(node)
         if node.orelse:
             state.fail(
@@ -382,9 +394,9 @@ class Loops:
     # --- loops that are written out
 
     def _written_out(self, node: ast.For, items: Sequence[values.Value]) -> str | None:
-        """Unrolls the loop: emits the body once for each item.
+        """Unrolls a loop: emits the body once for each item.
 
-        Returns "return" if the last iteration surely leaves the function, else None.
+        Returns "return" if an iteration surely returns from the function, else None.
         """
         state, frame = self._state, self._state.frame
         jumps = Jumps(can_break=True)

@@ -1,7 +1,7 @@
-"""Kernels on sparse fields as kernels on plain arrays, for executors that run or record nothing else.
+"""Sparse lowering of kernel instances: turns kernels on sparse fields into kernels on plain arrays.
 
-The frontend leaves sparse fields as the program states them. A layer above decides how they are lowered: the package registers it,
-and it is imported at its first use. This module is loaded with the package, so it imports nothing slow.
+It serves executors that run or record plain arrays only. A layer above implements it: the package registers the implementation,
+which is imported at its first use. This module is loaded with the package, so it imports nothing slow.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ _lower: Lower
 
 
 def register(lower: Lower) -> None:
-    """Registers the lowering of instances on sparse fields."""
+    """Registers the function that lowers instances on sparse fields."""
     global _lower
     _lower = lower
 
 
 def lowered(instance: Instance) -> Instance:
-    """The instance on plain arrays: itself if it is that already; otherwise lowered, once an instance."""
+    """Returns the instance on plain arrays: `instance` if it has no sparse fields, else its lowered form."""
     if not instance.is_on_trees:
         return instance
     found: Instance | None = instance.derived.get(_KEY)
@@ -36,6 +36,6 @@ def lowered(instance: Instance) -> Instance:
 
 
 def lowered_call(call: KernelCall) -> KernelCall:
-    """The call of the instance on plain arrays, with the arrays of its trees."""
+    """Returns the call of the lowered instance, with the arrays that store its trees."""
     instance = lowered(call.instance)
     return call if instance is call.instance else instance.called(call)

@@ -1,4 +1,4 @@
-"""Loads and stores of named values and elements: numbers, and trees of numbers."""
+"""Assignable values (places): loads, stores and updates of locals and array elements, and of trees of these."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ WHAT = {
 
 
 def what(x: Value) -> str:
-    """Description of a value for messages."""
+    """Returns the kind of a value for messages, such as "a number" or "a Python object"."""
     if is_complex(x):
         return "a complex number"
     return WHAT.get(type(x).__name__, "a number" if is_data(x) else "a Python object")
 
 
 def is_place(x: Value) -> bool:
-    """True if a value can be assigned as a whole."""
+    """True if a value consists of places (locals, elements) alone, so that it can be assigned."""
     numbers = list(leaves(x))
     return bool(numbers) and is_data(x) and not any(isinstance(n, Typed) for n in numbers)
 
@@ -68,7 +68,7 @@ LOGICAL = {"bit_and": "and", "bit_or": "or", "bit_xor": "ne"}  # of truth values
 
 
 def combined(op: str, a: ir.Expr, b: ir.Expr) -> ir.Expr:
-    """`a op b`, of numbers of one type or of truth values."""
+    """Returns the expression `a op b` of two numbers of one type, or of two truth values."""
     if a.dtype is not ir.DType.bool_ or op not in LOGICAL:
         return binary(op, a, b)  # type: ignore[arg-type]
     sign = LOGICAL[op]
@@ -76,7 +76,7 @@ def combined(op: str, a: ir.Expr, b: ir.Expr) -> ir.Expr:
 
 
 class Places:
-    """Compiles assignments to places, and creates locals, within a pass."""
+    """Compiles assignments to places (locals, elements), and creates locals, in a pass."""
 
     def __init__(self, state: Pass) -> None:
         self._state = state
@@ -84,7 +84,7 @@ class Places:
     # --- assignment
 
     def assign(self, place: Value, x: Value, node: ast.AST) -> None:
-        """Emits `place = x`, component by component; a number is given to all components."""
+        """Emits `place = x`, component by component; a single number is assigned to all components."""
         pairs = self.pairs(place, x, node)
         if len(pairs) > 1:
             values = [self._kept_from(v, pairs, k, node) for k, (_, v) in enumerate(pairs)]
@@ -94,7 +94,7 @@ class Places:
             self.store(target, value, node)
 
     def pairs(self, place: Value, x: Value, node: ast.AST) -> list[tuple[Place, Typed]]:
-        """Each place with the number that is assigned to it."""
+        """Returns each number's place in `place`, with the number of `x` that is assigned to it."""
         match place, x:
             case ((LocalVar() | Element() | LocalItem() | OneOf()), Typed()):
                 return [(place, x)]
@@ -156,7 +156,10 @@ class Places:
     def _kept_from(
         self, x: Typed, pairs: list[tuple[Place, Typed]], own: int, node: ast.AST
     ) -> Typed:
-        """Returns the value, copied to a local if the assignments before its own change it."""
+        """Returns `x`, copied to a local if the assignments before it change its value.
+
+        `pairs`: places with their values in the order of assignment; `x` belongs to number `own`.
+        """
         before = [place for k, (place, _) in enumerate(pairs) if k < own]
         locals_ = {
             v.name
@@ -179,7 +182,7 @@ class Places:
         return x
 
     def store(self, place: Place, x: Typed, node: ast.AST) -> None:
-        """Emits `place = x` for one number."""
+        """Emits `place = x` for one number `x`, converted to the type of the place."""
         state = self._state
         where = state.frame.parsed.where(node)
         match place:
@@ -214,7 +217,10 @@ class Places:
         node: ast.AST,
         wants_old: bool = False,
     ) -> Value:
-        """Emits `place op= x`, component by component. Returns the old value where it is used."""
+        """Emits `place op= x`, component by component; with `is_negated`, `x` is negated first.
+
+        Returns the old value if `wants_old`.
+        """
         pairs = self.pairs(place, x, node)
         values = [
             self._kept_from(v, pairs, k, node) if len(pairs) > 1 else v
@@ -278,9 +284,9 @@ class Places:
         return old
 
     def before_activation(self, array: str, value: ir.Expr, node: ast.AST) -> ir.Expr:
-        """Returns a value to store in a sparse field, evaluated before the element is activated.
+        """Returns a value to store in a sparse field, as it is before the store activates the element.
 
-        It is copied to a local if it depends on the activity, length or item of a cell.
+        The value is copied to a local if it depends on the activity, list length or item number of a cell.
         """
         asks = any(isinstance(e, ir.IsActive | ir.Length | ir.Item) for e in walk(value))
         return (
@@ -292,7 +298,7 @@ class Places:
     # --- locals
 
     def in_local(self, name: str, x: Typed, node: ast.AST) -> Typed:
-        """Copies a number to a new local and returns it."""
+        """Copies a number to a new local, named like `name`, and returns the local's value."""
         state = self._state
         value = settle(x, state.default_float)
         fresh = state.fresh(name)
@@ -300,7 +306,7 @@ class Places:
         return Typed(ir.Local(fresh, value.dtype), weak=x.weak and not state.is_final)
 
     def kept(self, x: Value, node: ast.AST) -> Value:
-        """Returns a value for several uses that later statements do not change."""
+        """Returns a copy of a value that later statements do not change: numbers that may change are in new locals."""
 
         def leaf(item: Typed | Place) -> Typed:
             number = loaded_leaf(item)
@@ -312,9 +318,9 @@ class Places:
         return rebuilt(x, leaf)
 
     def shared(self, x: Value, node: ast.AST) -> Value:
-        """Returns a value whose components may be used several times at once.
+        """Returns a value whose numbers cost nothing to use several times.
 
-        Components other than names and numbers are computed before, in locals.
+        Numbers other than constants, parameters, locals and loop indices are computed once, in new locals.
         """
 
         def leaf(item: Typed | Place) -> Typed:
@@ -328,7 +334,7 @@ class Places:
         return rebuilt(x, leaf)
 
     def new_local(self, name: str, x: Value, node: ast.AST) -> Value:
-        """Copies a value to new locals, one for each of its numbers."""
+        """Copies a value to new locals, one for each of its numbers, and returns them as a value."""
         state = self._state
         if isinstance(x, MatrixValue) and self._is_array(name, x):
             return self._new_array(name, x, node)
@@ -359,7 +365,10 @@ class Places:
         return rebuilt(x, leaf)
 
     def _is_array(self, name: str, x: MatrixValue) -> bool:
-        """True if a vector becomes a local array: it has many components of known types, and no parallel loop could share it."""
+        """True if a new vector becomes a local array rather than one local for each component.
+
+        It must have many components, all of known types, and be created where no parallel loop could share it.
+        """
         state = self._state
         most = _MOST_CHOSEN if _is_indexed(state.frame.parsed.tree, name) else MOST_COMPONENTS
         if len(x.items) <= most:
@@ -370,7 +379,7 @@ class Places:
         return state.iteration is not None or not any(isinstance(s, ast.For) for s in body)
 
     def _new_array(self, name: str, x: MatrixValue, node: ast.AST) -> MatrixValue:
-        """Copies a vector or matrix of many components to a local array, whose elements a computed index chooses at once."""
+        """Copies a vector or matrix to a new local array, whose elements can be indexed at run time."""
         state = self._state
         numbers = [settle(loaded_leaf(i), state.default_float) for i in x.items]
         dtype = numbers[0].dtype
@@ -383,7 +392,7 @@ class Places:
         return MatrixValue(x.shape, items)
 
     def declared(self, name: str, like: Value) -> tuple[Value, list[ir.SetLocal]]:
-        """Locals for a value of the same structure, and the statements that initialise them to zero."""
+        """Returns new locals in the structure of the value `like`, and the statements that set them to zero."""
         state = self._state
         statements: list[ir.SetLocal] = []
 
@@ -400,17 +409,17 @@ class Places:
         return rebuilt(like, leaf), statements
 
     def is_fixed(self, x: Value) -> bool:
-        """True if a name can be an alias of this value at every use."""
+        """True if all numbers of a value are cheap and never change, so that a name can be an alias of the value."""
         return all(is_cheap_and_fixed(loaded_leaf(n).expr) for n in leaves(x))
 
 
 def _same(a: tuple[int, ...], b: tuple[int, ...]) -> bool:
-    """True if two shapes agree; a column counts as a vector."""
+    """True if two shapes are equal, where a matrix of one column equals a vector."""
     return a == b or (a[:1] == b[:1] and a[1:] in ((), (1,)) and b[1:] in ((), (1,)))
 
 
 def shown(x: Value) -> str:
-    """Description of a value with its shape, for people."""
+    """Returns a description of a value with its shape for messages, such as "a vector of 3"."""
     match x:
         case MatrixValue(shape=shape):
             return (
@@ -424,7 +433,7 @@ def shown(x: Value) -> str:
 
 
 def _is_at(place: Place, array: str, indices: object) -> bool:
-    """True if a place is the element of an array at these indices, or of a local array at this index."""
+    """True if a place is the element of the array or local array `array` at `indices`."""
     match place:
         case Element():
             return (place.array.name, place.indices) == (array, indices)
@@ -434,7 +443,7 @@ def _is_at(place: Place, array: str, indices: object) -> bool:
 
 
 def _is_indexed(tree: ast.AST, name: str) -> bool:
-    """True if a function indexes a name with something else than a literal."""
+    """True if a function indexes the name with anything other than a literal."""
     return any(
         isinstance(n, ast.Subscript)
         and isinstance(n.value, ast.Name)

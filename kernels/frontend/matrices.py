@@ -1,4 +1,4 @@
-"""Vectors and matrices in kernels: makers, methods, components. The methods are defined in kernels/fields/methods.py."""
+"""Vectors and matrices in kernels: constructors, components, and methods (defined in kernels/fields/methods.py)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Matrices:
     def made(
         self, name: str, args: Sequence[values.Value], named: dict[str, values.Value], node: ast.AST
     ) -> values.Value:
-        """The value of `Matrix.zero(...)` and similar makers."""
+        """Returns the value of a constructor such as `Matrix.zero(...)`; `name` is its name in `Matrix`."""
         given = [self._plain_argument(a) for a in args]
         by_name = {n: self._plain_argument(a) for n, a in named.items()}
         try:
@@ -47,7 +47,7 @@ class Matrices:
         return self._value(made, node)
 
     def matrix(self, items: values.Value, dtype: DType | None, node: ast.AST) -> values.MatrixValue:
-        """The value of `Vector([...])` or `Matrix([[...], ...])`, from numbers, rows of numbers, or vectors as rows."""
+        """Returns the value of `Vector([...])` or `Matrix([[...], ...])`, from numbers, rows, or vectors as rows."""
         x = values.loaded(items)
         rows = x.items if isinstance(x, values.TupleValue | values.MatrixValue) else ()
         if not rows:
@@ -96,7 +96,7 @@ class Matrices:
         dtype: DType | None,
         node: ast.AST,
     ) -> values.MatrixValue:
-        """The value of `vec3(1)`, `vec3(v.xy, 1)` or `mat2(a, b)`: numbers and vectors one after the other.
+        """Returns the value of `vec3(1)`, `vec3(v.xy, 1)` or `mat2(a, b)`: all numbers of the arguments in order.
 
         A single number fills all components.
         """
@@ -122,7 +122,7 @@ class Matrices:
     # --- methods and components
 
     def attribute(self, base: values.MatrixValue, name: str) -> values.Value | None:
-        """A component or several by name, a size, or a method; None where there is no such attribute."""
+        """Returns the value of `base.name`: components, a size, or a method; None if there is no such attribute."""
         pattern = methods.swizzle(name)
         if pattern is not None and len(base.shape) == 1 and max(pattern) < len(base.items):
             picked = tuple(base.items[k] for k in pattern)
@@ -171,7 +171,7 @@ class Matrices:
     def component(
         self, base: values.MatrixValue, indices: Sequence[Expr], node: ast.AST
     ) -> values.Value:
-        """The value of `v[i]`, `m[i, j]`, or a row `m[i]`."""
+        """Returns the value of `v[i]`, `m[i, j]`, or of a row `m[i]`."""
         shape = base.shape
         if len(indices) == 1 and len(shape) == 2 and isinstance(indices[0], Const):
             row = base.rows()[self._inside(indices[0], shape[0], node)]
@@ -187,7 +187,7 @@ class Matrices:
     def _item(
         self, base: values.MatrixValue, indices: Sequence[Expr], node: ast.AST
     ) -> values.Typed | values.Place:
-        """The component at one index for each dimension."""
+        """Returns the component at `indices`, one index for each dimension."""
         shape = base.shape
         known = [i for i in indices if isinstance(i, Const)]
         if len(known) == len(indices):
@@ -234,7 +234,7 @@ class Matrices:
     def sliced(
         self, base: values.MatrixValue, parts: Sequence[slice | Expr], node: ast.AST
     ) -> values.Value:
-        """The value of `v[1:]`, `m[:, 0]`, or `m[:, k]` with a `k` known only at run time."""
+        """Returns the value of `v[1:]`, `m[:, 0]`, or `m[:, k]` with a `k` known only at run time."""
         if len(parts) != len(base.shape):
             self._state.fail(
                 f"`{ast.unparse(node)}`: give a slice or an index for each dimension",
@@ -260,7 +260,7 @@ class Matrices:
         return values.Typed(truth(x) if dtype is DType.bool_ else cast(x.expr, dtype))
 
     def _do(self, node: ast.AST) -> methods.Do:
-        """One operation of the table, on numbers of this pass."""
+        """Returns the function `do(op, *operands)` that `methods.py` calls for operations on numbers of this kernel."""
 
         def typed(x: Any) -> values.Typed:
             if isinstance(x, values.Typed):
@@ -304,7 +304,7 @@ class Matrices:
         return x.python if isinstance(x, values.Static) else x
 
     def _plain_argument(self, x: values.Value) -> Any:
-        """An argument of a maker; sizes are integers of Python."""
+        """Returns an argument of a constructor; constant integers, such as sizes, become Python integers."""
         x = values.loaded(x)
         if isinstance(x, values.TupleValue):
             return [self._plain_argument(i) for i in x.items]
@@ -330,7 +330,10 @@ class Matrices:
 
 
 def _clamped(indices: Sequence[Expr], shape: tuple[int, ...]) -> list[Expr]:
-    """The indices of a component, clamped as Taichi does: components are numbered row by row, and the number is clamped."""
+    """Returns the indices of a component, clamped as Taichi does.
+
+    Components are numbered row by row, and the number is clamped.
+    """
     number: Expr = const(0, DType.i64)
     for i, extent in zip(indices, shape, strict=True):
         number = binary("add", binary("mul", number, const(extent, DType.i64)), i)
@@ -343,7 +346,7 @@ def _clamped(indices: Sequence[Expr], shape: tuple[int, ...]) -> list[Expr]:
 
 
 def _local_array(x: values.MatrixValue) -> values.LocalRef | None:
-    """The local array whose elements are the components of a value, or were read from it; None for any other value."""
+    """Returns the local array whose elements, in order, are the components of a value; None for any other value."""
     array: values.LocalRef | None = None
     for k, item in enumerate(x.items):
         match item:

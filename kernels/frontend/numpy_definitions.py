@@ -1,4 +1,4 @@
-"""Functions of NumPy and Python without an operation of their own, defined in the kernel language."""
+"""Functions of NumPy and Python that are no IR operation, defined in the kernel language."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _sign(x: Any) -> Any:
 
 
 def _cbrt(x: Any) -> Any:
-    """The cube root: a power, whose last digits are inexact, and one step of Newton's method."""
+    """The cube root: a power, followed by a step of Newton's method that corrects the power's last digits."""
     size = abs(x)
     root = size ** (1 / 3)
     better = root - (root * root * root - size) / (3 * root * root)
@@ -144,7 +144,7 @@ _DEFINED: dict[Any, Callable[..., Any]] = {
 
 @functools.cache
 def definition_of(callee: Any, n_arguments: int) -> Func | None:
-    """The definition in the kernel language of a function of NumPy or Python; None where there is none."""
+    """Returns the `ks.func` that defines a function of NumPy or Python in kernels; None if there is no definition."""
     if callee is math.log and n_arguments == 2:
         return Func(_log)
     if callee in (round, np.round, np.around) and n_arguments == 2:

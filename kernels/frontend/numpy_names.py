@@ -1,4 +1,4 @@
-"""NumPy's and Python's names without an operation of their own: operators as functions, methods and makers of vectors.
+"""Functions of NumPy and Python that are no IR operation: operators, methods and constructors of vectors by name.
 
 A name of NumPy in a kernel has NumPy's meaning on numbers and small vectors.
 """
@@ -77,12 +77,12 @@ _INSTEAD: dict[Any, str] = {
 
 
 def is_kernel(target: Any) -> bool:
-    """True if the callee is a kernel, a plain one or a method."""
+    """True if the callee is a kernel, as a function or as a method."""
     return type(target).__name__ in ("Kernel", "BoundKernel")
 
 
 def advice(target: Any) -> str:
-    """Advice for an error message on a call that the language does not support."""
+    """Returns the advice that an error message gives for a call that kernels do not support."""
     if is_kernel(target):
         return "call it from a sequence"
     module = (getattr(target, "__module__", None) or "").partition(".")[0]
@@ -102,7 +102,7 @@ def _file_of(target: Any) -> str:
 
 
 class NumpyNames:
-    """Compiles calls by these names within a pass."""
+    """Compiles calls of functions of NumPy and Python by name, in a pass."""
 
     def __init__(self, state: Pass, frontend: Frontend) -> None:
         self._state, self._expr = state, frontend
@@ -110,7 +110,7 @@ class NumpyNames:
     def call(
         self, target: Any, args: Sequence[Value], named: dict[str, Value], node: ast.Call
     ) -> Value | None:
-        """The value of a call; None where the name is none of these."""
+        """Returns the value of a call of `target`; None if it is none of the functions of this module."""
         operators = self._expr.operators
         if not isinstance(target, Hashable) or not args:
             return None
@@ -186,7 +186,7 @@ class NumpyNames:
         return None
 
     def _selected(self, args: Sequence[Value], node: ast.Call) -> Value:
-        """The value of `np.select([a, b], [x, y], default)`: the first choice whose condition holds."""
+        """Returns the value of `np.select([a, b], [x, y], default)`: the choice of the first true condition."""
         conditions, values = args[:2]
         result = args[2] if len(args) == 3 else lifted(self._state, 0)
         if not isinstance(conditions, TupleValue) or not isinstance(values, TupleValue):
@@ -200,7 +200,7 @@ class NumpyNames:
     def _made(
         self, target: Any, args: Sequence[Value], named: dict[str, Value], node: ast.Call
     ) -> Value:
-        """The value of a maker: given numbers, a range or a unit matrix."""
+        """Returns the value of `np.array`, `np.arange` or `np.eye` and the like, as a vector or matrix."""
         given = list(args)
         n_bounds = len(given) if target is np.arange else 1
         bounds, given = given[:n_bounds], given[n_bounds:]
@@ -243,7 +243,7 @@ class NumpyNames:
         return self._state.fail(f"`{ast.unparse(node)}` takes whole constants in a kernel", node)
 
     def _of_vector(self, target: Any, args: Sequence[Value], node: ast.Call) -> Value:
-        """The value of a reduction or another function of a vector, a matrix or a tuple of numbers."""
+        """Returns the value of a function of one vector or matrix, such as `np.sum`, or of two, such as `np.cross`."""
         first, *rest = args
         operators, matrices = self._expr.operators, self._expr.matrices
         if isinstance(first, TupleValue) and first.items:

@@ -55,7 +55,7 @@ MAX_POWER = 16  # x ** n is written out as products up to here
 
 
 class OfComplex(Protocol):
-    """Operators with at least one complex operand."""
+    """Interface for operators with at least one complex operand (complex_operators.py)."""
 
     def binary(self, op: str, a: Value, b: Value, node: ast.AST) -> Value: ...
 
@@ -64,11 +64,11 @@ class OfComplex(Protocol):
     def selected(self, condition: Value, a: Value, b: Value, node: ast.AST) -> Value: ...
 
     def parts(self, x: Value, node: ast.AST) -> tuple[Typed, Typed]:
-        """The real and the imaginary part."""
+        """Returns the real and the imaginary part of a number."""
 
 
 class Operators:
-    """Compiles operators within a pass: literals fold as in Python, other operands are converted to their common type."""
+    """Compiles operators in a pass: literals fold as in Python, other operands are converted to their common type."""
 
     complex: OfComplex  # set where they can be kept in locals
 
@@ -78,7 +78,7 @@ class Operators:
     # --- component by component
 
     def number(self, x: Value, node: ast.AST) -> Typed:
-        """The value as one number."""
+        """Returns a value that must be a single number. LanguageError for any other."""
         x = loaded(x)
         if isinstance(x, Typed):
             return x
@@ -94,9 +94,9 @@ class Operators:
     def each(
         self, values: Sequence[Value], node: ast.AST, apply: Callable[..., Typed]
     ) -> Typed | MatrixValue:
-        """Applies `apply` to numbers, or to the components of vectors and matrices of one shape.
+        """Applies `apply` to numbers, or component by component to vectors and matrices of one shape.
 
-        A number is paired with each component.
+        A number is combined with each component.
         """
         values = [_vector(loaded(x)) for x in values]
         shapes = {x.shape for x in values if isinstance(x, MatrixValue)}
@@ -147,7 +147,7 @@ class Operators:
         return self.each([a, b], node, one)
 
     def matmul(self, a: Value, b: Value, node: ast.AST) -> Value:
-        """The product of two matrices, of a matrix and a vector, of a row and a matrix; the dot product of two vectors."""
+        """Returns `a @ b`: matrices, a matrix and a vector, a vector and a matrix, or two vectors (the dot product)."""
         x, y = _vector(loaded(a)), _vector(loaded(b))
         if not isinstance(x, MatrixValue) or not isinstance(y, MatrixValue):
             self._state.fail(f"`{ast.unparse(node)}`: @ takes vectors or matrices", node)
@@ -177,18 +177,18 @@ class Operators:
     # --- one number
 
     def unified(self, a: Typed, b: Typed) -> tuple[Expr, Expr, bool]:
-        """Both operands in their common type, and True if the result is still a literal."""
+        """Returns both operands in their common type, and True if both are literals, so the result is a literal."""
         rules = self._state.rules
         return unify(a, b, self._state.default_float, rules.is_strict)
 
     def differ_in_sign(self, a: Typed, b: Typed) -> bool:
-        """True if one integer is signed and one unsigned, and the rules are NumPy's, which compare the numbers."""
+        """True if one integer is signed, one unsigned, and the rules are NumPy's, which compare their true values."""
         if self._state.rules.is_strict or not (a.dtype.is_integer and b.dtype.is_integer):
             return False
         return differ(a, b)
 
     def floats(self, a: Typed, b: Typed) -> tuple[Expr, Expr]:
-        """Both operands in their common float type. Each is converted directly, so integers get no other type on the way."""
+        """Returns both operands in their common float type; integers are converted to it directly."""
         x, y, is_weak = self.unified(a, b)
         dtype = x.dtype if x.dtype.is_float and not is_weak else self._state.default_float
         return (x, y) if x.dtype is dtype else (adopt(a.expr, dtype), adopt(b.expr, dtype))
@@ -197,7 +197,7 @@ class Operators:
         return Typed(binary("and" if op == "and" else "or", truth(a), truth(b)))
 
     def function(self, op: str, x: Typed) -> Typed:
-        """A function of one number, converted to a float where the function needs one."""
+        """Returns the function `op` of one number; an integer is converted to a float first where `op` needs one."""
         if op == "abs" and not x.dtype.is_float:
             whole = self._state.rules.default_int if x.dtype is DType.bool_ else x.dtype
             return Typed(unary("abs", cast(x.expr, whole)), x.weak)
@@ -268,7 +268,7 @@ class Operators:
         return Typed(unary("neg", settle(x, self._state.default_float)))
 
     def inverted(self, x: Typed, node: ast.AST) -> Typed:
-        """`~x`."""
+        """Returns `~x`, with all bits inverted."""
         if x.dtype.is_float:
             self._state.fail(f"`{ast.unparse(node)}`: ~ takes an integer", node, KernelTypeError)
         if x.dtype is DType.bool_:
@@ -278,9 +278,9 @@ class Operators:
         return Typed(unary("bit_not", x.expr))
 
     def sign_bit(self, x: Typed) -> Typed:
-        """True if a number is below zero.
+        """True at run time if a number is negative; for floats its sign bit, so -0.0 is negative.
 
-        For floats it is the sign bit itself: a compiler may treat -0.0 as 0.0 in arithmetic.
+        The bit is read directly, since a compiler may treat -0.0 as 0.0 in arithmetic.
         """
         number: Expr = settle(x, self._state.default_float)
         if number.dtype.is_float:
@@ -288,11 +288,11 @@ class Operators:
         return Typed(compare("lt", number, const(0, number.dtype)))
 
     def negated(self, x: Typed) -> Typed:
-        """`not x`."""
+        """Returns the condition `not x`."""
         return Typed(unary("not", truth(x)), x.weak)
 
     def least(self, op: str, values: Sequence[Value], node: ast.AST) -> Value:
-        """The min or max of several numbers, or of vectors component by component."""
+        """Returns the minimum or maximum (`op`) of numbers, or of vectors component by component."""
 
         def one(a: Typed, b: Typed) -> Typed:
             if self.differ_in_sign(a, b):
@@ -307,7 +307,7 @@ class Operators:
         return result
 
     def selected(self, condition: Value, a: Value, b: Value, node: ast.AST) -> Value:
-        """`a if condition else b`; both are evaluated."""
+        """Returns `a if condition else b`; both operands are evaluated."""
         if is_complex(a) or is_complex(b):
             return self.complex.selected(condition, a, b, node)
 
@@ -318,7 +318,7 @@ class Operators:
         return self.each([condition, a, b], node, one)
 
     def alike(self, a: Value, b: Value, node: ast.AST) -> Value:
-        """A value of the common type of two values, for locals that hold either."""
+        """Returns a value with the common types of `a` and `b`, after which locals for either value are declared."""
         if is_complex(a) is not is_complex(b):
             a, b = (complex_value(*self.complex.parts(x, node)) for x in (a, b))
         if isinstance(a, StructValue) and isinstance(b, StructValue):
@@ -334,7 +334,7 @@ class Operators:
         return self.each([a, b], node, lambda x, y: Typed(self.unified(x, y)[0]))
 
     def function_of_two(self, row: Op, a: Typed, b: Typed, node: ast.AST) -> Typed:
-        """A function of two numbers in their common type: of floats, or of integers."""
+        """Returns a function (row of the operation table) of two numbers in their common type."""
         if row.name == "pow":
             return self.power(a, b, node)
         if row.name == "raw_div" and (a.dtype.is_float or b.dtype.is_float):
@@ -388,11 +388,11 @@ class Operators:
         return Typed(binary("div", const(1, x.dtype), result) if exponent < 0 else result)
 
     def float_power(self, a: Typed, b: Typed) -> Typed:
-        """The power of both as floats."""
+        """Returns a ** b, computed in the common float type of both."""
         return Typed(binary("pow", *self.floats(a, b)))
 
     def _whole_power(self, a: Typed, b: Typed, node: ast.AST) -> Typed:
-        """A power of integers, in their common type; in the type of the base if the exponent is a literal."""
+        """Returns the power of two integers in their common type; with a literal exponent in the type of the base."""
         if isinstance(b.expr, Const) and b.weak and 0 <= b.expr.value <= MAX_POWER:
             whole = self._state.rules.default_int if a.dtype is DType.bool_ else a.dtype
             return Typed(_product(cast(a.expr, whole), int(b.expr.value)))
@@ -410,7 +410,10 @@ class Operators:
         return Typed(select(compare("lt", b.expr, const(0, b.dtype)), quotient, found))
 
     def _no_negative_exponent(self, exponent: Expr, node: ast.AST) -> None:
-        """Emits the check of debug mode for a negative exponent; conditionally evaluated operands are not checked."""
+        """Emits the assertion of debug mode that an integer exponent is not negative.
+
+        Operands that are evaluated conditionally are not checked.
+        """
         state = self._state
         if not state.is_debug or not exponent.dtype.is_signed or state.speculative_depth:
             return
@@ -420,7 +423,7 @@ class Operators:
 
 
 def _vector(x: Value) -> Value:
-    """Returns a tuple of numbers as a vector, a tuple of vectors as a matrix."""
+    """Returns a tuple of numbers as a vector, a tuple of vectors as a matrix, any other value unchanged."""
     if not isinstance(x, TupleValue) or not x.items:
         return x
     items = [_vector(i) for i in x.items]

@@ -1,7 +1,8 @@
-"""Overflow checks of debug mode: they report operation, kernel, line and operands; the program continues with the wrapped result.
+"""Overflow checks of debug mode. A report names operation, kernel, line and operands; the program continues.
 
 Sums, differences, products and shifts to the left are checked, as in Taichi, atomic ones too. The condition is computed in addition
-to the operation, which is unchanged. Conditionally evaluated operands (of `and`, sides of a ternary) are not checked.
+to the operation, whose wrapped result is unchanged. Conditionally evaluated operands (of `and`, sides of a ternary) are not
+checked.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _WORDS = {
 
 
 def watch(state: Pass, op: str, a: Expr, b: Expr, node: ast.AST) -> None:
-    """Emits the check of `a op b`, in debug mode and of integers of one type."""
+    """Emits the overflow check of `a op b` if debug mode checks the operation (`watches`)."""
     if not watches(state, op, a, b) or state.speculative_depth:
         return
     where = state.frame.parsed.where(node)
@@ -34,7 +35,7 @@ def watch(state: Pass, op: str, a: Expr, b: Expr, node: ast.AST) -> None:
 
 
 def watches(state: Pass, op: str, a: Expr, b: Expr) -> bool:
-    """True if debug mode checks an operation, since the ranges of its operands do not exclude an overflow."""
+    """True if debug mode checks `a op b`: integers of one type whose ranges do not exclude an overflow."""
     if not state.is_debug or op not in _WORDS or not a.dtype.is_integer or a.dtype is not b.dtype:
         return False
     left, right = limits(a, state.extents), limits(b, state.extents)
@@ -52,7 +53,7 @@ def watches(state: Pass, op: str, a: Expr, b: Expr) -> bool:
 
 
 def _overflows(op: str, a: Expr, b: Expr) -> Expr:
-    """The condition that the wrapped result differs from the exact one."""
+    """Returns the condition that the wrapped result of `a op b` differs from the exact one."""
     dtype = a.dtype
     zero = const(0, dtype)
     result = binary(op, a, b)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Packs of arguments: several arguments of a kernel that a call gives as one."""
+"""Packs: several arguments of a kernel that a call passes as one object."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from .errors import KernelArgumentError
 
 @dataclass(frozen=True)
 class PackType:
-    """Type of packs: the annotation of each member, as one of an argument, or another pack."""
+    """Type of packs: name and annotation of each member, which is annotated like an argument, or is a pack."""
 
     members: tuple[tuple[str, Any], ...]
 
     def __call__(self, *args: Any, **named: Any) -> Pack:
-        """Returns a pack of all members: in order, by name, or as one dict."""
+        """Returns a pack with values for all members: in order, by name, or as one dict."""
         names = [name for name, _ in self.members]
         given = dict(zip(names, args, strict=False))
         if len(args) == 1 and not named and isinstance(args[0], Mapping):
@@ -39,7 +39,10 @@ class PackType:
 
 @dataclass(frozen=True)
 class PackArgument:
-    """Argument of a kernel that is a pack, with the names and annotations of the parameters that stand for its members."""
+    """Pack argument of a kernel.
+
+    `parameters`: names and annotations of the kernel parameters that stand for its members.
+    """
 
     name: str
     kind: PackType
@@ -47,7 +50,7 @@ class PackArgument:
 
 
 class Pack:
-    """Members that kernels take as one argument. They may be assigned, `pack.a = 1`, for later calls."""
+    """Values of members that a call passes as one argument. Assigning a member, `pack.a = 1`, affects later calls."""
 
     _kind: PackType
     _members: dict[str, Any]
@@ -64,7 +67,7 @@ class Pack:
         return self._members.items()
 
     def to_dict(self) -> dict[str, Any]:
-        """The members by name, those of packs inside as dicts."""
+        """Returns the members by name; nested packs become dicts."""
         return {n: x.to_dict() if isinstance(x, Pack) else x for n, x in self._members.items()}
 
     def __getattr__(self, name: str) -> Any:
@@ -95,12 +98,18 @@ class Pack:
 
 
 def argpack(**members: Any) -> PackType:
-    """The type of packs with these members: types of numbers, vectors and structs, `ks.types.ndarray()`, other packs."""
+    """Returns the type of packs with these members.
+
+    A member is a type of numbers, vectors or structs, `ks.types.ndarray()`, or another pack type.
+    """
     return PackType(tuple(members.items()))
 
 
 def unpacked(name: str, kind: PackType, taken: set[str]) -> tuple[tuple[str, Any], ...]:
-    """The parameters that stand for the members of a pack, those of packs inside in their place: names that are not taken."""
+    """Returns names and annotations of the parameters that stand for a pack's members, nested packs flattened.
+
+    `name`: name of the pack argument. `taken`: names that cannot be used; the new ones are added.
+    """
     found: list[tuple[str, Any]] = []
     for n, annotation in kind.members:
         own = f"{name}_{n}"
@@ -115,7 +124,7 @@ def unpacked(name: str, kind: PackType, taken: set[str]) -> tuple[tuple[str, Any
 
 
 def members_given(kind: PackType, x: Any, label: str, where: Location) -> Iterator[Any]:
-    """The members of a pack that is an argument, in the order of `unpacked`."""
+    """Yields the members of the pack `x` passed as an argument, in the order of `unpacked`."""
     if not isinstance(x, Pack) or x._kind != kind:
         raise KernelArgumentError(f"{label} takes {kind}, not {type(x).__name__}", where)
     for n, annotation in kind.members:
@@ -126,7 +135,7 @@ def members_given(kind: PackType, x: Any, label: str, where: Location) -> Iterat
 
 
 def _converted(annotation: Any, x: Any) -> Any:
-    """A member as its annotation has it: vectors and structs are copied, arrays and packs are the same."""
+    """Returns a member as its annotation requires: vectors and structs are copied; arrays and packs are not."""
     if isinstance(annotation, MatrixType):
         return annotation(x)
     if isinstance(annotation, StructType):

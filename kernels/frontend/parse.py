@@ -1,4 +1,4 @@
-"""Syntax of a Python function: its tree with true line numbers, and the objects of its free names."""
+"""Parser of Python functions: the syntax tree with line numbers of the file, and the objects of free names."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from .errors import KernelSyntaxError, LanguageError
 
 @dataclass(frozen=True)
 class ParsedFunction:
-    """Syntax of a function, with facts about its local names.
+    """Syntax tree of a function, with facts about its local names.
 
-    `assigned` counts the assignments to each local name; atomic updates count twice. `mutated` are names with an assigned or
-    updated part: a component, a member. `targets` are the index names of loops.
+    `assigned`: number of assignments to each local name; an atomic update counts twice. `mutated`: names of which a part
+    (component, member) is assigned or updated. `targets`: index names of loops.
     """
 
     fn: Callable[..., Any]
@@ -40,7 +40,7 @@ class ParsedFunction:
         return Location(self.file, getattr(node, "lineno", self.tree.lineno))
 
     def free(self, name: str) -> tuple[bool, Any]:
-        """True and the object if a name is bound outside the function (closure, module, builtins) at this moment."""
+        """Returns True and the object if a name is bound outside of the function now: closure, module, builtins."""
         for bound in (closure_names(self.fn), self.fn.__globals__, vars(builtins)):
             if name in bound:
                 return True, bound[name]
@@ -48,7 +48,7 @@ class ParsedFunction:
 
 
 def closure_names(fn: Callable[..., Any]) -> dict[str, Any]:
-    """The closure variables of a function that are bound now."""
+    """Returns the closure variables of a function by name, without those that have no value yet."""
     names: dict[str, Any] = {}
     code = fn.__code__
     for name, cell in zip(code.co_freevars, fn.__closure__ or (), strict=False):
@@ -65,7 +65,7 @@ def location_of(fn: Callable[..., Any]) -> Location:
 
 
 def parse_function(fn: Callable[..., Any]) -> ParsedFunction:
-    """Parses the source of `fn`; LanguageError if Python has no source."""
+    """Parses the source of `fn`. LanguageError if its source is not available."""
     where = location_of(fn)
     try:
         lines, first = inspect.getsourcelines(fn)
@@ -98,7 +98,10 @@ def parse_function(fn: Callable[..., Any]) -> ParsedFunction:
 
 
 def _of_lambda(fn: Callable[..., Any]) -> ast.FunctionDef | None:
-    """The function that returns the value of a lambda; None for anything else. Its last instruction has the place of that value."""
+    """Returns a lambda as a function definition with one return statement; None if `fn` is no lambda.
+
+    The lambda is found by the source positions in its bytecode, since a line may contain several.
+    """
     code = fn.__code__
     places = set(code.co_positions())
     for node in ast.walk(_parsed("".join(linecache.getlines(code.co_filename)))):

@@ -1,4 +1,4 @@
-"""Texts and values that `print` and `assert` show."""
+"""Texts and values that `print` and `assert` in a kernel print, with their formats."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ Shown = list[tuple[Part, str]]
 def parts_of(
     frontend: Frontend, call: ast.Call, end: str = "\n"
 ) -> tuple[tuple[Part, ...], tuple[str, ...]]:
-    """The texts and values of a call of print, and the conversion of each value ("" for the usual one)."""
+    """Returns the texts and values that a call of `print` prints, and the C conversion of each value.
+
+    A conversion "" is the usual one of the type.
+    """
     options = {"sep": " ", "end": end}
     for keyword in call.keywords:
         if keyword.arg not in options:
@@ -44,9 +47,9 @@ def parts_of(
 
 @dataclass(frozen=True)
 class _Formatted:
-    """Value of a formatted string.
+    """Value in a formatted string.
 
-    `spec` is a conversion of C without its %, "" for the usual one. `python` is Python's text of a constant.
+    `spec`: conversion of C without its %, "" for the usual one of the type. `python`: function that returns a constant's text.
     """
 
     node: ast.expr
@@ -65,9 +68,9 @@ def _argument(frontend: Frontend, arg: ast.expr) -> Shown:
 
 
 def _shown(frontend: Frontend, x: _Formatted, arg: ast.expr) -> Shown:
-    """A constant as Python prints it, where Python formats it; any other value is formatted as by C.
+    """Returns the texts and values printed for a formatted value, each with its C conversion.
 
-    A format without a letter is C's in a program.
+    A constant becomes text, formatted by Python. In a program, a format without a letter is formatted by C.
     """
     if _is_letterless(frontend, x.spec):
         return _value(frontend, frontend.value(x.node), x.spec, arg)
@@ -78,7 +81,7 @@ def _shown(frontend: Frontend, x: _Formatted, arg: ast.expr) -> Shown:
 
 
 def _formatted(frontend: Frontend, arg: ast.expr) -> list[str | _Formatted] | None:
-    """The texts and the values of an f-string, of `"...".format(...)` and of `"..." % (...)`; None for anything else."""
+    """Returns the texts and values of an f-string, `"...".format(...)` or `"..." % (...)`; None for anything else."""
     match arg:
         case ast.JoinedStr(values=parts):
             return [_of_f_string(frontend, part) for part in parts]
@@ -100,7 +103,7 @@ def _of_f_string(frontend: Frontend, part: ast.expr) -> str | _Formatted:
 
 
 def _formatting(conversion: str | None, spec: str) -> Callable[[object], str]:
-    """The format of a value in Python's terms: `{...!r:5}` is repr, then a format."""
+    """Returns Python's formatting of a value: `conversion` (r, s, a) first, then the format `spec`."""
     converted = _CONVERTED.get(conversion or "")
     return lambda x: format(x if converted is None else converted(x), spec)
 
@@ -175,7 +178,7 @@ def _value(frontend: Frontend, x: Value, spec: str, node: ast.AST) -> Shown:
 
 
 def _is_letterless(frontend: Frontend, spec: str) -> bool:
-    """True for a format such as `.2`, to which a program adds the letter of the value's type."""
+    """True for a format such as `.2`, to which a program adds the letter of the value's type, such as f."""
     return bool(spec) and frontend.is_strict and _LETTERLESS.fullmatch(spec) is not None
 
 
@@ -189,7 +192,7 @@ def _listed(parts: list[Shown], around: str = "[]") -> Shown:
 
 
 def _joined(shown: Shown) -> Shown:
-    """The parts with adjacent texts joined to one."""
+    """Returns the parts with adjacent texts joined."""
     found: Shown = []
     for part, spec in shown:
         if isinstance(part, str) and found and isinstance(found[-1][0], str):

@@ -1,4 +1,4 @@
-"""Interface of the frontend for its visitors: each compiles one kind of syntax, and delegates the rest."""
+"""Interface of the frontend for its visitors: each visitor compiles one kind of syntax by calling the others."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .values import MatrixValue, TupleValue, Typed, Value
 
 
 class Frontend(Protocol):
-    """Compiles the expressions of a pass. Statements that they need are emitted into the current block."""
+    """Compiles expressions of a kernel. Statements that compute them are emitted into the current block."""
 
     places: Places
     operators: Operators
@@ -25,77 +25,83 @@ class Frontend(Protocol):
 
     @property
     def default_float(self) -> DType:
-        """The type of floats where nothing else decides."""
+        """Float type of the kernel, used if no operand has a type."""
 
     @property
     def is_strict(self) -> bool:
-        """True if the rules are those of a program, which are Taichi's."""
+        """True if the typing rules are those of a program (Taichi's), False if they are NumPy's."""
 
     def refuse(
         self, sentence: str, node: ast.AST, kind: type[KernelError] = KernelError
     ) -> NoReturn:
-        """Raises an error of this kind at the line of `node`."""
+        """Raises an error of class `kind` at the line of `node`."""
 
     # --- values
 
     def value(self, node: ast.expr) -> Value:
-        """The value of an expression: a number, a tree of numbers, an array or a Python object."""
+        """Returns the value of an expression: a number, a vector or struct of numbers, an array, a Python object."""
 
     def place(self, node: ast.expr) -> Value:
-        """The value of an expression, with assignable places in place of their contents."""
+        """Returns the value of an expression as places, which can be assigned: locals, elements, or trees of these."""
 
     def values(self, nodes: Sequence[ast.expr]) -> list[Value]:
-        """The values from left to right: a call on the right does not change values read on its left."""
+        """Returns the values of expressions from left to right; calls on the right do not change them."""
 
     def exact(self, node: ast.expr, dtype: DType) -> Value | None:
-        """The argument of a type's name, if it is a number for Python; None otherwise."""
+        """Returns the constant of `ks.u64(2**63)` and the like, in that type; None if the argument is no constant."""
 
     def condition(self, node: ast.expr) -> Expr:
-        """The truth value of an expression."""
+        """Returns the truth value of an expression."""
 
     def index(self, node: ast.expr) -> Expr:
-        """An integer expression of type i64."""
+        """Returns the value of an integer expression, as an IR expression of type i64."""
 
     def as_index(self, x: Typed, node: ast.expr) -> Expr:
-        """A number of type i64; LanguageError where it is no integer."""
+        """Returns a number converted to i64. LanguageError if it is no integer."""
 
     # --- Python objects
 
     def callee(self, node: ast.Call) -> object:
-        """The Python object that is called; None if it has no name the frontend can resolve."""
+        """Returns the Python object that is called; None if the call names no object the frontend can resolve."""
 
     def constant(self, node: ast.expr) -> object:
-        """The Python value of a constant of the program; KeyError for any other expression."""
+        """Returns the Python value of a compile-time constant expression; KeyError for any other expression."""
 
     def static(self, node: ast.expr, kind: type[KernelError] = KernelError) -> object:
-        """The Python value of the argument of `ks.static(...)`; an error of `kind` where it is known only at run time."""
+        """Returns the Python value of the argument of `ks.static(...)`, evaluated by Python at compile time.
+
+        An error of class `kind` if the value is known only at run time.
+        """
 
     def static_argument(self, node: ast.expr) -> ast.expr | None:
-        """The inside of `ks.static(...)`, or None if the node is anything else."""
+        """Returns the argument of a `ks.static(...)` expression; None if the node is anything else."""
 
     def static_items(self, inside: ast.expr, node: ast.AST) -> list[Value]:
-        """The items that a loop over `ks.static(inside)` has."""
+        """Returns the items of a loop over `ks.static(inside)`."""
 
     # --- of values
 
     def converted(self, x: Value, kind: object, node: ast.AST) -> Value:
-        """A value converted to an annotation."""
+        """Returns a value converted to an annotated type; annotations that are no type leave it unchanged."""
 
     def taken_apart(self, x: TupleValue | MatrixValue) -> list[Value]:
-        """The items of a tuple, the components of a vector, the rows of a matrix."""
+        """Returns the items of a tuple, the components of a vector, or the rows of a matrix."""
 
     def bind_static(self, target: ast.expr, x: Value) -> None:
-        """Binds the index names of an unrolled loop to an item."""
+        """Binds the index names `target` of an unrolled loop to the item `x` of one iteration."""
 
     def may_write(self, node: ast.expr) -> bool:
         """True if evaluating an expression runs statements of the program."""
 
 
 class BodyCompiler(Protocol):
-    """Compiles the statements of the current frame of a pass into its current block."""
+    """Compiles the statements of the function being compiled into the current block."""
 
     def run(self, statements: Sequence[ast.stmt]) -> str | None:
-        """Compiles statements. Returns the kind of jump by which they surely leave the block, None if they may continue."""
+        """Compiles statements. Returns the kind of jump that they always end with, None if there is none."""
 
     def taken(self, node: ast.If, unbound: frozenset[str] = frozenset()) -> list[ast.stmt] | None:
-        """The branch of an `if` that is decided when the kernel is compiled; None if it is not."""
+        """Returns the branch of an `if` that is decided at compile time; None if it is not.
+
+        `unbound`: index names of inner loops, which have no value yet.
+        """

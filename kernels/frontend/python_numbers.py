@@ -1,4 +1,4 @@
-"""Constant evaluation by Python: literals, names outside the kernel, arithmetic on both, and functions of Python and its `math`.
+"""Constant evaluation by Python: literals, names outside the kernel, arithmetic on these, and Python's functions.
 
 Python evaluates them in its own precision. The result has the type of a literal: `ks.u64(2**64 - 1)`, `dt * 2 / 3`.
 """
@@ -36,7 +36,7 @@ _CALLED = (float, int, abs, round, min, max)
 
 
 def python_number(frame: Frame, node: ast.expr) -> int | float | None:
-    """The number that Python computes for an expression; None if it is no number, or is known only at run time."""
+    """Returns the number that Python computes for an expression; None if it is no number, or no constant."""
     try:
         found = _evaluated(frame, node)
     except (ArithmeticError, TypeError, ValueError):  # refused where it is compiled
@@ -45,7 +45,7 @@ def python_number(frame: Frame, node: ast.expr) -> int | float | None:
 
 
 def _evaluated(frame: Frame, node: ast.expr) -> Any:
-    """The Python object of an expression; None where it is unknown."""
+    """Returns the Python object of a constant expression; None if it is unknown at compile time."""
     match node:
         case ast.Constant(value=value):
             return value

@@ -1,4 +1,4 @@
-"""Python objects as values of a kernel: numbers become literals of the program's types, fields become arrays of the kernel."""
+"""Python objects as values in a kernel: numbers become literals, fields become arrays of the kernel."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .typing_rules import lift, strong
 
 
 def lifted(state: Pass, x: object, name: str = "") -> values.Value:
-    """The value of a Python object in the kernel; `name` is its name in the program."""
+    """Returns the value that the Python object `x` has in the kernel; `name` is its name in the program."""
     match x:
         case AbstractLeaf():
             return _field(state, x, name)
@@ -41,7 +41,10 @@ def lifted(state: Pass, x: object, name: str = "") -> values.Value:
 
 
 def _field(state: Pass, x: AbstractLeaf, name: str) -> values.ArrayRef:
-    """The array of the kernel for a field, the same one each time; a component of vectors is part of the whole field's array."""
+    """Returns the kernel's array for a field, the same one at each use.
+
+    For a component of a vector field it is that component of the whole field's array.
+    """
     if isinstance(x, ScalarField) and x.whole is not None:
         whole = _field(state, x.whole, name)
         return replace(whole, element=(), component=x.component, source=x)
@@ -69,5 +72,5 @@ def _field(state: Pass, x: AbstractLeaf, name: str) -> values.ArrayRef:
 
 
 def python_object(x: values.Value) -> Any:
-    """The Python object behind a value; None where there is none."""
+    """Returns the Python object that a value stands for; None for numbers and arrays."""
     return x.python if isinstance(x, values.Static) else None

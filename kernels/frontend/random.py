@@ -1,6 +1,7 @@
-"""Counter-based random numbers: a function of seed, call, iteration and count, so that every implementation draws the same ones.
+"""Counter-based random numbers: a function of seed, call, iteration and draw count, equal in every implementation.
 
-A number is splitmix64's mixer (Steele, Lea, Flood 2014) of the mixed iteration plus a count of the iteration's earlier draws.
+A number is splitmix64's mixer (Steele, Lea, Flood 2014) of the mixed iteration number plus the count of earlier draws in that
+iteration.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ def draw(
     dtype_of: Callable[[Value, ast.AST], DType],
     node: ast.AST,
 ) -> Typed | None:
-    """The number that a call of `random` or `randn` returns; None for another `target`."""
+    """Returns the number that a call of `random` or `randn` draws; None if `target` is another function."""
     if not any(target is c for c in CALLS):
         return None
     dtype = dtype_of(args[0], node) if args else state.default_float
@@ -46,7 +47,7 @@ def draw(
 
 
 def _bits(state: Pass, node: ast.AST) -> Expr:
-    """The next 64 random bits of the iteration."""
+    """Returns the next 64 random bits of the current iteration, and counts the draw."""
     where = state.frame.parsed.where(node)
     if state.seed is None:
         state.seed = Param(SEED, DType.u64)
@@ -61,7 +62,7 @@ def _bits(state: Pass, node: ast.AST) -> Expr:
 
 
 def _uniform(bits: Expr, dtype: DType) -> Expr:
-    """Random bits as a number of a type: floats in [0, 1), all values of integers."""
+    """Returns random bits as a number of type `dtype`: floats in [0, 1), integers over their whole range."""
     if not dtype.is_float:
         return cast(binary("shr", bits, const(64 - 8 * dtype.size_bytes, DType.u64)), dtype)
     digits = {DType.f16: 11, DType.f32: 24}.get(dtype, 53)

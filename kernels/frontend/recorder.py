@@ -1,4 +1,4 @@
-"""Recording of kernel sequences: the calls of a Python function, deferred in order."""
+"""Recording of kernel sequences: runs a Python function that calls kernels, and stores the calls in order."""
 
 from __future__ import annotations
 
@@ -42,10 +42,11 @@ __all__ = ["Call", "LanguageError", "Recorder", "Recording", "ndarray", "record"
 
 @dataclass(frozen=True)
 class Call:
-    """One kernel call.
+    """Kernel call of a recorded sequence.
 
-    `arrays` names the sequence's array for each entry of `ir.arrays`. All differ: an array passed twice is one parameter of `ir`.
-    `scalars` has an expression for each of `ir.scalars`, over the sequence's scalars, or an affine one over steps of repeats.
+    `arrays`: name of the sequence's array for each array parameter of `ir`. All differ: an array passed twice is one parameter of
+    `ir`.
+    `scalars`: expression for each scalar parameter of `ir`, over the sequence's scalars, or affine in step indices of repeats.
     """
 
     ir: KernelIR
@@ -60,7 +61,7 @@ class Call:
         return uses_steps(self.scalars)
 
     def at(self, steps: Mapping[str, int]) -> Call:
-        """The call with the step indices of repeats replaced by `steps`, by index name."""
+        """Returns the call with the step index of each repeat replaced by the number `steps[name]`."""
         if not self.uses_steps:
             return self
         return replace(self, scalars=tuple(at_steps(e, steps) for e in self.scalars))
@@ -68,10 +69,11 @@ class Call:
 
 @dataclass(frozen=True)
 class Recording:
-    """Recorded sequence: its array and scalar parameters in order, its temporaries, its calls in program order.
+    """Recorded sequence of kernel calls, in program order.
 
-    Repeated calls are stored once, with their `repeats`, outer ones first. `unseen` are those of the temporaries that are arrays of
-    the caller: nobody reads them after the sequence.
+    `arrays` and `scalars` are its parameters in order, `temps` its temporary arrays. `repeats`: ranges of calls that run several
+    times and are stored once, outer ones first. `unseen`: arrays of the caller that count as temporaries, since nobody reads them
+    after the sequence.
     """
 
     name: str
@@ -84,16 +86,16 @@ class Recording:
     unseen: tuple[str, ...] = ()
 
     def calls_in_order(self) -> Iterator[Call]:
-        """Yields the calls in order of execution, with step indices replaced by numbers."""
+        """Yields all calls in order of execution; repeated calls have numbers in place of step indices."""
         for k, steps in with_steps(len(self.calls), self.repeats):
             yield self.calls[k].at(steps)
 
     def unrolled(self) -> Recording:
-        """The recording of the same calls without repeats."""
+        """Returns the recording with all calls written out, without repeats."""
         return replace(self, calls=tuple(self.calls_in_order()), repeats=())
 
     def with_unseen(self, names: Sequence[str]) -> Recording:
-        """The recording with some of its arrays as temporaries. Raises LanguageError for names of anything else."""
+        """Returns the recording with these arrays as temporaries. LanguageError if a name is no array of it."""
         if isinstance(names, str) or not all(isinstance(n, str) for n in names):
             raise LanguageError(
                 f"unseen= takes the names of arrays, such as ('energy',), not {names!r:.60}"
@@ -117,14 +119,14 @@ class Recording:
 
     @property
     def n_made(self) -> tuple[int, ...]:
-        """The number of executions of each of `calls`."""
+        """Number of executions of each of `calls`."""
         return times(len(self.calls), self.repeats)
 
 
 class Recorder(Executor):
-    """Records calls in place of running them.
+    """Executor that records calls instead of running them.
 
-    Arrays are the named parameters, temporaries, and (if `is_open`) NumPy arrays at their first use.
+    The sequence's arrays are its parameters, temporaries, and (if `is_open`) NumPy arrays at their first use.
     """
 
     def __init__(self, is_open: bool) -> None:
@@ -147,11 +149,11 @@ class Recorder(Executor):
 
     @property
     def calls(self) -> tuple[Call, ...]:
-        """All recorded calls; equal ones are one object."""
+        """All calls recorded so far, in order; equal calls are the same object."""
         return tuple(self._different[k] for k in self._made)
 
     def recording(self, name: str) -> Recording:
-        """The recording of the calls up to now, with repeats folded."""
+        """Returns the recording, named `name`, of the calls so far, with repeats folded."""
         keys = zip(self._numbers, self._different, strict=True)
         forms, numbers = by_form([((*k[:2], k[3]), call.scalars) for k, call in keys])
         made = np.asarray(self._made, np.int64)
@@ -174,7 +176,10 @@ class Recorder(Executor):
         return Recording(name, arrays, temps, tuple(self._scalars), tuple(calls), trees, repeats)
 
     def add_array(self, name: str, value: np.ndarray[Any, Any], where: Location) -> SymbolicArray:
-        """Adds a parameter of the sequence for a NumPy array; LanguageError if it shares memory with another."""
+        """Adds a NumPy array as a parameter of the sequence.
+
+        LanguageError if it shares memory with another parameter.
+        """
         for other, seen in self._seen.items():
             if np.may_share_memory(seen, value):
                 raise LanguageError(
@@ -210,7 +215,7 @@ class Recorder(Executor):
         return self._symbol(self._temps[-1], dtype, where)
 
     def run(self, call: KernelCall) -> None:
-        """Records a call. LanguageError for addresses, and for an array that is not part of the sequence."""
+        """Records a call. LanguageError if it uses addresses, or an array that is not part of the sequence."""
         call = lowered_call(call)
         call.instance.hidden.refuse_addresses()
         settle()  # what fields hold by now is the input of the sequence
@@ -248,7 +253,10 @@ class Recorder(Executor):
         return symbol
 
     def _name(self, array: Any, where: Location, field: str | None = None) -> str:
-        """The name of an array in the recording; `field` is the name of one of the program's fields."""
+        """Returns the name that an array has in the recording; new arrays are added if that is allowed.
+
+        `field`: name of the program's field that stores the array, None for other arrays.
+        """
         if isinstance(array, SymbolicArray):
             if id(array) not in self._own:
                 raise LanguageError(f"the array {array.name} belongs to another recording", where)
@@ -282,14 +290,17 @@ def _scalar(value: Any, dtype: DType) -> Expr:
 
 @contextmanager
 def record() -> Iterator[Recorder]:
-    """Records kernel calls within the block: `with ks.record() as rec: ...; rec.calls`. NumPy arrays are named a0, a1, ..."""
+    """Records kernel calls within the block: `with ks.record() as rec: ...; rec.calls`.
+
+    NumPy arrays are named a0, a1, ... in the order of their first use.
+    """
     recorder = Recorder(is_open=True)
     with using(recorder):
         yield recorder
 
 
 def _recorder() -> Recorder | None:
-    """The recorder that calls reach, also through a tape."""
+    """Returns the recorder that kernel calls go to, directly or through a tape; None if calls are not recorded."""
     executor = chosen()
     while executor is not None and not isinstance(executor, Recorder):
         executor = executor.behind
@@ -299,8 +310,9 @@ def _recorder() -> Recorder | None:
 def ndarray(
     dtype: Any, shape: int | Sequence[int], name: str | None = None, *, needs_grad: bool = False
 ) -> Any:
-    """A temporary array within a recorded sequence, else an `Ndarray` of its own. It begins as zeros
-    either way. Outside a recording `dtype` may be a type of vectors or matrices, and `needs_grad` gives the ndarray a gradient.
+    """Creates an array of zeros: a temporary within a recorded sequence, an independent `Ndarray` otherwise.
+
+    Outside a recording `dtype` may be a type of vectors or matrices, and `needs_grad` gives the ndarray a gradient.
     """
     frame = sys._getframe(1)
     where = Location(frame.f_code.co_filename, frame.f_lineno)
@@ -333,7 +345,7 @@ def ndarray(
 def record_sequence(
     fn: Callable[..., Any], args: Sequence[Any], name: str | None = None
 ) -> Recording:
-    """Records a sequence like `record_program`, without fields of a program: all its arrays are arguments."""
+    """Records a sequence like `record_program`, and returns the recording alone: all its arrays are arguments."""
     return record_program(fn, args, name)[0]
 
 
@@ -392,7 +404,7 @@ def record_program(
 
 
 def _float_dtype(values: Any) -> DType:
-    """f32 if all float arrays are f32, else f64: the type of the sequence's Python floats."""
+    """Returns the type of Python floats in the sequence: f32 if all its float arrays are f32, else f64."""
     flat = [x for v in values for x in (v if isinstance(v, tuple) else (v,))]
     floats = {x.real.dtype for x in flat if isinstance(x, np.ndarray) and x.dtype.kind in "fc"}
     return DType.f32 if floats == {np.dtype(np.float32)} else DType.f64

@@ -1,4 +1,4 @@
-"""Names, attributes and elements in a kernel, resolved to values and assignable places."""
+"""Names, attributes and elements in a kernel: resolves them to values and to assignable places."""
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ class References:
     def _indices(
         self, node: ast.Subscript, base: values.ArrayRef | values.StructArray | values.LocalRef
     ) -> list[Expr]:
-        """The indices of an element; an index vector gives several, `None` gives none."""
+        """Returns the indices of an element: an index vector counts as several, `None` as none."""
         parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
         if any(isinstance(p, ast.Slice) for p in parts):
             name = base.name if isinstance(base, values.ArrayRef) else ast.unparse(node.value)
@@ -184,7 +184,7 @@ class References:
         return found
 
     def _component(self, base: values.MatrixValue, node: ast.Subscript) -> values.Value:
-        """The components of a vector or matrix, also chosen at run time; slices have constant bounds."""
+        """Returns the component or components of a vector or matrix that a subscript denotes."""
         parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
         if any(isinstance(p, ast.Slice) for p in parts):
             return self._expr.matrices.sliced(base, [self._slice(p) for p in parts], node)

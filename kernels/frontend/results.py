@@ -1,4 +1,4 @@
-"""Results of functions and kernels: each number has one type over all returns.
+"""Results of functions and kernels: each returned number has one type, common to all return statements.
 
 Results of a kernel are elements of hidden arrays, one array for each type.
 """
@@ -36,7 +36,7 @@ from .values import (
 
 
 def name_of(dtype: DType) -> str:
-    """The name of the hidden array for results of this type."""
+    """Returns the name of the hidden array for results of this type."""
     return f"return_{dtype.name.rstrip('_')}"
 
 
@@ -44,23 +44,23 @@ def name_of(dtype: DType) -> str:
 class Returns:
     """Values of all return statements of a function, with one type for each number.
 
-    Until all types are known, each number is stored in a local of its own type. `place` has these locals, with the types of the
-    first return.
+    Until all types are known, each number is stored in a local of its own type. `place`: these locals, in the structure of the
+    result, with the types of the first return statement.
     """
 
     place: Value
     given: dict[str, list[Typed]] = field(default_factory=dict)  # by local, in the order of `place`
 
     def give(self, name: str, x: Typed, where: Location) -> Stmt:
-        """Returns the statement that stores one returned number."""
+        """Returns the statement that stores one returned number in the local `name`."""
         self.given.setdefault(name, []).append(x)
         return SetLocal(name, x.expr, where)
 
     @staticmethod
     def of_kernel(x: Value) -> Returns:
-        """The returns of a kernel with values like `x`.
+        """Returns an empty record for the return statements of a kernel; results have the structure of `x`.
 
-        Their locals are temporary: `in_arrays` replaces them by elements of arrays.
+        Their locals are temporary: `in_arrays` replaces them by elements of hidden arrays.
         """
         names = (f".returned_{k}" for k in count())
         return Returns(rebuilt(x, lambda n: LocalVar(next(names), loaded_leaf(n).dtype)))
@@ -68,7 +68,7 @@ class Returns:
     def in_locals(
         self, statements: Sequence[Stmt], default_float: DType
     ) -> tuple[Value, tuple[Stmt, ...]]:
-        """The locals that hold the result, and the statements of the function with their types."""
+        """Returns the result as locals, and the function's statements with values converted to the common types."""
         types = self._types(default_float)
 
         def typed(s: SetLocal) -> Stmt:
@@ -80,7 +80,7 @@ class Returns:
     def in_arrays(
         self, statements: Sequence[Stmt], default_float: DType
     ) -> tuple[Results, tuple[Stmt, ...]]:
-        """The places of a kernel's results in hidden arrays, and the statements with stores to these."""
+        """Returns the places of a kernel's results in hidden arrays, and the statements that store there."""
         types = self._types(default_float)
         names = [n.name for n in leaves(self.place) if isinstance(n, LocalVar)]
         results = Results.of(self.place, [types[n] for n in names])
@@ -95,12 +95,12 @@ class Returns:
         return results, _with_returns(statements, types, stored)
 
     def _types(self, default_float: DType) -> dict[str, DType]:
-        """The type of each local."""
+        """Returns the common type of the values of each local, by name."""
         return {name: _common(numbers, default_float) for name, numbers in self.given.items()}
 
 
 def _common(numbers: Sequence[Typed], default_float: DType) -> DType:
-    """The common type of these numbers; literals take the others' type, as in an operation."""
+    """Returns the common type of these numbers; literals take the type of the others."""
     settled = [settle(x, default_float).dtype for x in numbers if not x.weak]
     if not settled:
         return reduce(promote, (settle(x, default_float).dtype for x in numbers))
@@ -113,7 +113,7 @@ def _common(numbers: Sequence[Typed], default_float: DType) -> DType:
 def _with_returns(
     statements: Iterable[Stmt], names: Container[str], change: Callable[[SetLocal], Stmt]
 ) -> tuple[Stmt, ...]:
-    """The statements, with `change` applied to assignments to one of `names`."""
+    """Returns the statements, with `change` applied to each assignment to a local in `names`."""
     return tuple(
         change(s)
         if isinstance(s, SetLocal) and s.name in names
@@ -124,14 +124,14 @@ def _with_returns(
 
 @dataclass(frozen=True)
 class Results:
-    """Places of the parts of a returned value, and the arrays that contain them."""
+    """Result of a kernel: the array element for each of its numbers, and the hidden arrays of these elements."""
 
     place: Value
     arrays: tuple[ArrayParam, ...]
 
     @staticmethod
     def of(value: Value, types: Sequence[DType]) -> Results:
-        """Allocates places for a value whose numbers have these types."""
+        """Assigns an element of a hidden array to each number of `value`; `types` are the types of the numbers."""
         arrays = {
             d: ArrayParam(name_of(d), d.stored, (types.count(d),)) for d in dict.fromkeys(types)
         }
@@ -147,11 +147,11 @@ class Results:
         return Results(rebuilt(value, leaf), tuple(arrays.values()))
 
     def allocated(self) -> dict[str, NDArray[Any]]:
-        """Allocates the hidden arrays of one call."""
+        """Allocates the hidden arrays for one call, by name."""
         return {a.name: np.zeros(a.shape, a.dtype.numpy) for a in self.arrays}
 
     def read(self, arrays: Mapping[str, NDArray[Any]]) -> Any:
-        """The result of a call as Python objects: numbers, vectors, structs, tuples."""
+        """Returns the result of a call from its hidden arrays, as Python numbers, vectors, structs and tuples."""
         return _python(self.place, arrays)
 
 

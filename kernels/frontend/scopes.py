@@ -23,7 +23,7 @@ from .values import LocalVar, Typed, Value
 
 @dataclass(frozen=True)
 class LoopVar:
-    """Loop index: a value that the program may not assign."""
+    """Loop index: a name with a value that the kernel may not assign."""
 
     value: Value
 
@@ -33,7 +33,7 @@ Binding = LoopVar | Value
 
 @dataclass
 class Flag:
-    """Local that is true after an early exit; it is removed if nothing reads it."""
+    """Local truth value that an early exit sets; its assignments are removed if nothing reads it."""
 
     name: str
     is_read: bool = False
@@ -41,7 +41,7 @@ class Flag:
 
 @dataclass
 class Jumps:
-    """Flags of the early exits from a loop (`broken`) or an iteration (`continued`); None without such an exit.
+    """Flags of a loop: `broken` is set by break, `continued` by continue; None if the loop has no such statement.
 
     Parallel loops have no early exits.
     """
@@ -57,7 +57,7 @@ _OWN_FILES = frozenset(str(Path(__file__).parents[1] / name) for name in ("linea
 
 @dataclass
 class Frame:
-    """One function being compiled: the kernel, or a `ks.func` inlined into it."""
+    """Function that is being compiled: the kernel, or a `ks.func` inlined into it."""
 
     parsed: ParsedFunction
     called_at: Location | None = None  # of a function: its call
@@ -90,10 +90,10 @@ class Frame:
 
 @dataclass
 class Pass:
-    """One pass over a kernel.
+    """State of one pass over a kernel's syntax.
 
-    `hints` are the types found so far of locals that start from a literal; `evidence` collects the types assigned to them in this
-    pass. `guard_depth` counts conditions around the current statement, `speculative_depth` those around the current operand. In a
+    `hints`: types found so far for locals that start with a literal. `evidence`: types assigned to them in this pass.
+    `guard_depth`: conditions around the current statement. `speculative_depth`: conditions around the current operand. In a
     speculative operand an index out of range is no error: it is clamped, since both sides of a Select are evaluated.
     """
 
@@ -148,7 +148,7 @@ class Pass:
         raise kind(sentence, self._where(node))
 
     def _where(self, node: ast.AST) -> Location:
-        """The place of a node; in a function of this package the call of the program."""
+        """Returns the line of a node; inside a function of this package the program's line that calls it."""
         where = self.frame.parsed.where(node)
         for frame in reversed(self.frames):
             if where.file not in _OWN_FILES or frame.called_at is None:
@@ -160,7 +160,7 @@ class Pass:
         self.blocks[-1].append(statement)
 
     def activate(self, array: str, indices: tuple[Expr, ...], node: ast.AST) -> None:
-        """Emits the activation that precedes a store to an element of a sparse field."""
+        """Emits the activation of an element of a sparse field, before a store to it."""
         p = self.placed.get(array)
         if p is None:
             return
@@ -181,7 +181,7 @@ class Pass:
         return candidate
 
     def note(self, local: LocalVar, value: Typed) -> None:
-        """Records the type assigned to a local whose first value left its type open."""
+        """Records the type of a value assigned to a local that starts with a literal, if the value is no literal."""
         if local.dtype is not DType.bool_ and value.dtype is DType.bool_:
             return  # a number that counts what is true is no truth value
         if local.name in self.open_locals and not value.weak:
@@ -192,7 +192,7 @@ class Pass:
 
     @contextmanager
     def block(self) -> Iterator[list[Stmt]]:
-        """A nested block of statements with its own scope."""
+        """Collects statements in a nested block, which has its own scope of names."""
         statements: list[Stmt] = []
         self.blocks.append(statements)
         with self.frame.scope():
@@ -200,13 +200,13 @@ class Pass:
         self.blocks.pop()
 
     def stop_loads(self, statements: list[Stmt]) -> None:
-        """Takes the derivatives from the loads of a block that `stop_grad` names."""
+        """Removes derivatives from the loads in a block, of the arrays that `stop_grad` names in it."""
         if arrays := self.stopped.pop(id(statements), None):
             statements[:] = without_derivatives(tuple(statements), arrays)
 
     @contextmanager
     def collected(self) -> Iterator[list[Stmt]]:
-        """Collects statements in a separate list, in the current scope; the caller may emit them."""
+        """Collects statements in a list that the caller may emit; names stay in the current scope."""
         statements: list[Stmt] = []
         self.blocks.append(statements)
         yield statements

@@ -1,4 +1,4 @@
-"""Side-effect analysis on syntax, before compilation: names and places that statements may change, also through calls."""
+"""Side effects by syntax, before compilation: names and places that statements may change, also through calls."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ _Seen = frozenset[tuple[int, str]]
 
 @dataclass(frozen=True)
 class FunctionScope:
-    """Function with its scope: `known` returns the Python object of a local name, None where there is none."""
+    """Function with its names: `known(name)` returns the Python object of a local name, None if it has none."""
 
     parsed: ParsedFunction
     known: Callable[[str], Any]
 
     def object(self, node: ast.expr) -> Any:
-        """The Python object that a name or a chain of attributes denotes; for values of a struct type that type.
+        """Returns the Python object that a name or chain of attributes denotes, None if it is unknown.
 
-        None for all others.
+        For a struct value it is the struct's type.
         """
         if isinstance(node, ast.Attribute):
             owner = self.object(node.value)
@@ -45,7 +45,7 @@ class FunctionScope:
         return self.parsed.free(node.id)[1] if x is None else x
 
     def _struct_of(self, name: str) -> StructType | None:
-        """The struct type of a name that is assigned a new struct."""
+        """Returns the struct type of a local name that is assigned `Type(...)`; None for other names."""
         for node in ast.walk(self.parsed.tree):
             match node:
                 case ast.Assign(targets=[ast.Name(id=target)], value=ast.Call(func=maker)) if (
@@ -56,7 +56,7 @@ class FunctionScope:
         return None
 
     def called(self, call: ast.Call) -> tuple[Func, FunctionScope] | None:
-        """The function of the language that a call names, and its scope; None for other calls."""
+        """Returns the `ks.func` that a call names, with its scope; None for other calls."""
         callee = self.object(call.func)
         if isinstance(callee, BoundFunc):
             own = callee.func.parameters[0][0]
@@ -69,7 +69,7 @@ class FunctionScope:
 
 
 def scope_of(frame: Frame) -> FunctionScope:
-    """The scope of a function being compiled, with its present names."""
+    """Returns the scope of a function that is being compiled, with the names it has now."""
 
     def known(name: str) -> Any:
         x = frame.find(name)
@@ -85,22 +85,22 @@ def scope_of(frame: Frame) -> FunctionScope:
 
 
 def names_changed(scope: FunctionScope, seen: _Seen = frozenset()) -> set[str]:
-    """The names that a function changes, in whole or in part.
+    """Returns the names that a function assigns or updates, in whole or in part, itself or through its calls.
 
-    It assigns them, updates them, or passes them to a function that changes them.
+    `seen`: (function, parameter) pairs that the recursion has visited.
     """
     assigned = {name for name, count in scope.parsed.assigned.items() if count}
     return assigned | scope.parsed.mutated | names_passed_to_change(scope, seen)
 
 
 def names_passed_to_change(scope: FunctionScope, seen: _Seen = frozenset()) -> set[str]:
-    """The names that a function passes, in whole or in part, to functions that change them."""
+    """Returns the names that a function passes, in whole or in part, to functions that change them."""
     calls = _calls([scope.parsed.tree])
     return {root_of(place) for call in calls for place in _given_to_change(scope, call, seen)}
 
 
 def places_changed(scope: FunctionScope, nodes: Iterable[ast.AST]) -> Iterator[ast.expr]:
-    """The places that statements or expressions of a function name and may change."""
+    """Yields the places in statements or expressions that these may change, such as `x[i]` in `x[i] = 1`."""
     for node in (n for top in nodes for n in ast.walk(top)):
         match node:
             case ast.Name(ctx=ast.Store()) | ast.Subscript(ctx=ast.Store()):
@@ -112,12 +112,15 @@ def places_changed(scope: FunctionScope, nodes: Iterable[ast.AST]) -> Iterator[a
 
 
 def calls_store(scope: FunctionScope, nodes: Iterable[ast.AST], seen: _Seen = frozenset()) -> bool:
-    """True if functions called in statements or expressions may write elements of arrays. Unknown functions may."""
+    """True if functions called in these statements or expressions may write elements of arrays.
+
+    Unknown functions count as writing.
+    """
     return any(_call_stores(scope, call, seen) for call in _calls(nodes))
 
 
 def stores(scope: FunctionScope, seen: _Seen = frozenset()) -> bool:
-    """True if a function may write elements of arrays, itself or through its calls."""
+    """True if a function may write elements of arrays, itself or through functions that it calls."""
     body = [scope.parsed.tree]
     return (
         any(isinstance(p, ast.Subscript | ast.Attribute) for p in places_changed(scope, body))
@@ -127,7 +130,7 @@ def stores(scope: FunctionScope, seen: _Seen = frozenset()) -> bool:
 
 
 def names_of(x: values.Value) -> set[str]:
-    """The locals and arrays that a value consists of."""
+    """Returns the names of the locals and arrays that a value consists of."""
     match x:
         case values.LocalVar(name=name):
             return {name}
@@ -145,14 +148,14 @@ def names_of(x: values.Value) -> set[str]:
 
 
 def root_of(place: ast.expr) -> str:
-    """The name that a place starts with; "" where there is none."""
+    """Returns the name that a place starts with, such as `x` for `x[i].pos`; "" if it starts with none."""
     while isinstance(place, ast.Subscript | ast.Attribute):
         place = place.value
     return place.id if isinstance(place, ast.Name) else ""
 
 
 def is_chain(node: ast.expr) -> bool:
-    """True if an expression is a name or attributes of one, so that evaluating it has no effect."""
+    """True if an expression is a name, or attributes of a name: evaluating it has no effect."""
     while isinstance(node, ast.Attribute):
         node = node.value
     return isinstance(node, ast.Name)
@@ -176,7 +179,7 @@ def _fills(call: ast.Call) -> bool:
 
 
 def _given_to_change(scope: FunctionScope, call: ast.Call, seen: _Seen) -> Iterator[ast.expr]:
-    """The arguments that a call may change: templates, the owner of a method, the place of an atomic update."""
+    """Yields arguments that a call may change: templates, the owner of a method, an atomic update's place."""
     if isinstance(call.func, ast.Attribute) and _fills(call):
         yield call.func.value
         return

@@ -1,4 +1,7 @@
-"""Signature of a kernel: the part of its arguments that selects an instance, and the numbers and arrays of each call."""
+"""Signature of a kernel call: the types, shapes and template values that select the compiled instance.
+
+It also gives the numbers and arrays of a call.
+"""
 
 from __future__ import annotations
 
@@ -35,16 +38,17 @@ from .views import View
 
 @dataclass(frozen=True)
 class ScalarArgument:
-    """`dtype` is None for a Python float without annotation: the kernel's default float."""
+    """Signature entry of a number. `dtype` None: a Python float without annotation, of the default float type."""
 
     dtype: DType | None
 
 
 @dataclass(frozen=True)
 class ArrayArgument:
-    """`shape` is that of the array; its last axes are the components of an element of shape `element`. A view has a `layout`.
+    """Signature entry of an array.
 
-    An array of truth values (`bool_`) is one of bytes to the IR, 0 and 1.
+    `shape`: shape of the array in memory; with vectors or matrices as elements its last axes are those of `element`. `layout`:
+    affine layout, for a view. An array of truth values (`bool_`) is an array of bytes, 0 and 1, in the IR.
     """
 
     dtype: DType
@@ -57,21 +61,24 @@ class ArrayArgument:
 
 @dataclass(frozen=True)
 class CompoundArgument:
-    """A vector, matrix or struct, passed as one scalar for each of its numbers."""
+    """Signature entry of a vector, matrix or struct, passed as one scalar parameter for each of its numbers."""
 
     kind: MatrixType | StructType | ComplexType
 
 
 @dataclass(frozen=True)
 class TemplateArgument:
-    """Template compared by `key`, which includes types: True, 1 and 1.0 are equal but three instances."""
+    """Signature entry of a template value, compared by `key`: True, 1 and 1.0 are equal but select three instances."""
 
     value: object = field(compare=False)
     key: object
 
 
 def reference(x: Any) -> Callable[[], Any]:
-    """Returns a function that gives an object, or None where it is gone. Objects without weak references are kept."""
+    """Returns a function that returns the object `x`, or None once `x` no longer exists.
+
+    An object that has no weak references is kept alive.
+    """
     try:
         return weakref.ref(x)
     except TypeError:
@@ -79,7 +86,7 @@ def reference(x: Any) -> Callable[[], Any]:
 
 
 class ObjectArgument:
-    """Template compared by identity: a field, an object of a class, which it does not keep."""
+    """Signature entry of a template object (a field, an object of a class), compared by identity, not kept alive."""
 
     __slots__ = ("_number", "_reference")
 
@@ -88,7 +95,7 @@ class ObjectArgument:
 
     @property
     def value(self) -> Any:
-        """The object; None where it is gone."""
+        """The object; None if it no longer exists."""
         return self._reference()
 
     def __eq__(self, other: object) -> bool:
@@ -105,7 +112,7 @@ Signature = tuple[tuple[str, Argument], ...]
 
 
 def argument_of(name: str, annotation: Any, value: Any, kernel: str, where: Location) -> Argument:
-    """The signature entry for one argument of a call; LanguageError if a kernel does not accept the value."""
+    """Returns the signature entry for one argument of a call. LanguageError if a kernel cannot take the value."""
     label = f"the argument {name} of the kernel {kernel}"
     if isinstance(annotation, TemplateAnnotation):
         return _template(value, label, where)
@@ -142,7 +149,7 @@ def _template(value: Any, label: str, where: Location) -> Argument:
 
 
 def exact_key(value: Any) -> object:
-    """A key that is equal only for values of the same types that no kernel can tell apart."""
+    """Returns a key that two values share only if no kernel can tell them apart, types and zero signs included."""
     if isinstance(value, tuple):
         return type(value), tuple(map(exact_key, value))
     if isinstance(value, float):
@@ -151,7 +158,10 @@ def exact_key(value: Any) -> object:
 
 
 def refuse_more_than_numbers(value: Any, label: str, where: Location) -> None:
-    """Raises LanguageError for arrays with a mask, a unit or redefined operators, since a kernel would ignore these silently."""
+    """Raises LanguageError for subclasses of NumPy arrays, with a mask, a unit or other operators.
+
+    A kernel would use the numbers alone.
+    """
     if isinstance(value, np.ndarray) and type(value) not in (np.ndarray, np.memmap):
         kind = type(value).__name__
         raise LanguageError(
@@ -161,7 +171,7 @@ def refuse_more_than_numbers(value: Any, label: str, where: Location) -> None:
 
 
 def array_argument(value: Any, label: str, where: Location) -> ArrayArgument:
-    """The type and shape of an array argument; LanguageError if a kernel cannot use the array in place."""
+    """Returns the signature entry of an array. LanguageError if a kernel cannot use the array in place."""
     if isinstance(value, SymbolicArray):
         return ArrayArgument(value.element, value.shape)
     if isinstance(value, Pairs):
@@ -186,9 +196,9 @@ def array_argument(value: Any, label: str, where: Location) -> ArrayArgument:
 def _checked_array(
     annotation: NdarrayAnnotation, found: ArrayArgument, value: Any, label: str, where: Location
 ) -> ArrayArgument:
-    """The entry of an array whose annotation it fits.
+    """Returns the signature entry `found` of an array, completed by its annotation. LanguageError if they differ.
 
-    In a program an array of NumPy's keeps its own type where the annotation names vectors or matrices, as in Taichi.
+    In a program a NumPy array keeps its own type where the annotation names vectors or matrices, as in Taichi.
     """
     dtype, n = annotation.dtype, len(found.shape) - len(found.element) - found.is_complex
     if found.is_complex != isinstance(dtype, ComplexType) and dtype is not None:
@@ -238,7 +248,7 @@ def _checked_array(
 
 
 def scalar_dtype(annotation: Any, value: Any, label: str, where: Location) -> DType | None:
-    """The dtype of a scalar argument; None is the default float."""
+    """Returns the type of a scalar argument; None stands for the default float."""
     given = _number_dtype(value)
     if annotation is bool:
         annotation = DType.bool_
@@ -278,7 +288,10 @@ def scalar_dtype(annotation: Any, value: Any, label: str, where: Location) -> DT
 
 
 def _is_held(value: int, dtype: DType) -> bool:
-    """True if a type can represent an integer; in a program also if its bits are those of the type, as 255 of i8."""
+    """True if an integer can be passed as a `dtype`: the type represents it.
+
+    In a program an integer of as many bits, signed or unsigned, can be passed, too, such as 255 as an i8.
+    """
     if dtype.holds(value):
         return True
     n_bits = 8 * dtype.size_bytes
@@ -296,7 +309,7 @@ def _number_dtype(value: Any) -> DType | None:
 
 
 def members_of(kind: Any, stem: str) -> Iterator[tuple[str, Any]]:
-    """The names and element types of the scalars that represent an argument."""
+    """Yields name and element type of each scalar parameter for an argument of type `kind`; `stem` is its name."""
     if isinstance(kind, StructType | ComplexType):
         for name, member in kind.members.items():
             yield from members_of(member, f"{stem}_{name}")
@@ -309,7 +322,7 @@ def members_of(kind: Any, stem: str) -> Iterator[tuple[str, Any]]:
 
 
 def flattened(kind: Any, value: Any, label: str, where: Location) -> list[Any]:
-    """The numbers of an argument in the order of `members_of`."""
+    """Returns the numbers of an argument, in the order of `members_of`. LanguageError if it is no value of `kind`."""
     if isinstance(kind, ComplexType):
         if isinstance(value, bool | np.bool_) or not isinstance(
             value, int | float | complex | np.number

@@ -1,4 +1,4 @@
-"""Operations on a signed and an unsigned integer, compared as numbers whatever their types, as in NumPy."""
+"""Comparison, minimum and maximum of a signed and an unsigned integer by their true values, as in NumPy."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MIRRORED: dict[CompareOp, CompareOp] = {
 
 
 def differ(a: Typed, b: Typed) -> bool:
-    """True if one integer is signed, the other is not, and their common type does not represent both."""
+    """True if one integer is signed, the other is not, and their common type cannot represent all values of both."""
     if a.weak and b.weak:
         return False
     if not a.weak and not b.weak:
@@ -29,14 +29,14 @@ def differ(a: Typed, b: Typed) -> bool:
 
 
 def _held(x: Expr) -> Expr:
-    """Returns a literal as u64 if its own type cannot represent it."""
+    """Returns a literal as u64 if its own type cannot represent it; any other expression unchanged."""
     if isinstance(x, Const) and not x.dtype.holds(x.value):
         return const(x.value, DType.u64)
     return x
 
 
 def compare_signs(op: CompareOp, a: Expr, b: Expr) -> Expr:
-    """The comparison `a op b` of two integers of which one is never negative."""
+    """Returns the comparison `a op b` of a signed and an unsigned integer by their true values."""
     a, b = _held(a), _held(b)
     if a.dtype is not DType.u64 and b.dtype is not DType.u64:
         return compare(op, cast(a, DType.i64), cast(b, DType.i64))
@@ -50,7 +50,10 @@ def compare_signs(op: CompareOp, a: Expr, b: Expr) -> Expr:
 
 
 def least_of_signs(op: str, a: Expr, b: Expr) -> Expr:
-    """The "min" or "max" of two integers. Beside a u64 the minimum is an i64 and the maximum a u64, which can represent it."""
+    """Returns the "min" or "max" (`op`) of a signed and an unsigned integer by their true values.
+
+    With a u64 the minimum is an i64 and the maximum a u64: these types can represent it.
+    """
     a, b = _held(a), _held(b)
     if DType.u64 not in (a.dtype, b.dtype):
         return binary("min" if op == "min" else "max", cast(a, DType.i64), cast(b, DType.i64))

@@ -1,4 +1,4 @@
-"""Functions of the language on sparse fields: activity of cells, lists of dynamic nodes, loops over active cells."""
+"""Functions of the language on sparse fields: activity of cells, lists of dynamic nodes, struct-for loops."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ _ASKING: tuple[Any, ...] = (
 
 
 def is_call(target: object) -> bool:
-    """True if the callee is a function of this module, or returns a node of the tree."""
+    """True if the callee is a function of this module, or `parent` of a node or field."""
     if any(target is x for x in (*CHANGING, *_HINTS, *_ASKING)):
         return True
     owner = getattr(target, "__self__", None)
@@ -68,12 +68,12 @@ def is_call(target: object) -> bool:
 
 
 def is_method(base: ArrayRef | StructArray | ListOf, name: str) -> bool:
-    """True if a name is a function of a list of a dynamic node."""
+    """True if `name` is a list method (append, length, deactivate) and `base` a field in a dynamic node."""
     return name in _METHODS and (isinstance(base, ListOf) or list_node(base) is not None)
 
 
 def node_of(state: Pass, x: Value, node: ast.AST) -> SNode:
-    """The node that an argument denotes: for a field the node above it."""
+    """Returns the node that an argument denotes: a node itself, or the node directly above a field."""
     if isinstance(x, ArrayRef | StructArray):
         while isinstance(x, StructArray):
             x = x.members[0][1]
@@ -89,7 +89,7 @@ def node_of(state: Pass, x: Value, node: ast.AST) -> SNode:
 
 
 def number_of(state: Pass, node: SNode) -> tuple[str, int] | None:
-    """The tree of a node and its number there; None if all nodes are dense."""
+    """Returns the name of a node's sparse tree and the node's number in it; None if the node is not sparse."""
     structure = node.structure
     if structure is None:
         return None
@@ -100,7 +100,7 @@ def number_of(state: Pass, node: SNode) -> tuple[str, int] | None:
 def call(
     state: Pass, frontend: Frontend, target: Any, node: ast.Call, is_statement: bool
 ) -> Value | None:
-    """The value of a call of a function of this module; None if it returns nothing."""
+    """Returns the value of a call of `target`, a function of this module; None if the call has no value."""
     owner = getattr(target, "__self__", None)
     if isinstance(owner, SNode | AbstractField):
         given = [frontend.static(a) for a in node.args]
@@ -142,7 +142,10 @@ def call(
 def method(
     state: Pass, frontend: Frontend, called: Method, node: ast.Call, is_statement: bool
 ) -> Value | None:
-    """The value of `x.append(value)`, `x[i].length()` or `x[i].deactivate()` on a field in a dynamic node."""
+    """Returns the value of `x.append(value)`, `x[i].length()` or `x[i].deactivate()` on a field in a dynamic node.
+
+    None if the call has no value.
+    """
     owner = called.owner
     base, indices = (owner.base, owner.indices) if isinstance(owner, ListOf) else (owner, ())
     assert isinstance(base, ArrayRef | StructArray)
@@ -210,7 +213,7 @@ def _store(
     given: Sequence[Value],
     node: ast.Call,
 ) -> None:
-    """Stores the value of a new cell: one number in each field of the node, in order."""
+    """Emits the stores of an appended cell's values, one number for each field of the node, in order."""
     fields = [base] if base is not None else [lifted(state, x.leaf) for x in snode.below if x.leaf]
     whole = tuple(cast(i, ir.DType.i64) for i in indices)
     # Where the axis of the node is not the last one: indices are in the order of axes.

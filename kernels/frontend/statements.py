@@ -1,4 +1,4 @@
-"""Statements of a kernel: Python syntax to IR."""
+"""Statements of a kernel: compiles Python syntax to IR statements."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _NAMES: dict[type[ast.AST], tuple[str, str]] = {
 
 
 class Statements:
-    """Compiles the statements of the current frame of a pass into its current block."""
+    """Compiles the statements of the function being compiled into the current block."""
 
     def __init__(self, state: Pass, returns: Any = None) -> None:
         self._state = state
@@ -50,7 +50,7 @@ class Statements:
         self._loops = Loops(state, self._expr, self)
 
     def run(self, statements: Sequence[ast.stmt]) -> str | None:
-        """Compiles statements. Returns the kind of jump by which they surely leave the block, None if they may continue."""
+        """Compiles statements. Returns the kind of jump that they always end with, None if there is none."""
         state = self._state
         for k, s in enumerate(statements):
             if k == 0 and _is_docstring(s):
@@ -76,9 +76,9 @@ class Statements:
         return None
 
     def taken(self, node: ast.If, unbound: frozenset[str] = frozenset()) -> list[ast.stmt] | None:
-        """The branch of an `if` that is decided when the kernel is compiled; None if it is decided at run time, or not known yet.
+        """Returns the branch of an `if` that is decided at compile time; None if it is decided later or unknown.
 
-        It is not known yet if the condition contains an index of an inner loop (`unbound`), or a name without a value so far.
+        A condition with an index of an inner loop (`unbound`), or with a name that has no value yet, is unknown.
         """
         frame = self._state.frame
         names = [n for n in ast.walk(node.test) if isinstance(n, ast.Name)]
@@ -167,9 +167,9 @@ class Statements:
         scopes: list[dict[str, Binding]],
         branches: list[list[Stmt]],
     ) -> None:
-        """Merges names after an `if`.
+        """Merges the names assigned in the two branches of an `if`.
 
-        A name first assigned in both branches has a value afterwards; other names of a branch end with it.
+        A name that is first assigned in both branches has a value after the `if`. Names assigned in one branch end with it.
         """
         state, frame, places = self._state, self._state.frame, self._expr.places
         both = [
@@ -246,7 +246,7 @@ class Statements:
         self._give(self._declared(loaded(value), self._returns, node), node)
 
     def _give(self, x: Value, node: ast.Return) -> None:
-        """Compiles a return of a value, if other returns may follow."""
+        """Compiles a `return` of the value `x` in a function that may have further return statements."""
         frame, places = self._state.frame, self._expr.places
         if frame.returns is None and len(self._state.frames) == 1:
             frame.returns = Returns.of_kernel(x)
@@ -260,7 +260,7 @@ class Statements:
             self._state.emit(frame.returns.give(place.name, number, where))
 
     def _declared(self, x: Value, kind: Any, node: ast.AST) -> Value:
-        """Returns a value in the kernel's declared result type: one type, or a tuple of them."""
+        """Returns a value converted to the kernel's annotated result type: one type, or a tuple of types."""
         if isinstance(kind, tuple) and isinstance(x, TupleValue) and len(kind) == len(x.items):
             return TupleValue(
                 tuple(self._declared(i, k, node) for i, k in zip(x.items, kind, strict=True))
@@ -297,7 +297,7 @@ class Statements:
             self._expr.call_statement(call)
 
     def _filled(self, call: ast.Call) -> ArrayRef | None:
-        """The array of a call `array.fill(value)`; None for any other call."""
+        """Returns the array of a call `array.fill(value)`; None for any other call."""
         if (
             not isinstance(call.func, ast.Attribute)
             or call.func.attr != "fill"
@@ -308,7 +308,7 @@ class Statements:
         return owner if isinstance(owner, ArrayRef) else None
 
     def _fill(self, array: ArrayRef, call: ast.Call) -> None:
-        """Compiles `array.fill(value)` to a loop over its elements."""
+        """Compiles `array.fill(value)` to a loop that stores to all elements."""
         if len(call.args) != 1 or call.keywords:
             self._state.fail(
                 f"`{ast.unparse(call)}`: fill takes one value", call, KernelSyntaxError
@@ -341,7 +341,7 @@ class Statements:
             self._state.fail(str(values[1]) if len(values) > 1 else text, call)
 
     def _configure(self, call: ast.Call) -> None:
-        """Compiles `loop_config(...)` before a loop.
+        """Compiles `loop_config(...)`: `serialize` makes the next loop run in order; block sizes are ignored.
 
         `serialize` runs the loop in order. Block sizes are ignored, since search finds them.
         """
@@ -381,7 +381,7 @@ def _is_docstring(node: ast.stmt) -> bool:
 
 
 def _is_used_outside(tree: ast.FunctionDef, branch: ast.If, name: str) -> bool:
-    """True if a name is read outside of an `if`."""
+    """True if a function reads a name outside of the statement `branch`."""
     inside = {id(n) for n in ast.walk(branch)}
     return any(
         isinstance(n, ast.Name)
@@ -401,7 +401,10 @@ def _is_number_tree(x: Value) -> bool:
 
 
 def _filling() -> ast.For:
-    """The loop that sets each element of `.array` to `.value`; no program has such names."""
+    """Returns the syntax of a loop that sets each element of the name `.array` to the name `.value`.
+
+    Names that begin with a dot cannot be those of a program.
+    """
     store, load = ast.Store(), ast.Load()
     element = ast.Subscript(ast.Name(".array", load), ast.Name(".cell", load), store)
     return ast.For(

@@ -1,4 +1,7 @@
-"""Values without a derivative: `stop_grad`. Two reinterpretations of their bits stand around them in the IR, which have none."""
+"""`stop_grad`: values without a derivative. In the IR such a value is a pair of bit casts, which have no derivative.
+
+The pair, float to integer and back, leaves the value unchanged.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +14,12 @@ _WORDS = {2: DType.i16, 4: DType.i32, 8: DType.i64}
 
 
 def stopped(e: Expr) -> Expr:
-    """Returns a value without a derivative."""
+    """Returns a value that has no derivative: `e` as an integer's bits and back; an integer unchanged."""
     return Bitcast(Bitcast(e, _WORDS[e.dtype.size_bytes]), e.dtype) if e.dtype.is_float else e
 
 
 def without_derivatives(body: tuple[Stmt, ...], arrays: Container[str]) -> tuple[Stmt, ...]:
-    """Returns statements in which loads of some arrays have no derivative."""
+    """Returns statements in which loads of the arrays `arrays` have no derivative."""
 
     def on_expr(e: Expr) -> Expr:
         e = mapped(e, on_expr, on_stmt)
@@ -29,7 +32,7 @@ def without_derivatives(body: tuple[Stmt, ...], arrays: Container[str]) -> tuple
 
 
 def plain(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
-    """Returns the statements of a derivative without these reinterpretations."""
+    """Returns the statements of an adjoint or dual without the pairs of bit casts that `stopped` adds."""
 
     def on_expr(e: Expr) -> Expr:
         e = mapped(e, on_expr, on_stmt)

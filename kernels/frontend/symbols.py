@@ -1,4 +1,4 @@
-"""Symbolic arrays and scalars: the arguments of a sequence while it is recorded."""
+"""Symbolic arrays and scalars: the arguments of a sequence's function while it is recorded."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .values import Typed
 
 @dataclass(frozen=True, eq=False)
 class SymbolicArray:
-    """Array of a recorded sequence: it has a name, a shape and a dtype, and no elements.
+    """Array of a recorded sequence: name, shape and dtype, without elements.
 
     A slice or transpose is a view of its `base`: element i is at offsets[m] + sum(strides[m][k] * i[k]) along axis m of the base.
     """
@@ -39,7 +39,7 @@ class SymbolicArray:
 
     @property
     def lies(self) -> tuple[tuple[int, ...], tuple[tuple[int, ...], ...]]:
-        """The offsets and strides in the whole array."""
+        """Offsets and strides of the elements in the array `whole`, as in the affine map of a view."""
         if self.base is not None:
             return self.offsets, self.strides
         n = self.ndim
@@ -76,7 +76,7 @@ class SymbolicArray:
 
     @property
     def T(self) -> SymbolicArray:
-        """The axes in reverse."""
+        """View with the axes in reverse order."""
         return self.transpose()
 
     def transpose(self, *axes: Any) -> SymbolicArray:
@@ -107,7 +107,10 @@ class SymbolicArray:
         )
 
     def _parts(self, key: Any) -> list[Any] | None:
-        """The slice, integer or None for each axis; None if they make no view."""
+        """Returns an index key as one part for each axis: slice, integer, or None for a new axis.
+
+        None if NumPy would return an element or a copy for this key.
+        """
         parts = list(key) if isinstance(key, tuple) else [key]
         n_axes = sum(p is not None and p is not Ellipsis for p in parts)
         if n_axes > self.ndim or sum(p is Ellipsis for p in parts) > 1:
@@ -148,7 +151,7 @@ class SymbolicArray:
         return self.shape[0]
 
     def refuse(self, *_: object, **__: object) -> NoReturn:
-        """Raises the LanguageError for a use of elements."""
+        """Raises LanguageError, since the program uses elements of an array while a sequence is recorded."""
         raise LanguageError(
             f"a sequence used the elements of the array {self.name} outside a kernel: "
             "a sequence only passes arrays to kernels, write a kernel for this (and make temporaries "
@@ -175,7 +178,7 @@ class SymbolicArray:
 
 @dataclass(frozen=True, eq=False)
 class ComplexSymbol:
-    """An array of complex numbers of a recorded sequence; `pairs` has their parts along its last axis."""
+    """Array of complex numbers in a recorded sequence; `pairs` is the array of real numbers that stores it."""
 
     pairs: SymbolicArray
 
@@ -199,7 +202,7 @@ class ComplexSymbol:
         return self.shape[0]
 
     def __getitem__(self, key: Any) -> ComplexSymbol:
-        """See `SymbolicArray`."""
+        """Returns a slice, like `SymbolicArray.__getitem__`."""
         parts = key if isinstance(key, tuple) else (key,)
         is_short = not any(p is Ellipsis for p in parts)
         plain = ComplexSymbol(self.pairs[(*parts, ...) if is_short else (*parts, slice(None))])
@@ -212,7 +215,7 @@ class ComplexSymbol:
         return self.transpose()
 
     def transpose(self, *axes: Any) -> ComplexSymbol:
-        """See `SymbolicArray`."""
+        """Returns a view with the axes in another order, as in NumPy."""
         flat = axes[0] if len(axes) == 1 and isinstance(axes[0], tuple | list) else axes
         order = [k % max(1, self.ndim) for k in flat] or [*range(self.ndim)][::-1]
         return ComplexSymbol(self.pairs.transpose(*order, self.ndim))
@@ -233,7 +236,7 @@ class ComplexSymbol:
 
 @dataclass(frozen=True, eq=False)
 class SymbolicScalar:
-    """Scalar argument of a recorded sequence, or arithmetic on such scalars.
+    """Scalar argument of a sequence while it is recorded, or the result of arithmetic on such scalars.
 
     `float_dtype` is the type of a Python float in this arithmetic.
     """

@@ -1,4 +1,4 @@
-"""Arrays of truth values, which the IR treats as bytes: 0 and 1."""
+"""Arrays of truth values, which are arrays of bytes (0 and 1) in the IR."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ def is_truth_array(x: Any) -> bool:
 
 
 def with_bytes(x: Any) -> Any:
-    """Returns a view of an array of truth values as bytes; any other value unchanged."""
+    """Returns an array of truth values as a view of bytes; any other value unchanged."""
     return x.view(np.uint8) if is_truth_array(x) else x
 
 
 def truths_of(x: NDArray[np.uint8]) -> NDArray[np.bool_]:
-    """Returns a view of the same memory as truth values."""
+    """Returns an array of bytes as a view of truth values."""
     return x.view(np.bool_)

@@ -23,7 +23,7 @@ from .values import ArrayRef, MatrixValue, Static, StructArray, TupleValue, Type
 
 @dataclass(frozen=True)
 class Rules:
-    """Typing rules of a kernel. `is_strict`: the rules of a program."""
+    """Typing rules of a kernel: Taichi's if `is_strict`, as in a program, else NumPy's."""
 
     default_float: DType
     default_int: DType = DType.i64
@@ -31,7 +31,7 @@ class Rules:
 
 
 def strong(x: Typed, rules: Rules) -> Typed:
-    """Returns a literal in the type that the rules of a program give it."""
+    """Returns a literal in the type that a program gives it; any other value, or without a program, unchanged."""
     if not x.weak or not rules.is_strict or x.dtype is DType.bool_:
         return x
     if x.dtype.is_float:
@@ -42,13 +42,13 @@ def strong(x: Typed, rules: Rules) -> Typed:
 
 
 def rounded(x: Const) -> Const:
-    """Returns a constant of a float type, rounded to the digits of the type."""
+    """Returns a float constant rounded to the precision of its type."""
     with np.errstate(over="ignore"):
         return const(float(x.dtype.numpy.type(x.value)), x.dtype)
 
 
 def lift(x: object) -> Value:
-    """The value of a Python object inside a kernel: numbers are weak constants."""
+    """Returns the value of a Python object in a kernel; a number is a literal whose type other operands decide."""
     if isinstance(x, (bool, np.bool_)):
         return Typed(const(x, DType.bool_), weak=True)
     if isinstance(x, (int, np.integer)):
@@ -63,7 +63,7 @@ def lift(x: object) -> Value:
 
 
 def promote(a: DType, b: DType, is_strict: bool = False) -> DType:
-    """The common type of two values other than literals. In a program (`is_strict`) small integers are not widened."""
+    """Returns the common type of two values other than literals; in a program (`is_strict`) small integers stay so."""
     if a is b:
         return a
     if a is DType.bool_ or b is DType.bool_:
@@ -80,7 +80,7 @@ def promote(a: DType, b: DType, is_strict: bool = False) -> DType:
 
 
 def _of_both_signs(a: DType, b: DType) -> DType:
-    """The type that holds a signed and an unsigned type, as in NumPy; for u64, where none holds both, it is u64."""
+    """Returns the type that represents a signed and an unsigned type, as in NumPy; u64 if no type represents both."""
     signed, unsigned = (a, b) if a.is_signed else (b, a)
     if signed.size_bytes > unsigned.size_bytes:
         return signed
@@ -88,14 +88,14 @@ def _of_both_signs(a: DType, b: DType) -> DType:
 
 
 def adopt(x: Expr, dtype: DType) -> Expr:
-    """Returns a weak expression in the type of the other operand."""
+    """Returns a literal expression converted to `dtype`, the type of the other operand."""
     if isinstance(x, Select):
         return select(x.condition, adopt(x.a, dtype), adopt(x.b, dtype))
     return cast(x, dtype)
 
 
 def settle(x: Typed, default_float: DType) -> Expr:
-    """Returns a lone expression: a weak float becomes the default float."""
+    """Returns the expression of a value that meets no other operand: a float literal gets the default float type."""
     return adopt(x.expr, default_float) if x.weak and x.dtype.is_float else x.expr
 
 
@@ -120,20 +120,20 @@ def common_dtype(a: Typed, b: Typed, default_float: DType, is_strict: bool = Fal
 def unify(
     a: Typed, b: Typed, default_float: DType, is_strict: bool = False
 ) -> tuple[Expr, Expr, bool]:
-    """Both operands in their common type, and True if the result is still weak."""
+    """Returns both operands in their common type, and True if the result is a literal."""
     dtype = common_dtype(a, b, default_float, is_strict)
     return adopt(a.expr, dtype), adopt(b.expr, dtype), a.weak and b.weak
 
 
 def truth(x: Typed) -> Expr:
-    """The condition `bool(x)`."""
+    """Returns the condition that `x` is not zero."""
     if x.dtype is DType.bool_:
         return x.expr
     return compare("ne", x.expr, const(0, x.dtype))
 
 
 def python_value(x: Value) -> object:
-    """The compile-time value of `x`; KeyError if it is known only at run time."""
+    """Returns the Python value of `x` at compile time; KeyError if it is known only at run time."""
     match x:
         case Typed(expr=Const(value=value)):
             return value
@@ -153,7 +153,7 @@ def python_value(x: Value) -> object:
 
 @dataclass(frozen=True)
 class StaticArray:
-    """Array argument inside `ks.static(...)`: its shape and its type, and the shape of elements that are vectors or matrices."""
+    """Array argument inside `ks.static(...)`: shape, element type, and `element`, the shape of vectors or matrices."""
 
     shape: tuple[int, ...]
     dtype: DType
@@ -172,7 +172,7 @@ class StaticArray:
 
 @dataclass(frozen=True)
 class StaticMatrix:
-    """Vector or matrix of run-time numbers inside `ks.static(...)`: its shape."""
+    """Vector or matrix inside `ks.static(...)` whose numbers are known only at run time; only its shape is known."""
 
     shape: tuple[int, ...]
 
@@ -196,7 +196,7 @@ class StaticMatrix:
 
 
 def static_value(x: Value) -> object:
-    """The Python object for a value inside `ks.static(...)`; KeyError where there is none."""
+    """Returns the Python object for a value inside `ks.static(...)`; KeyError if there is none."""
     if not isinstance(x, MatrixValue):
         return python_value(x)
     try:

@@ -17,7 +17,7 @@ from .layout import ViewLayout
 
 @dataclass(frozen=True)
 class Typed:
-    """Run-time value or constant. `weak` marks literals: their dtype counts only if no other operand has one."""
+    """Number with an expression of the IR. `weak`: a literal, whose type counts only if no other operand has a type."""
 
     expr: Expr
     weak: bool = False
@@ -29,7 +29,7 @@ class Typed:
 
 @dataclass(frozen=True)
 class LocalVar:
-    """Local of the IR. `weak` if only literals have been assigned to it and no pass has found its type."""
+    """Local of the IR. `weak`: only literals have been assigned to it so far, so its type is open."""
 
     name: str
     dtype: DType
@@ -42,9 +42,9 @@ class LocalVar:
 
 @dataclass(frozen=True)
 class Element:
-    """Element of an array, with all its indices, also those of components. `is_truth`: its byte is a truth value.
+    """Element of an array; `indices` include those of components. `is_truth`: the stored byte is a truth value.
 
-    Where the indices surely leave the array, `nearest` are those that are read instead.
+    `nearest`: indices that are read instead if `indices` may lie outside of the array; () otherwise.
     """
 
     array: ArrayParam
@@ -65,7 +65,7 @@ class Element:
 
 @dataclass(frozen=True)
 class OneOf:
-    """Component of a local vector, chosen at run time: the one of `options` at position `index`."""
+    """Component of a local vector that is chosen at run time: the local `options[index]`."""
 
     options: tuple[LocalVar, ...]
     index: Expr
@@ -77,7 +77,7 @@ class OneOf:
 
 @dataclass(frozen=True)
 class LocalRef:
-    """Local array of the kernel. `is_shared`: it was created outside of the parallel loops."""
+    """Local array of a kernel. `is_shared`: created outside of the parallel loops, so their iterations share it."""
 
     name: str
     dtype: DType
@@ -88,7 +88,7 @@ class LocalRef:
 
 @dataclass(frozen=True)
 class LocalItem:
-    """Element of a local array; all elements are numbered row by row."""
+    """Element of a local array; `index` numbers all elements row by row."""
 
     array: LocalRef
     index: Expr
@@ -107,10 +107,10 @@ Place = LocalVar | Element | LocalItem | OneOf
 
 @dataclass(frozen=True)
 class MatrixValue:
-    """Vector (n,) or matrix (n, m): its components row by row, numbers or places.
+    """Vector, shape (n,), or matrix, shape (n, m): its components row by row, numbers or places.
 
-    `whole` is the array element that it is, if any, and the indices where it is written and read; its components may then be chosen
-    at run time.
+    `whole`: if it is an element of an array, that array, the indices where it is written, and those where it is read. Its
+    components may then be indexed at run time.
     """
 
     shape: tuple[int, ...]
@@ -118,14 +118,14 @@ class MatrixValue:
     whole: tuple[ArrayRef, tuple[Expr, ...], tuple[Expr, ...]] | None = None
 
     def rows(self) -> tuple[tuple[Typed | Place, ...], ...]:
-        """The items of a matrix as rows; a vector is a column."""
+        """The components of a matrix by rows; a vector is a matrix of one column."""
         width = self.shape[1] if len(self.shape) == 2 else 1
         return tuple(self.items[k : k + width] for k in range(0, len(self.items), width))
 
 
 @dataclass(frozen=True)
 class StructValue:
-    """Named members. `kind` is the struct type of the program, which defines the methods."""
+    """Struct: its members by name. `kind`: the program's struct type, which defines the methods."""
 
     members: tuple[tuple[str, Value], ...]
     kind: Any = None
@@ -136,13 +136,15 @@ class StructValue:
 
 @dataclass(frozen=True)
 class ArrayRef:
-    """Array: an argument, or a field of the program.
+    """Array in a kernel: an argument, or a field of the program, with elements that are numbers, vectors or matrices.
 
-    Elements are numbers, or vectors and matrices of shape `element`. Their components are the first axes of the array, or the last
-    (`is_trailing`). With `component` the elements are that component. An array without dimensions (`is_single`) has one element.
-    `offset` is the least index along each axis. `source` is the object of the program, None for arguments. A view has a `layout` in
-    its memory `param`, and the name of its argument. `is_truth`: its bytes are truth values. `clamps`: an index outside means the
-    nearest element.
+    `element`: shape of a vector or matrix element. Its components are the first axes of the array in memory, or the last
+    (`is_trailing`).
+    `component`: the elements are only this component of vectors or matrices.
+    `is_single`: no dimensions, one element. `offset`: least index along each axis.
+    `source`: the field of the program, None for arguments.
+    `layout`: for a view, its layout in the array `param`; `argument` is then the name of the argument.
+    `is_truth`: bytes are truth values. `clamps`: an index outside of the array means its nearest element.
     """
 
     param: ArrayParam
@@ -167,7 +169,7 @@ class ArrayRef:
         return DType.bool_ if self.is_truth else self.param.dtype
 
     def element_at(self, indices: tuple[Expr, ...]) -> Element:
-        """The place of one number, by the indices of the array and of its component."""
+        """Returns the place of one number, by its indices in the array, those of components included."""
         if self.layout is None:
             return Element(self.param, indices, is_truth=self.is_truth)
         fixed = self.layout.fixed and f"the argument {self.argument}, {self.layout.fixed}"
@@ -175,7 +177,7 @@ class ArrayRef:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The extents of the indices that a program writes."""
+        """Extents of the indices that a program writes, without those of components."""
         n = len(self.element) + len(self.component)
         if self.is_single:
             return ()
@@ -187,7 +189,7 @@ class ArrayRef:
 
 @dataclass(frozen=True)
 class StructArray:
-    """Array of structs: an array for each member, all of one shape."""
+    """Array of structs: one array for each member, all of the same shape."""
 
     members: tuple[tuple[str, ArrayRef | StructArray], ...]
     kind: Any = None
@@ -200,7 +202,7 @@ class StructArray:
 
 @dataclass(frozen=True)
 class ListOf:
-    """Cells of a dynamic node in one container: a field of them with all indices but the last."""
+    """List of cells in one container of a dynamic node: a field indexed with all indices but the last."""
 
     base: ArrayRef | StructArray
     indices: tuple[Expr, ...]
@@ -213,21 +215,21 @@ class TupleValue:
 
 @dataclass(frozen=True)
 class DictValue:
-    """Dict of the kernel: its keys are known when the kernel is compiled."""
+    """Dict in a kernel; its keys are compile-time constants."""
 
     entries: tuple[tuple[object, Value], ...]
 
 
 @dataclass(frozen=True)
 class Static:
-    """Any other Python object: a module, a function, a type."""
+    """Any other Python object in a kernel: a module, a function, a type."""
 
     python: object
 
 
 @dataclass(frozen=True)
 class Method:
-    """Method of a value, to be called: `v.norm`, `ray.at`."""
+    """Method of a value that is not called yet, such as `v.norm` or `ray.at`."""
 
     owner: Value
     name: str
@@ -235,7 +237,7 @@ class Method:
 
 @dataclass(frozen=True)
 class MethodOfClass:
-    """Method of vectors and matrices that is named by their class, as in `ks.Vector.norm(v)`."""
+    """Method named by the class of vectors and matrices, as in `ks.Vector.norm(v)`."""
 
     name: str
 
@@ -260,7 +262,7 @@ Value = (
 
 
 def leaves(x: Value) -> Iterator[Typed | Place]:
-    """The numbers and places of a tree, in order; other values have none."""
+    """Yields the numbers and places of a vector, struct or tuple, in order; nothing for arrays and objects."""
     match x:
         case Typed() | LocalVar() | Element() | LocalItem() | OneOf():
             yield x
@@ -275,7 +277,7 @@ def leaves(x: Value) -> Iterator[Typed | Place]:
 
 
 def rebuilt(x: Value, leaf: Callable[[Typed | Place], Typed | Place]) -> Value:
-    """Returns the same tree with other leaves."""
+    """Returns a value of the same structure, with `leaf` applied to each number or place."""
     match x:
         case Typed() | LocalVar() | Element() | LocalItem() | OneOf():
             return leaf(x)
@@ -289,7 +291,7 @@ def rebuilt(x: Value, leaf: Callable[[Typed | Place], Typed | Place]) -> Value:
 
 
 def loaded(x: Value) -> Value:
-    """Returns a value with its places replaced by their contents."""
+    """Returns a value in which each place (local, element) is replaced by its contents."""
     return rebuilt(x, loaded_leaf)
 
 
@@ -307,7 +309,7 @@ def loaded_leaf(x: Typed | Place) -> Typed:
 
 
 def is_data(x: Value) -> bool:
-    """True if a value consists of numbers alone, so that a local can hold it."""
+    """True if a value consists of numbers alone, so that locals can store it."""
     match x:
         case Typed() | LocalVar() | Element() | LocalItem() | OneOf() | MatrixValue():
             return True

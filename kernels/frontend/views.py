@@ -1,4 +1,4 @@
-"""Slices, transposes and other views as arguments: their layouts in the array that the kernel receives.
+"""Array views as arguments: affine layouts of slices and transposes in the array that the kernel receives.
 
 A kernel is compiled for the strides of its arguments, as for their shapes. Arguments that share memory are views of one array, so
 their dependences are known.
@@ -23,7 +23,7 @@ from .symbols import SymbolicArray
 
 @dataclass(frozen=True, eq=False)
 class View:
-    """Argument, with the array that contains it: memory of NumPy, or an array of a sequence."""
+    """Array argument that is a view of `memory`: a NumPy array, or an array of a recorded sequence."""
 
     element: DType
     layout: ViewLayout
@@ -31,7 +31,7 @@ class View:
 
 
 def with_views(given: Mapping[str, Any], kernel: str, where: Location) -> dict[str, View]:
-    """Views for the array arguments that are not contiguous, or overlap another one in part.
+    """Returns a view for each array argument that is not contiguous, or that partly overlaps another argument.
 
     LanguageError if a view does not consist of whole elements, or if arguments that share memory have several types.
     """
@@ -45,7 +45,7 @@ _KNOWN = {d.numpy: d for d in ARRAY_TYPES}
 
 @dataclass(frozen=True)
 class _ByteRange:
-    """Byte range from `low` to `high` that contains the elements of an array."""
+    """Range of addresses, from `low` up to `high`, that contains all elements of an array argument."""
 
     name: str
     array: NDArray[Any]
@@ -63,7 +63,7 @@ class _ByteRange:
 
 
 class _Memory:
-    """Bytes of several arrays, as one array through NumPy's array interface; it keeps them alive."""
+    """NumPy array interface for the address range of several overlapping arrays, which it keeps alive."""
 
     def __init__(self, spans: Sequence[_ByteRange], extent: int, is_read_only: bool) -> None:
         self.spans = spans
@@ -106,19 +106,19 @@ def _of_numpy(given: Mapping[str, Any], kernel: str, where: Location) -> Iterato
 
 
 def _address(array: NDArray[Any]) -> int:
-    """The address of the first element, in half the time of `array.ctypes`."""
+    """Returns the address of an array's first element, in half the time of `array.ctypes`."""
     place: int = array.__array_interface__["data"][0]
     return place
 
 
 def _are_apart(arrays: Iterable[NDArray[Any]]) -> bool:
-    """True if contiguous arrays share no bytes."""
+    """True if no two of these contiguous arrays share a byte."""
     spans = sorted((at := _address(x), at + x.nbytes) for x in arrays)
     return all(end <= begin for (_, end), (begin, _) in pairwise(spans))
 
 
 def _meeting(spans: Sequence[_ByteRange]) -> list[list[_ByteRange]]:
-    """The spans in groups that share bytes, each in the order of the arguments."""
+    """Returns the ranges in groups that overlap, each group in the order of the arguments."""
     groups: list[list[_ByteRange]] = []
     end = 0
     for s in sorted(spans, key=lambda s: s.low):
@@ -166,7 +166,7 @@ def _fixed(array: NDArray[Any]) -> str:
 
 
 def _transposed(span: _ByteRange, dtype: DType) -> View | None:
-    """The contiguous array of which this one is a permutation of axes; None for any other."""
+    """Returns an array as a view of a contiguous one with permuted axes; None if it is no such view."""
     array = span.array
     order = sorted(range(array.ndim), key=lambda k: -abs(array.strides[k]))
     memory = array.transpose(order)
