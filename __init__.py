@@ -1,8 +1,8 @@
 """kernelscape: every implementation of a sequence of kernels as one space, searched with a bound and a gap.
 
-The public names live in the table below and load on first use (PEP 562), so that importing the package costs nothing. So do the
-executors of calls: `kernels.frontend.dispatch`, which imports nothing that takes time, is told how they are made. Type checkers see
-the same names as imports; names of the kernel language are to them those of `kernels/static_types.pyi`.
+The public names live in the table below and load on first use (PEP 562), so that importing the package costs nothing. Executors of
+calls are registered by how they are made, in `kernels.frontend.dispatch`, which imports nothing slow. For type checkers the same
+names are imports; names of the kernel language are those of `kernels/static_types.pyi`.
 """
 
 from __future__ import annotations
@@ -415,7 +415,7 @@ def _make_on_device(name: str) -> AbstractDeferringExecutor | str:
 
 
 def _lower(instance: Instance) -> Instance:
-    """Returns an instance on sparse fields, lowered to plain arrays by default decisions."""
+    """Returns an instance on sparse fields lowered to plain arrays, by default decisions."""
     from .kernels.tasks.default_lowering import lower_instance
 
     return lower_instance(instance)
@@ -426,7 +426,7 @@ _lowering.register(_lower)
 
 
 def _version() -> str:
-    """Returns the version of the installed package, or of a checkout that is on the path and not installed."""
+    """Returns the version of the installed package, or of a checkout on the path that is not installed."""
     from importlib.metadata import PackageNotFoundError, version
 
     try:

@@ -1,6 +1,4 @@
-"""All exceptions that the package raises for a reason of its own, each loaded when it is first named:
-`kernelscape.errors.RecordError`.
-"""
+"""All exceptions that the package raises on purpose, each loaded at its first use: `kernelscape.errors.RecordError`."""
 
 from __future__ import annotations
 

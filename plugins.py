@@ -1,7 +1,7 @@
-"""Parts that other installed packages bring, by entry points: backends, strategies and library sequences.
+"""Extensions that other installed packages provide by entry points: backends, strategies and library sequences.
 
 A package names them in its pyproject.toml: `[project.entry-points."kernelscape.backends"]`, and likewise `kernelscape.strategies`
-and `kernelscape.sequences`. Names that this package has itself stay its own.
+and `kernelscape.sequences`. Names that this package defines itself cannot be replaced.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ Kind = Literal["backends", "strategies", "sequences"]
 
 
 class PluginError(Exception):
-    """A part that an installed package brings cannot be loaded. The message is one sentence that names the package."""
+    """An extension of an installed package cannot be loaded. The message is one sentence that names the package."""
 
 
 @cache
 def plugins(kind: Kind) -> dict[str, EntryPoint]:
-    """Returns the entry points of a kind by name."""
+    """Returns the entry points of a kind (backends, strategies or sequences) by name."""
     return {e.name: e for e in entry_points(group=f"kernelscape.{kind}")}
 
 
 def load_plugin(kind: Kind, name: str) -> Any:
-    """Returns the object behind an entry point. Raises PluginError; KeyError where there is no such name."""
+    """Returns the object that an entry point names. Raises PluginError; KeyError if there is no such name."""
     entry = plugins(kind)[name]
     try:
         return entry.load()
@@ -35,5 +35,5 @@ def load_plugin(kind: Kind, name: str) -> Any:
 
 
 def source_of(entry: EntryPoint) -> str:
-    """Returns the package that an entry point is of, with its version."""
+    """Returns the name and version of the package that defines an entry point."""
     return "a package" if entry.dist is None else f"{entry.dist.name} {entry.dist.version}"

@@ -1,6 +1,6 @@
-"""The description of the package for its page of releases: README.md without links into the repository.
+"""Description of the package for its page at the package index: README.md without links into the repository.
 
-All else is in pyproject.toml.
+All other metadata is in pyproject.toml.
 """
 
 import re
@@ -13,7 +13,7 @@ RELATIVE = re.compile(r"\[([^\]]*)\]\((?!https?:|#)[^)\s]+\)")
 
 
 def description() -> str:
-    """Returns the text of README.md. A link to a file of the repository leads nowhere from there: its words are left."""
+    """Returns the text of README.md, in which links to files of the repository are replaced by their words."""
     return RELATIVE.sub(r"\1", README.read_text(encoding="utf-8"))
 
 

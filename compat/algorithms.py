@@ -1,4 +1,4 @@
-"""Taichi's `ti.algorithms`: sorting and prefix sums of fields with one axis, in place. Both are sequences of kernels."""
+"""Taichi's `ti.algorithms`: in-place sorting and prefix sums of fields with one axis, as sequences of kernels."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ def _order_pairs(
     merged: int,
     distance: int,
 ) -> None:
-    """Orders pairs of keys, and their values: those that are `distance` apart and in one block of 2 `merged` keys.
+    """Step of a merge sort: exchanges two keys, and their values, if they are in descending order.
 
-    `begins`: the first index of keys and of values.
+    The pairs are `distance` apart, and within one block of 2 `merged` keys.
+    `begins`: the first index of the field of keys, and of that of values.
     """
     for pair in range(n_pairs):
         low = distance % merged + pair // distance * (2 * distance) + pair % distance
@@ -38,7 +39,7 @@ def _order_pairs(
 
 
 def parallel_sort(keys: Any, values: Any = None) -> None:
-    """Sorts the elements of a field in place, and those of `values` like them: Batcher's odd-even merge sort.
+    """Sorts the elements of `keys` in place, and moves those of `values` with them: Batcher's odd-even merge sort.
 
     Each stage is a kernel, so log^2(n) kernels run. Equal keys come in any order.
     """
@@ -68,13 +69,13 @@ def _add_previous(x: types.template(), begin: int) -> None:  # type: ignore[vali
 
 @final
 class PrefixSumExecutor:
-    """Prefix sums of fields of `length` numbers of type i32."""
+    """Computes prefix sums of fields of `length` elements of type i32."""
 
     def __init__(self, length: int) -> None:
         self.length = length
 
     def run(self, input_arr: Any) -> None:
-        """Makes each element the sum of all up to it."""
+        """Replaces each element of a field by the sum of all elements up to it, itself included."""
         _check(input_arr, "PrefixSumExecutor.run")
         if input_arr.dtype is not i32:
             fail("PrefixSumExecutor.run takes a field of type ks.i32", ProgramRuntimeError)
@@ -89,5 +90,5 @@ def _check(x: Any, what: str) -> None:
 
 
 def _begin(x: ScalarField) -> int:
-    """The first index of a field of one axis."""
+    """Returns the first index of a field with one axis."""
     return x.offset[0] if x.offset else 0

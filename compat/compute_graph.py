@@ -1,4 +1,4 @@
-"""Taichi's `ti.graph`: kernels and names of their arguments, written down once and run with arguments by name.
+"""Taichi's `ti.graph`: kernels with named arguments, built once, and run with values for the names.
 
 A graph runs its kernels one after the other. A function of arrays that runs one is a sequence: `explore run FILE.py:FUNCTION`
 explores it.
@@ -21,7 +21,7 @@ from ..kernels.ir.errors import KernelError, ProgramRuntimeError, ProgramTypeErr
 
 
 class ArgKind(Enum):
-    """Kind of an argument of a graph."""
+    """Kind of an argument of a graph: scalar, matrix or ndarray."""
 
     SCALAR = auto()
     NDARRAY = auto()
@@ -54,7 +54,7 @@ class Arg:
             )
 
     def check(self, x: Any) -> None:
-        """Raises LanguageError for a value that is not of the kind, the type and the number of axes."""
+        """Raises LanguageError unless `x` has the kind, element type and number of axes of this argument."""
         if self.tag is ArgKind.NDARRAY:
             if not self._takes(x):
                 self._refuse(x)
@@ -65,7 +65,7 @@ class Arg:
             self._refuse(x)
 
     def _takes(self, x: Any) -> bool:
-        """True for an array of its type, or the argument of a recorded sequence that stands for one."""
+        """True if `x` is an array of this argument's type, or the symbol of such an array in a recorded sequence."""
         kind = self.dtype
         element, dtype = (kind.shape, kind.dtype) if isinstance(kind, MatrixType) else ((), kind)
         if isinstance(x, SymbolicArray):
@@ -89,14 +89,14 @@ Step = tuple[Kernel | BoundKernel, tuple[Any, ...]]
 
 
 class Sequential:
-    """Kernels in a row, with the arguments of each: of the graph, or constants."""
+    """Sequence of kernel calls of a graph; each argument is an `Arg` of the graph, or a constant."""
 
     def __init__(self) -> None:
         self.steps: list[Step] = []
         self.named: dict[str, Arg] = {}
 
     def dispatch(self, kernel_fn: Kernel | BoundKernel, *args: Any) -> None:
-        """Adds a call of a kernel."""
+        """Adds a call of a kernel at the end."""
         kernel = kernel_fn.kernel if isinstance(kernel_fn, BoundKernel) else kernel_fn
         if not isinstance(kernel, Kernel):
             fail(f"a graph dispatches kernels, not {type(kernel_fn).__name__}", ProgramTypeError)
@@ -119,38 +119,38 @@ class Sequential:
 
 @final
 class GraphBuilder:
-    """Builder of a graph."""
+    """Builds a graph from kernel calls, in order."""
 
     def __init__(self) -> None:
         self._row = Sequential()
 
     def dispatch(self, kernel_fn: Kernel | BoundKernel, *args: Any) -> None:
-        """Adds a call of a kernel."""
+        """Adds a call of a kernel at the end of the graph."""
         self._row.dispatch(kernel_fn, *args)
 
     def create_sequential(self) -> Sequential:
-        """Returns a row of calls to `append`, as often as wanted."""
+        """Returns an empty sequence of calls, which may be appended to the graph several times."""
         return Sequential()
 
     def append(self, node: Sequential) -> None:
-        """Adds all calls of a row."""
+        """Adds all calls of a sequence at the end of the graph."""
         for kernel, args in node.steps:
             self._row.dispatch(kernel, *args)
 
     def compile(self) -> Graph:
-        """Returns the graph; its kernels are compiled when it runs first."""
+        """Returns the graph. Its kernels are compiled at its first run."""
         return Graph(tuple(self._row.steps), dict(self._row.named))
 
 
 @dataclass(frozen=True)
 class Graph:
-    """Calls of kernels, in order, and the arguments that `run` takes."""
+    """Kernel calls in order, and the named arguments that `run` takes."""
 
     steps: tuple[Step, ...]
     named: dict[str, Arg]
 
     def run(self, args: dict[str, Any]) -> None:
-        """Calls the kernels with these arguments, by name."""
+        """Calls the kernels with the values `args`, by argument name."""
         for name, arg in self.named.items():
             if name not in args:
                 fail(f"the graph takes an argument {name}: give it to run", ProgramRuntimeError)

@@ -1,4 +1,4 @@
-"""Facts that Taichi's inner modules tell: the architectures and extensions of this machine, packages that are installed."""
+"""Facts that Taichi's inner modules give: this machine's architectures and extensions, and installed packages."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..kernels.frontend.dispatch import on_device
 
 
 class Extension(Enum):
-    """Part of Taichi that some architectures lack. Those that are not here are none of the CPU."""
+    """Feature of Taichi that some architectures lack. Features that no CPU has are not members."""
 
     sparse = "sparse"
     quant = "quant"
@@ -29,17 +29,17 @@ _HERE = frozenset((Extension.sparse, Extension.data64, Extension.bls, Extension.
 
 
 def is_extension_supported(arch: Arch, which: Extension) -> bool:
-    """True if programs on this architecture have the extension here."""
+    """True if programs on the architecture `arch` have the feature `which` in this package."""
     return arch.is_cpu and which in _HERE
 
 
 def is_arch_supported(arch: Arch, use_gles: bool = False) -> bool:
-    """True if programs run on this architecture here."""
+    """True if programs can run on the architecture `arch` on this machine."""
     return arch is cpu or (arch.is_device and not isinstance(on_device(arch.value), str))
 
 
 def get_host_arch_list() -> list[Arch]:
-    """The architectures of CPUs here."""
+    """Returns the CPU architectures of this machine."""
     return [cpu]
 
 
@@ -54,17 +54,17 @@ def has_paddle() -> bool:
 
 
 def to_numpy_type(dt: Any) -> Any:
-    """NumPy's type of an element type."""
+    """Returns the NumPy type of an element type."""
     return element_dtype(dt).numpy.type
 
 
 def to_taichi_type(dt: Any) -> Any:
-    """The element type of a type of NumPy."""
+    """Returns the element type of a NumPy type."""
     return element_dtype(dt)
 
 
 class Runtime:
-    """The program as Taichi's `impl.get_runtime()` shows it: its default types, which may be set before kernels are called."""
+    """The program in the form of Taichi's `impl.get_runtime()`: its default types, which may be set before kernels are called."""
 
     @property
     def default_fp(self) -> Any:
@@ -89,7 +89,7 @@ class Runtime:
         self.default_ip = dtype
 
     def materialize(self) -> None:
-        """Does nothing: fields have memory when they are used."""
+        """Does nothing: fields get memory at their first use."""
 
 
 def _configure(**options: Any) -> None:
@@ -98,5 +98,5 @@ def _configure(**options: Any) -> None:
 
 
 def get_runtime() -> Runtime:
-    """The program that `ti.init` began."""
+    """Returns the program that `ti.init` began."""
     return Runtime()

@@ -1,4 +1,4 @@
-"""Names that Taichi 1.7 has and that are not here, with what kind of thing each is."""
+"""Names of Taichi 1.7 that this package lacks, with the kind of feature that each belongs to."""
 
 from __future__ import annotations
 

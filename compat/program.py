@@ -1,4 +1,4 @@
-"""Runs a program that was written with Taichi, as it is, without a screen."""
+"""Runs a program written for Taichi unchanged, without a screen."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ from .taichi import install
 
 @dataclass(frozen=True)
 class Ran:
-    """End of a program: after its last frame (`is_cut`) or by itself, its exit status, and its global names.
+    """End of a program's run.
 
-    `not_run` are the lines that would have run behind the loop that was cut.
+    `is_cut`: it ended after its last frame, not by itself. `status`: exit status. `names`: its global names.
+    `not_run`: lines that had not run when the program was ended.
     """
 
     is_cut: bool
@@ -30,7 +31,7 @@ class Ran:
 
 
 def read_program(path: Path) -> CodeType:
-    """The program in a file. Raises OSError and SyntaxError."""
+    """Returns the compiled program in a file. Raises OSError and SyntaxError."""
     return compile(path.read_bytes(), str(path), "exec", dont_inherit=True)
 
 
@@ -41,9 +42,9 @@ def run_program(
     reel: Reel | None = None,
     names: Callable[[Path | None], AbstractContextManager[None]] = install,
 ) -> Ran:
-    """Runs a program as `python PATH ARGUMENTS` would, and ends it after the last frame of the reel.
+    """Runs a program like `python PATH ARGUMENTS`, and ends it after the last frame of the reel.
 
-    Our names are under `taichi` (or those that `names` puts there). An exception of the program is raised.
+    `names`: context in which `import taichi` gives this package. An exception of the program is raised.
     """
     film = reel if reel is not None else Reel()
     module = ModuleType("__main__")
@@ -70,8 +71,9 @@ def around(
     arguments: Sequence[str] = (),
     names: Callable[[Path | None], AbstractContextManager[None]] = install,
 ) -> Iterator[None]:
-    """Context with the environment of `python PATH ARGUMENTS`: the folder of the file, its arguments, and our names under
-    `taichi`.
+    """Context like that of `python PATH ARGUMENTS`: the file's folder in the path, the arguments, and `taichi`.
+
+    `names`: context in which `import taichi` gives this package.
     """
     before, argv = sys.path[:], sys.argv
     sys.argv = [str(path), *arguments]
@@ -84,8 +86,9 @@ def around(
 
 
 def lines_left(error: BaseException, path: Path) -> list[range]:
-    """Returns the lines of a program that an error kept from running: those behind the loop that it left, and behind the calls of
-    it.
+    """Returns the lines of a program that did not run because of an error.
+
+    These are the lines behind the loop that the error left, and behind the calls of the function with that loop.
     """
     tree = ast.parse(path.read_bytes())
     found: list[range] = []
@@ -102,7 +105,10 @@ def lines_left(error: BaseException, path: Path) -> list[range]:
 
 
 def _levels(tree: ast.Module, line: int) -> list[tuple[list[ast.stmt], int]]:
-    """Returns the statements around a line, from the outermost of its function on: each as a block and its number there."""
+    """Returns the statements that contain a line, from the outermost one of its function to the innermost.
+
+    Each is given as the block that contains it and its position there.
+    """
     found: list[tuple[list[ast.stmt], int]] = []
     blocks = [tree.body]
     while True:
@@ -121,14 +127,14 @@ def _holds(statement: ast.stmt, line: int) -> bool:
 
 
 def _blocks(statement: ast.stmt) -> list[list[ast.stmt]]:
-    """Returns the blocks inside a statement."""
+    """Returns the blocks (bodies, else branches) of a statement."""
     parts = (statement, *getattr(statement, "handlers", ()))
     found = [getattr(p, name, []) for p in parts for name in ("body", "orelse", "finalbody")]
     return [b for b in found if b]
 
 
 def _status_of(error: SystemExit) -> int:
-    """Returns the exit status as Python does: a text is printed, and counts as 1."""
+    """Returns the exit status of a SystemExit as Python does: a text is printed and counts as 1."""
     if error.code is None or isinstance(error.code, int):
         return int(error.code or 0)
     print(error.code, file=sys.stderr)
@@ -136,7 +142,7 @@ def _status_of(error: SystemExit) -> int:
 
 
 def _examples_around(path: Path) -> Path | None:
-    """The folder `taichi/examples` that a program lies in: programs there import each other by that name."""
+    """Returns the folder `taichi/examples` that contains a program, which such programs import; None if none does."""
     for folder in path.resolve().parents:
         if folder.name == "examples" and folder.parent.name == "taichi":
             return folder

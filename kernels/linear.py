@@ -214,13 +214,13 @@ def _inverse_or_zero(x: Any) -> Any:
 
 @func
 def _or_one(x: Any) -> Any:
-    """A divisor: x, or 1 where x is 0."""
+    """Returns x as a divisor: 1 where x is 0."""
     return x + intrinsics.select(x == 0, 1, 0)
 
 
 @func
 def _scaled(A: Any) -> Any:
-    """A over a scale, and the scale: the largest entry of A if that is huge or tiny, else 1."""
+    """Returns A / s and s, where s is the largest entry of A if that is huge or tiny, else 1."""
     largest = abs(A).max()
     is_extreme = intrinsics.max(intrinsics.min(largest, LARGE), SMALL) != largest
     size = intrinsics.select(is_extreme, _or_one(largest), 1)
@@ -229,7 +229,7 @@ def _scaled(A: Any) -> Any:
 
 @func
 def _polar(B: Any) -> Any:
-    """R, t, p, q with B = R [[t + p, q], [q, t - p]] for a 2 x 2 matrix, R orthogonal and t >= 0.
+    """Returns R, t, p, q with B = R [[t + p, q], [q, t - p]] for a 2 x 2 matrix, R orthogonal and t >= 0.
 
     Every matrix is a multiple of a rotation plus a multiple of a reflection; R is the larger one of them.
     """
@@ -251,7 +251,7 @@ def _polar(B: Any) -> Any:
 
 @func
 def _half_angle(p: Any, q: Any) -> Any:
-    """Cosine and sine of half the angle of the point (p, q), up to a common sign; 1 and 0 for the origin."""
+    """Returns cosine and sine of half the angle of the point (p, q), up to a common sign; 1 and 0 for the origin."""
     r = sqrt(p * p + q * q)
     x, y = intrinsics.select(p > 0, r + p, -q), intrinsics.select(p > 0, q, p - r)
     length = sqrt(x * x + y * y)
@@ -260,7 +260,7 @@ def _half_angle(p: Any, q: Any) -> Any:
 
 @func
 def _jacobi(a: Any, b: Any, c: Any) -> Any:
-    """Tangent, cosine and sine of the smaller rotation that makes [[a, b], [b, c]] diagonal (Golub and Van Loan, section 8.5)."""
+    """Returns tangent, cosine, sine of the smaller rotation that diagonalises [[a, b], [b, c]] (Golub, Van Loan 8.5)."""
     d, h = c - a, 2 * b
     t = intrinsics.select(d < 0, -h, h) / _or_one(abs(d) + sqrt(d * d + h * h))
     cosine = 1 / sqrt(t * t + 1)
@@ -269,14 +269,20 @@ def _jacobi(a: Any, b: Any, c: Any) -> Any:
 
 @func
 def _orthogonal(a: Any, b: Any, v: Any, w: Any) -> Any:
-    """Two columns rotated until they are orthogonal, and two of the other factor rotated alike (Hestenes 1958)."""
+    """Rotates the columns a, b until they are orthogonal, and the columns v, w by the same angle (Hestenes 1958).
+
+    Returns all four.
+    """
     _, c, s = _jacobi(a.dot(a), a.dot(b), b.dot(b))
     return c * a - s * b, s * a + c * b, c * v - s * w, s * v + c * w
 
 
 @func
 def _larger_first(a: Any, b: Any, v: Any, w: Any) -> Any:
-    """The longer of two columns first; the swap changes a sign, so that a rotation stays one."""
+    """Returns columns a, b with the longer one first, and columns v, w in the same order.
+
+    An exchange changes the sign of one column, so that a rotation stays a rotation.
+    """
     is_swapped = a.dot(a) < b.dot(b)
     return (
         intrinsics.select(is_swapped, b, a),
@@ -288,7 +294,7 @@ def _larger_first(a: Any, b: Any, v: Any, w: Any) -> Any:
 
 @func
 def _unit_across(b: Any, u: Any) -> Any:
-    """The direction of the part of b orthogonal to the unit vector u; any such direction if there is none.
+    """Returns the unit vector along the part of b orthogonal to the unit vector u; any orthogonal one if that is 0.
 
     Two Gram-Schmidt steps: the size of the second correction shows if the first result is more than rounding errors.
     """
@@ -309,7 +315,7 @@ def _unit_across(b: Any, u: Any) -> Any:
 
 @func
 def _svd3(A: Any, dt: Any) -> Any:
-    """One-sided Jacobi: A V = U S, which keeps small singular values as exact as A has them."""
+    """SVD of a 3 x 3 matrix by one-sided Jacobi, A V = U S, which keeps small singular values as exact as A has them."""
     B, size = _scaled(A.cast(dt))
     a, b, c = B[:, 0], B[:, 1], B[:, 2]
     x, y, z = Matrix([1, 0, 0], dt), Matrix([0, 1, 0], dt), Matrix([0, 0, 1], dt)
@@ -332,7 +338,7 @@ def _svd3(A: Any, dt: Any) -> Any:
 
 @func
 def _parallel(a: Any, c: Any, b: Any, d: Any) -> Any:
-    """The direction of the longer column of the singular matrix [[a, b], [c, d]], with the sign of the first."""
+    """Returns the unit vector along the longer column of a singular [[a, b], [c, d]], with the sign of the first."""
     is_second = b * b + d * d > a * a + c * c
     sign = intrinsics.select(is_second and a * b + c * d < 0, -1, 1)
     longer = Matrix([intrinsics.select(is_second, b, a), intrinsics.select(is_second, d, c)]) * sign
@@ -356,7 +362,10 @@ def _symmetric2(A: Any, dt: Any) -> Any:
 
 @func
 def _turned(pp: Any, pq: Any, qq: Any, rp: Any, rq: Any, v: Any, w: Any) -> Any:
-    """A rotation in the plane p, q of a symmetric matrix, after which pq is zero; r is the third axis, v and w are eigenvectors."""
+    """Rotates the plane of axes p, q of a symmetric 3 x 3 matrix so that its entry pq becomes zero.
+
+    Returns the entries pp, qq, rp, rq (r: the third axis), and the columns v, w of eigenvectors.
+    """
     t, c, s = _jacobi(pp, pq, qq)
     return pp - t * pq, qq + t * pq, c * rp - s * rq, s * rp + c * rq, c * v - s * w, s * v + c * w
 
@@ -374,7 +383,7 @@ def _smaller_first(a: Any, b: Any, v: Any, w: Any) -> Any:
 
 @func
 def _symmetric3(A: Any, dt: Any) -> Any:
-    """Eigenvalues and eigenvectors of a symmetric 3 x 3 matrix, by cyclic Jacobi rotations."""
+    """Returns eigenvalues and eigenvectors of a symmetric 3 x 3 matrix, by cyclic Jacobi rotations."""
     B, size = _scaled(A.cast(dt))
     a, b, c = B[0, 0], B[1, 1], B[2, 2]
     f, g, h = B[2, 1], B[2, 0], B[1, 0]

@@ -1,4 +1,4 @@
-"""Vector functions and types of programs, as in GLSL and Taichi: `ks.math`.
+"""`ks.math`: functions and types of vectors for programs, as in GLSL and Taichi.
 
 They are written in the kernel language and take numbers or vectors, component by component. A complex number is a vector (real,
 imaginary). Outside kernels they run as Python on numbers and values of `ks.Matrix`.
@@ -163,13 +163,13 @@ def smoothstep(edge0: Any, edge1: Any, x: Any) -> Any:
 
 @func
 def sign(x: Any) -> Any:
-    """-1.0, 0.0 or 1.0."""
+    """The sign of x: -1.0, 0.0 or 1.0."""
     return select(x > 0, 1.0, select(x < 0, -1.0, 0.0))
 
 
 @func
 def fract(x: Any) -> Any:
-    """x minus the greatest integer not above it."""
+    """The fractional part: x minus the greatest integer not above it."""
     return x - floor(x)
 
 
@@ -196,7 +196,7 @@ def degrees(x: Any) -> Any:
 
 @func
 def dot(x: Any, y: Any) -> Any:
-    """The sum of the products of components."""
+    """The dot product: the sum of the products of corresponding components."""
     return x.dot(y)
 
 
@@ -214,7 +214,7 @@ def length(x: Any) -> Any:
 
 @func
 def distance(x: Any, y: Any) -> Any:
-    """The Euclidean norm of the difference."""
+    """The Euclidean norm of the difference x - y."""
     return (x - y).norm()
 
 
@@ -256,7 +256,7 @@ def inverse(m: Any) -> Any:
 
 @func
 def eye(n: template()) -> Any:  # type: ignore[valid-type]
-    """The identity of n rows."""
+    """The identity matrix of n rows."""
     return Matrix.identity(float, n)
 
 
@@ -268,14 +268,17 @@ def vdir(angle: Any) -> Any:
 
 @func
 def rotation2d(angle: Any) -> Any:
-    """The rotation of the plane by an angle in radians."""
+    """The 2 x 2 matrix that rotates a vector by an angle in radians."""
     c, s = cos(angle), sin(angle)
     return Matrix([[c, -s], [s, c]])
 
 
 @func
 def rot_yaw_pitch_roll(yaw: Any, pitch: Any, roll: Any) -> Any:
-    """The 4 x 4 rotation by roll around z, then pitch around x, then yaw around y, for rows on the left of it."""
+    """The 4 x 4 rotation by roll around z, then pitch around x, then yaw around y; angles in radians.
+
+    It multiplies row vectors from the right.
+    """
     cy, sy, cp, sp, cr, sr = cos(yaw), sin(yaw), cos(pitch), sin(pitch), cos(roll), sin(roll)
     return Matrix(
         [
@@ -289,13 +292,13 @@ def rot_yaw_pitch_roll(yaw: Any, pitch: Any, roll: Any) -> Any:
 
 @func
 def rotation3d(angle_x: Any, angle_y: Any, angle_z: Any) -> Any:
-    """The 4 x 4 rotation by angles around three axes, as Taichi composes them: yaw z, pitch x, roll y."""
+    """The 4 x 4 rotation by angles in radians around three axes, as Taichi composes them: yaw z, pitch x, roll y."""
     return rot_yaw_pitch_roll(angle_z, angle_x, angle_y)
 
 
 @func
 def rot_by_axis(axis: Any, angle: Any) -> Any:
-    """The 4 x 4 rotation around an axis (Rodrigues), for rows on the left of it."""
+    """The 4 x 4 rotation around an axis by an angle in radians (Rodrigues); it multiplies row vectors from the right."""
     u, c, s = axis / axis.norm(), cos(angle), sin(angle)
     x, y, z = u * (1.0 - c)
     return Matrix(
@@ -310,13 +313,13 @@ def rot_by_axis(axis: Any, angle: Any) -> Any:
 
 @func
 def translate(dx: Any, dy: Any, dz: Any) -> Any:
-    """The 4 x 4 matrix that moves a point (x, y, z, 1)."""
+    """The 4 x 4 matrix that moves a point (x, y, z, 1) by (dx, dy, dz)."""
     return mat4(1.0, 0.0, 0.0, dx, 0.0, 1.0, 0.0, dy, 0.0, 0.0, 1.0, dz, 0.0, 0.0, 0.0, 1.0)
 
 
 @func
 def scale(sx: Any, sy: Any, sz: Any) -> Any:
-    """The 4 x 4 matrix that scales along three axes."""
+    """The 4 x 4 matrix that scales along the three axes by sx, sy, sz."""
     return mat4(sx, 0.0, 0.0, 0.0, 0.0, sy, 0.0, 0.0, 0.0, 0.0, sz, 0.0, 0.0, 0.0, 0.0, 1.0)
 
 
@@ -349,13 +352,13 @@ def cinv(z: Any) -> Any:
 
 @func
 def csqrt(z: Any) -> Any:
-    """The square root whose real part is not negative."""
+    """The complex square root whose real part is not negative."""
     return sqrt(z.norm()) * vdir(atan2(z[1], z[0]) * 0.5)
 
 
 @func
 def cpow(z: Any, n: Any) -> Any:
-    """z to a real power; 0 for z = 0."""
+    """A complex number z to a real power n; 0 for z = 0."""
     r = z.norm()
     is_zero = r == 0.0
     return select(is_zero, 0.0, pow(select(is_zero, 1.0, r), n)) * vdir(atan2(z[1], z[0]) * n)
@@ -363,11 +366,11 @@ def cpow(z: Any, n: Any) -> Any:
 
 @func
 def cexp(z: Any) -> Any:
-    """e to the power z."""
+    """e to the complex power z."""
     return exp(z[0]) * vdir(z[1])
 
 
 @func
 def clog(z: Any) -> Any:
-    """The logarithm whose imaginary part is the angle of z."""
+    """The complex logarithm, whose imaginary part is the angle of z."""
     return Matrix([log(z.norm()), atan2(z[1], z[0])])

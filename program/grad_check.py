@@ -1,4 +1,4 @@
-"""Comparison of gradients with central differences: the calls of a tape run again with moved inputs."""
+"""Comparison of gradients with central differences: the calls of a tape run again with changed inputs."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _ROUNDINGS = 1000  # of a loss: where its gradient is zero, differences are noth
 
 
 class GradCheck:
-    """Check of the gradients of `loss` by some fields, each along a random direction.
+    """Check of the gradients of `loss` with respect to fields, each along one random direction.
 
-    It is made before the tape, and takes the values of all fields.
+    It is created before the tape records, and copies the values of all fields.
     """
 
     def __init__(self, loss: Any, fields: Sequence[Any]) -> None:
@@ -40,7 +40,10 @@ class GradCheck:
         self._before = [(x, x.to_numpy()) for x in leaves]
 
     def run(self, again: Callable[[], None]) -> None:
-        """Raises KernelAssertionError where a gradient is wrong. `again` runs the calls of the tape."""
+        """Raises KernelAssertionError if a gradient differs from central differences.
+
+        `again`: runs the calls of the tape once more.
+        """
         behind = [(x, x.to_numpy()) for x in _all_leaves()]
         rng = np.random.default_rng(0)
         try:
@@ -57,7 +60,10 @@ class GradCheck:
                 x.from_numpy(values)
 
     def _slopes(self, x: Any, v: Any, again: Callable[[], None]) -> Iterator[tuple[float, float]]:
-        """The slope of the loss along a direction, by differences of ever smaller steps, each with its rounding errors."""
+        """Yields the derivative of the loss along direction `v`, as a central difference, and the size of its rounding errors.
+
+        The step of the difference becomes ever smaller.
+        """
         start = next(values for leaf, values in self._before if leaf is x)
         for step in _STEPS:
             found = []
@@ -72,6 +78,6 @@ class GradCheck:
 
 
 def _all_leaves() -> list[AbstractLeaf]:
-    """The placed fields of the program."""
+    """Returns the fields of the program that are placed, with an array of their own."""
     leaves = (leaf for x in needed_program("grad_check").fields for leaf in x.leaves())
     return [x for x in dict.fromkeys(leaves) if x.is_placed]

@@ -1,4 +1,4 @@
-"""Gradients of a program's fields: they are set by kernels, so that recorded sequences contain it."""
+"""Operations on gradients of a program's fields. Kernels set them, so that recorded sequences contain the operation."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def set_elements(field: template(), value: f64):  # type: ignore[no-untyped-def,
 
 
 def clear_all_gradients(gradient_type: DerivativeKind = "grad") -> None:
-    """Sets the gradients of all fields to zero, or their derivatives of forward mode ("dual")."""
+    """Sets the gradients of all fields to zero; `gradient_type` "dual": the derivatives of forward mode."""
     program = needed_program("ks.ad.clear_all_gradients")
     placed = [_placed(leaf, gradient_type) for x in program.fields for leaf in x.leaves()]
     found = tuple(dict.fromkeys(x for x in placed if x is not None))
@@ -32,12 +32,12 @@ def clear_all_gradients(gradient_type: DerivativeKind = "grad") -> None:
 
 
 def _placed(leaf: AbstractLeaf, kind: DerivativeKind) -> AbstractLeaf | None:
-    """The derivative of a field that is in use."""
+    """Returns the gradient or dual (`kind`) of a field if it is placed and has memory, else None."""
     found = leaf.placed_derivative(kind)
     is_final = found is not None and found.place.snode.tree.is_final
     return found if is_final else None
 
 
 def set_all(field: Any, value: float) -> None:
-    """Sets all elements of a field."""
+    """Sets all elements of a field to `value` by a kernel."""
     set_elements(field, value)

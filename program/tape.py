@@ -1,6 +1,6 @@
-"""Tapes: they run the kernels of a block, and then their adjoints in reverse order, or their duals in place of them.
+"""Tapes: run the kernels of a block, and then their adjoints in reverse order, or duals in place of the kernels.
 
-A tape is an executor in front of the one of the program: calls reach it wherever they are made, also in a recorded sequence.
+A tape is an executor in front of the program's executor: it receives all kernel calls, also in a recorded sequence.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from .gradients import clear_all_gradients, set_all
 
 @dataclass(frozen=True)
 class _Taped:
-    """Call of a kernel. `before`: copies of arrays whose elements it overwrites after it has read them."""
+    """Kernel call on a tape. `before`: copies of arrays whose elements the call overwrites and its adjoint reads."""
 
     call: KernelCall
     before: dict[str, Any]
@@ -56,7 +56,7 @@ class _Taped:
 
 @dataclass(frozen=True)
 class _Replaced:
-    """Call of a function with a gradient of its own."""
+    """Call, on a tape, of a function whose gradient is another function."""
 
     function: Callable[..., Any]
     grad: Callable[..., Any]
@@ -71,7 +71,7 @@ class _Replaced:
 
 
 class _Taping(Executor):
-    """Notes the calls that it hands on, with checks of the access rule if it `is_checked`."""
+    """Executor that records kernel calls and passes them on; checks the access rule if `is_checked`."""
 
     behind: Executor
 
@@ -89,7 +89,7 @@ class _Taping(Executor):
         return self.behind.run(call)
 
     def _copies(self, call: KernelCall) -> dict[str, Any]:
-        """Copies the arrays whose elements the adjoint of a call reads, and the call overwrites."""
+        """Returns copies, by name, of the arrays whose elements a call overwrites and its adjoint reads."""
         try:
             names = overwritten_arrays(call)
         except LanguageError:  # the tape may have no gradients: `reverse` says so where it has
@@ -156,7 +156,7 @@ class Tape:
             self.grad()
 
     def grad(self) -> None:
-        """Computes the gradients: runs the adjoints of the calls, the last call first."""
+        """Computes the gradients of the loss: runs the adjoints of the calls, from the last call to the first."""
         if self._taping is None:
             fail(
                 "a tape has no gradients before its block: with ks.ad.Tape(loss): ...",
@@ -175,12 +175,12 @@ class Tape:
             self._check.run(self._again)
 
     def reverse(self) -> None:
-        """Runs the adjoints of the calls, the last call first, on the gradients as they are."""
+        """Runs the adjoints of the calls, from the last to the first, with the gradients as they are."""
         for call in reversed(self._taping.calls if self._taping else ()):
             call.reverse()
 
     def clear_ndarrays(self) -> None:
-        """Sets the gradients of the ndarrays that the calls were given to zero."""
+        """Sets the gradients of all ndarrays that are arguments of the calls to zero."""
         calls = self._taping.calls if self._taping else ()
         given = [x for c in calls if isinstance(c, _Taped) for x in c.call.arrays.values()]
         for gradient in map(gradient_of, given):
@@ -188,7 +188,7 @@ class Tape:
                 gradient.fill(0)
 
     def _again(self) -> None:
-        """Runs the calls once more."""
+        """Runs the recorded calls once more."""
         assert self._taping is not None
         for call in self._taping.calls:
             call.again()
@@ -225,7 +225,7 @@ def _set_loss(loss: Any, value: float) -> None:
 
 
 class _Forward(Executor):
-    """Runs the dual of each kernel in its place."""
+    """Executor that runs the dual of each kernel in place of the kernel."""
 
     behind: Executor
 
@@ -238,9 +238,9 @@ class _Forward(Executor):
 
 
 class FwdMode:
-    """Context in which kernels also compute derivatives along a direction, in the fields `dual` of the fields `loss`.
+    """Context in which kernels also compute derivatives by `param` along a direction, to the duals of the fields `loss`.
 
-    `seed` is the direction: a number for each element of `param`, which may be left out where there is one element.
+    `seed`: the direction, a number for each element of `param`; 1 for a single element by default.
     """
 
     def __init__(
@@ -285,7 +285,7 @@ class FwdMode:
 
 
 class _WithGradient:
-    """Function whose kernels a tape does not see: its gradient is another function, or nothing."""
+    """Function that tapes record as one call: its gradient is the function `grad`, or an error if that is None."""
 
     def __init__(self, function: Callable[..., Any], grad: Callable[..., Any] | None) -> None:
         functools.update_wrapper(self, function)
@@ -313,12 +313,12 @@ class _WithGradient:
 
 
 def grad_replaced(function: Callable[..., Any]) -> Any:
-    """Marks a function of Python whose gradient is written by hand, below `grad_for`."""
+    """Marks a Python function whose gradient is written by hand, with `grad_for`."""
     return _WithGradient(function, None)
 
 
 def grad_for(primal: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Makes a function the gradient of `primal`, which is marked by `grad_replaced`."""
+    """Decorator that makes a function the gradient of `primal`, a function marked by `grad_replaced`."""
     if not isinstance(primal, _WithGradient) or primal.grad is not None:
         fail(
             "ks.ad.grad_for takes a function of Python below @ks.ad.grad_replaced that has no gradient yet",
@@ -333,9 +333,9 @@ def grad_for(primal: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
 
 
 def _nothing(*args: Any, **kwargs: Any) -> None:
-    """The gradient of a function without one."""
+    """Gradient of a function marked by `no_grad`: does nothing."""
 
 
 def no_grad(function: Callable[..., Any]) -> Any:
-    """Marks a function of Python whose kernels have no gradient."""
+    """Marks a Python function whose kernels do not contribute to gradients."""
     return _WithGradient(function, _nothing)

@@ -1,4 +1,4 @@
-"""Functions that call kernels, as differentiable functions of PyTorch tensors on the CPU."""
+"""Python functions that call kernels, as differentiable functions of PyTorch tensors on the CPU."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from .tape import Tape
 
 
 def torch_function(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function of PyTorch tensors with the gradient of the kernels that `function` calls.
+    """Returns `function` as a function of PyTorch tensors, differentiated by the adjoints of the kernels it calls.
 
     `function` takes an ndarray for each tensor, which shares its memory, and other arguments as they are. It returns one ndarray or
-    a tuple of them, each made by `ks.ndarray(..., needs_grad=True)`. Tensors must be on the CPU and in C order.
-    ModuleNotFoundError where torch is not installed.
+    a tuple of them, each made by `ks.ndarray(..., needs_grad=True)`. Tensors must be on the CPU and in C order. ModuleNotFoundError
+    where torch is not installed.
     """
 
     @functools.wraps(function)
@@ -32,7 +32,7 @@ def torch_function(function: Callable[..., Any]) -> Callable[..., Any]:
 
 @functools.cache
 def _of(function: Callable[..., Any]) -> Any:
-    """The class that PyTorch applies."""
+    """Returns the subclass of `torch.autograd.Function` that runs `function` and its gradient."""
     import torch
 
     once_differentiable = torch.autograd.function.once_differentiable
@@ -68,7 +68,7 @@ def _of(function: Callable[..., Any]) -> Any:
 
 
 def _shared(tensor: Any, needs_grad: bool) -> Ndarray:
-    """The ndarray with the memory of a tensor, and a gradient of zeros if it needs one."""
+    """Returns an ndarray that shares the memory of a tensor, with a gradient of zeros if `needs_grad`."""
     array = shared_array(tensor)
     if not array.flags.c_contiguous:
         fail("a tensor of ks.torch_function is in C order: pass x.contiguous()", ProgramTypeError)

@@ -1,1 +1,1 @@
-"""Windows without a screen: drawings of a program become pictures, which are stored, written to files, or never rendered."""
+"""Windows without a screen: a program's drawings become pictures, kept in memory or written to files."""

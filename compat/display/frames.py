@@ -1,4 +1,4 @@
-"""Frames of a program: counted, written where a folder is given; the last one ends the program."""
+"""Frames that a program shows: counts them, writes them to a folder, ends the program after the last one."""
 
 from __future__ import annotations
 
@@ -14,15 +14,16 @@ if TYPE_CHECKING:
 
 
 class LastFrame(BaseException):
-    """Ends a program that would draw on for ever. No `Exception`, so that no program catches it by mistake."""
+    """Ends a program that draws in an endless loop. It is no `Exception`, so that programs do not catch it by mistake."""
 
 
 @dataclass
 class Reel:
-    """The frames of one run: `limit` of them (None: no end), as PNG files in `folder` where there is one.
+    """Frames of one run of a program: at most `limit` (None: no limit), written as PNG files to `folder` (None: not written).
 
-    `shown_s` has the time (perf_counter) at which each was shown, `files` what was written, `unwritten` why one was not.
-    `at_end` is called while the program still stands in its last frame.
+    `shown_s`: time (perf_counter) at which each frame was shown. `files`: written files. `unwritten`: error of a file that could
+    not be written.
+    `at_end`: called in the last frame, before the program ends.
     """
 
     limit: int | None = None
@@ -33,7 +34,7 @@ class Reel:
     at_end: Callable[[], None] | None = None
 
     def show(self, picture: Picture) -> None:
-        """Records the end of a frame. Raises LastFrame after the last."""
+        """Adds a picture as the next frame. Raises LastFrame after the last one."""
         self.shown_s.append(time.perf_counter())
         if self.folder is not None:
             file = self.folder / f"{len(self.shown_s):06d}.png"
@@ -53,13 +54,13 @@ _current = Reel()
 
 
 def reel() -> Reel:
-    """Returns the reel that receives frames; outside of `recorded` they are counted only."""
+    """Returns the reel that receives frames; outside of a `recorded` block it only counts them."""
     return _current
 
 
 @contextmanager
 def recorded(new: Reel) -> Iterator[Reel]:
-    """Sends the frames of the block to `new`."""
+    """Makes `new` the reel that receives frames within the block."""
     global _current
     before, _current = _current, new
     try:

@@ -1,4 +1,4 @@
-"""`GUI`: the 2D window of Taichi's programs. Nobody is there to press a key or move a mouse."""
+"""`GUI`: the 2D window of Taichi's programs. No key is ever pressed and the mouse never moves."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class EventType(Enum):
 
 @final
 class Widget:
-    """A slider or a label: a value that the program sets and reads."""
+    """Slider or label of a window: stores a value that the program sets and reads."""
 
     def __init__(self, text: str, value: float) -> None:
         self.text = text
@@ -32,7 +32,7 @@ class Widget:
 
 @final
 class GUI:
-    """A window of `res` pixels (one number: a square). Colours are 0xRRGGBB, radii and widths pixels."""
+    """Window of `res` pixels (one number: a square). Colours are 0xRRGGBB; radii and line widths are in pixels."""
 
     SHIFT, ALT, CTRL = "Shift", "Alt", "Control"
     ESCAPE, RETURN, TAB, BACKSPACE, SPACE = "Escape", "Return", "Tab", "BackSpace", " "
@@ -88,7 +88,7 @@ class GUI:
         return False
 
     def get_cursor_pos(self) -> tuple[float, float]:
-        """Returns the middle of the window."""
+        """Returns the middle of the window, (0.5, 0.5), since there is no mouse."""
         return 0.5, 0.5
 
     def slider(self, text: str, minimum: float, maximum: float, step: float = 1) -> Widget:
@@ -118,11 +118,11 @@ class GUI:
         self._picture.image(found)
 
     def get_image(self) -> Any:
-        """Returns the current picture: (w, h, 4), from 0 to 1, x first and y upwards."""
+        """Returns the current picture: (w, h, 4), values from 0 to 1, x first and y upwards."""
         return as_shown(self._picture)
 
     def contour(self, scalar_field: Any, normalize: bool = False) -> None:
-        """Draws a scalar field as colours, over the whole window."""
+        """Draws a scalar field as colours over the whole window; `normalize` scales its values to 0 to 1."""
         self._picture.image(heat(as_array(scalar_field), normalize))
 
     def circle(self, pos: Any, color: int = 0xFFFFFF, radius: float = 1) -> None:
@@ -136,7 +136,10 @@ class GUI:
         palette: Any = None,
         palette_indices: Any = None,
     ) -> None:
-        """Draws circles of one or of several radii, in one or several colours, or those of a palette."""
+        """Draws filled circles of one or several radii, in pixels.
+
+        `color`: one colour or one for each circle. With a `palette`, circle k has the colour `palette[palette_indices[k]]`.
+        """
         if palette is not None:
             if palette_indices is None:
                 fail(
@@ -167,7 +170,7 @@ class GUI:
     def rect(
         self, topleft: Any, bottomright: Any, radius: float = 1, color: int = 0xFFFFFF
     ) -> None:
-        """The outline of a rectangle."""
+        """Draws the outline of a rectangle; `radius` is the line width in pixels."""
         (x0, y0), (x1, y1) = points(topleft)[0].tolist(), points(bottomright)[0].tolist()
         corners = np.array([(x0, y0), (x1, y0), (x1, y1), (x0, y1)])
         self.lines(corners, np.roll(corners, -1, axis=0), radius, color)
@@ -183,7 +186,7 @@ class GUI:
     def arrows(
         self, orig: Any, direction: Any, radius: Any = 1, color: Any = 0xFFFFFF, **tip: Any
     ) -> None:
-        """Lines with tips: of `tip_scale` (0.2) of their length, `angle` (45) degrees wide."""
+        """Draws arrows. `tip`: `tip_scale`, length of the tip over that of the arrow (0.2); `angle` in degrees (45)."""
         begin, along = points(orig), points(direction)
         end = begin + along
         self.lines(_point(begin), _point(end), radius, color)
@@ -193,14 +196,14 @@ class GUI:
             self.lines(end, end - tip.get("tip_scale", 0.2) * along @ turn.T, radius, color)
 
     def point_field(self, radius: Any, color: Any = 0xFFFFFF, bound: float = 0.5) -> None:
-        """A circle for each element of a scalar field."""
+        """Draws a circle for each element of a scalar field, whose values are the radii in pixels."""
         radii = floats(radius)
         self.circles(lattice(radii.shape[0], radii.shape[1], bound), radii.reshape(-1), color)
 
     def arrow_field(
         self, direction: Any, radius: Any = 1, color: Any = 0xFFFFFF, bound: float = 0.5, **tip: Any
     ) -> None:
-        """An arrow for each element of a vector field."""
+        """Draws an arrow for each element of a vector field."""
         along = floats(direction)
         at = lattice(along.shape[0], along.shape[1], bound)
         self.arrows(at, along.reshape(-1, along.shape[2]), radius, color, **tip)
@@ -208,13 +211,13 @@ class GUI:
     def vector_field(
         self, vector_field: Any, arrow_spacing: int = 5, color: int = 0xFFFFFF
     ) -> None:
-        """Arrows that are as long as their spacing where the field is greatest."""
+        """Draws arrows of a vector field, `arrow_spacing` elements apart; the longest is as long as this distance."""
         whole = floats(vector_field)
         begins, along = spaced_arrows(whole, arrow_spacing)
         self.arrows(begins, along, 1, color)
 
     def show(self, file: str | None = None) -> None:
-        """Ends the frame: it goes to `file`, and later drawing begins an empty one."""
+        """Ends the frame and writes it to `file`, if given; later drawing begins an empty picture."""
         if file is not None:
             self._picture.write(file)
         self.frame += 1
@@ -228,19 +231,25 @@ class GUI:
 
 
 def _point(x: Any) -> Any:
-    """Returns one position, which may also be a column of two numbers."""
+    """Returns one position as an array of shape (1, 2); it may be given as a column of two numbers."""
     return points(np.ravel(floats(x)))
 
 
 def lattice(wide: int, high: int, bound: float) -> Any:
-    """The positions of the elements of a field over the window, (w * h, 2); `bound` 0.5 puts them into the middle of cells."""
+    """Returns the positions of a field's elements over the window: (w * h, 2).
+
+    `bound`: distance of the outermost elements from the border, in cells; 0.5 puts elements in the middle of cells.
+    """
     x = (np.arange(wide) + bound) / (wide + 2 * bound - 1)
     y = (np.arange(high) + bound) / (high + 2 * bound - 1)
     return np.stack(np.meshgrid(x, y, indexing="ij"), axis=-1).reshape(-1, 2)
 
 
 def spaced_arrows(whole: Any, spacing: int) -> tuple[Any, Any]:
-    """Returns the starts of arrows of a vector field (w, h, 2), one in so many cells, and their vectors, scaled to the spacing."""
+    """Returns the starts and vectors of arrows for a vector field (w, h, 2), one for every `spacing` elements.
+
+    Vectors are scaled so that the longest component is `spacing` elements long.
+    """
     wide, high = whole.shape[:2]
     at = lattice(wide, high, 0.5).reshape(wide, high, 2)[::spacing, ::spacing].reshape(-1, 2)
     along = whole[::spacing, ::spacing, :2].reshape(-1, 2)
@@ -249,7 +258,10 @@ def spaced_arrows(whole: Any, spacing: int) -> tuple[Any, Any]:
 
 
 def heat(values: Any, normalize: bool) -> Any:
-    """Returns values from 0 to 1 (or scaled to it) as colours from blue over green and yellow to red: (..., 3)."""
+    """Returns values from 0 to 1 as colours from blue over green and yellow to red: (..., 3).
+
+    `normalize`: scales the values to 0 to 1 first.
+    """
     found = np.array(values, dtype=np.float64)
     if normalize and found.size:
         found = (found - found.min()) / max(float(np.ptp(found)), 1e-30)
@@ -259,6 +271,6 @@ def heat(values: Any, normalize: bool) -> Any:
 
 
 def as_shown(picture: Picture) -> Any:
-    """Returns a picture as programs read it back: (w, h, 4) floats, x first and y upwards."""
+    """Returns a picture as programs read it: (w, h, 4) floats from 0 to 1, x first and y upwards."""
     rgb = np.flipud(picture.pixels()).transpose(1, 0, 2) / np.float32(255)
     return np.concatenate([rgb, np.ones_like(rgb[:, :, :1])], axis=2)

@@ -1,4 +1,4 @@
-"""A picture that is rendered on demand: drawing steps are stored, and cost nothing where no pixels are read.
+"""Pictures rendered on demand: a picture stores drawing steps, which cost nothing until its pixels are read.
 
 Positions are (n, 2) in a window whose lower left corner is (0, 0) and whose upper right is (1, 1). Lengths are pixels, colours
 (n, 3) or (3,) with values from 0 to 1.
@@ -21,7 +21,7 @@ _STAMPED: Final = 4.0  # pixels: discs up to this radius are stamped all at once
 
 
 def pillow(module: str) -> Any:
-    """Returns a module of Pillow's. LanguageError where it is not installed."""
+    """Returns a module of Pillow, by name. LanguageError if Pillow is not installed."""
     try:
         return import_module(f"PIL.{module}")
     except ImportError:
@@ -30,7 +30,7 @@ def pillow(module: str) -> Any:
 
 @final
 class Picture:
-    """The steps of a frame in a window of `width` x `height` pixels."""
+    """Drawing steps of one frame in a window of `width` x `height` pixels."""
 
     def __init__(self, width: int, height: int, background: Any = (0.0, 0.0, 0.0)) -> None:
         self.width, self.height = int(width), int(height)
@@ -38,44 +38,45 @@ class Picture:
         self.clear(background)
 
     def clear(self, colour: Any) -> None:
-        """Removes all steps so far, and sets the background."""
+        """Removes all drawing steps and sets the background colour."""
         self.background = tints(colour, 1)[0]
         self._steps.clear()
 
     def image(self, pixels: Any) -> None:
-        """An image over the whole window: (w, h), (w, h, 1), (w, h, 3) or (w, h, 4), x first and y upwards; integers from 0 to
-        255, floats from 0 to 1.
+        """Adds an image over the whole window: (w, h), (w, h, 1), (w, h, 3) or (w, h, 4), x first and y upwards.
+
+        Integers are from 0 to 255, floats from 0 to 1.
         """
         self._steps.append((self._image, (as_rgb(np.array(pixels)),)))
 
     def discs(self, positions: Any, radii: Any, colours: Any) -> None:
-        """Filled circles."""
+        """Adds filled circles: centres in the window, radii in pixels, colours."""
         centres = points(positions)
         self._steps.append(
             (self._discs, (centres, rows(radii, len(centres)), tints(colours, len(centres))))
         )
 
     def lines(self, begins: Any, ends: Any, widths: Any, colours: Any) -> None:
-        """Lines of a width."""
+        """Adds lines from `begins` to `ends`, with widths in pixels."""
         b, e = points(begins), points(ends)
         if len(b) != len(e):
             fail(f"{len(b)} lines begin and {len(e)} end: give as many ends as begins")
         self._steps.append((self._lines, (b, e, rows(widths, len(b)), tints(colours, len(b)))))
 
     def triangles(self, corners: Any, colours: Any) -> None:
-        """Filled triangles: corners are (n, 3, 2)."""
+        """Adds filled triangles; `corners` has the shape (n, 3, 2)."""
         found = floats(corners).reshape(-1, 3, 2)
         self._steps.append((self._triangles, (found, tints(colours, len(found)))))
 
     def text(self, content: str, position: Any, size: float, colour: Any) -> None:
-        """A text whose upper left corner is at `position`."""
+        """Adds a text whose upper left corner is at `position`; `size` in pixels."""
         place = points(position)
         self._steps.append((self._text, (content, place, size, tints(colour, 1))))
 
     # --- made --------------------------------------------------------------------------------
 
     def pixels(self) -> NDArray[np.uint8]:
-        """Renders the picture: (height, width, 3), the uppermost row first."""
+        """Renders the picture to bytes (height, width, 3), the uppermost row first."""
         self._canvas = np.empty((self.height, self.width, 3), np.uint8)
         self._canvas[:] = levels(self.background)
         for step, args in self._steps:
@@ -110,7 +111,7 @@ class Picture:
                 draw.ellipse((x - r, y - r, x + r, y + r), fill=tuple(c))
 
     def _stamp(self, at: Floats, radius: float, rgb: NDArray[np.uint8]) -> None:
-        """Colours each pixel whose centre lies in a disc, or the one that holds its centre."""
+        """Colours each pixel whose centre lies in a disc; for a tiny disc the pixel that contains its centre."""
         reach = int(np.ceil(radius))
         corner = np.floor(np.clip(at, -reach - 1, max(self.width, self.height) + reach + 1))
         for dy in range(-reach, reach + 1):
@@ -148,7 +149,7 @@ class Picture:
 
 @final
 class _Draw:
-    """Pillow's pen on an array, which it changes at the end of the block."""
+    """Context with a drawing object of Pillow; at its end the drawing is copied to the array `canvas`."""
 
     def __init__(self, canvas: NDArray[np.uint8]) -> None:
         self._canvas = canvas
@@ -162,7 +163,7 @@ class _Draw:
 
 
 def write_image(pixels: NDArray[np.uint8], file: str | Path) -> None:
-    """Rows of pixels as a file, in folders that are made where they are missing."""
+    """Writes rows of pixels to an image file; missing folders are created."""
     path = Path(file)
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
@@ -175,17 +176,17 @@ def write_image(pixels: NDArray[np.uint8], file: str | Path) -> None:
 
 
 def as_array(x: Any) -> Any:
-    """Converts a field or an array of its own kind to NumPy's; returns anything else as it is."""
+    """Returns a field or ndarray as a NumPy array; anything else unchanged."""
     return x.to_numpy() if hasattr(x, "to_numpy") else x
 
 
 def floats(x: Any) -> Floats:
-    """Returns a copy, as float64."""
+    """Returns a copy of numbers, a field or an array as float64."""
     return np.array(as_array(x), dtype=np.float64)
 
 
 def points(x: Any) -> Floats:
-    """Returns positions in the plane: (n, 2). Positions in three dimensions lose the last one."""
+    """Returns positions in the plane, (n, 2); of positions in three dimensions the third coordinate is dropped."""
     found = floats(x)
     if found.ndim == 0 or found.shape[-1] < 2:
         fail(f"positions have the shape {found.shape}, they need two numbers each: (n, 2)")
@@ -193,13 +194,13 @@ def points(x: Any) -> Floats:
 
 
 def rows(x: Any, n: int) -> Floats:
-    """One number for each of n: given once, or n times at least. LanguageError for another count."""
+    """Returns n numbers from one number, or from n numbers at least. LanguageError for another count."""
     found = floats(x).reshape(-1)
     return np.broadcast_to(found, n) if len(found) == 1 else _enough(found, n, "numbers")
 
 
 def tints(x: Any, n: int) -> Floats:
-    """One colour for each of n: (n, 3); given once, or n times at least. LanguageError for another count, or shape."""
+    """Returns n colours, (n, 3), from one colour, or from n at least. LanguageError for another count or shape."""
     found = floats(x)
     if found.ndim == 0 or found.shape[-1] < 3:
         fail(f"colours have the shape {found.shape}, they need three numbers each: (3,) or (n, 3)")
@@ -214,7 +215,10 @@ def _enough(found: Floats, n: int, what: str) -> Floats:
 
 
 def within(numbers: Any, n: int, what: str) -> NDArray[np.int64]:
-    """Numbers of `what`, in one row. LanguageError where there is none of such a number."""
+    """Returns indices as one row of integers. LanguageError if one is not from 0 to n - 1.
+
+    `what`: name of the indexed things in the message.
+    """
     found: NDArray[np.int64] = np.array(as_array(numbers)).reshape(-1).astype(np.int64)
     wrong = found[(found < 0) | (found >= n)]
     if len(wrong):
@@ -223,12 +227,12 @@ def within(numbers: Any, n: int, what: str) -> NDArray[np.int64]:
 
 
 def levels(colours: Floats) -> NDArray[np.uint8]:
-    """Returns colours as integers from 0 to 255."""
+    """Returns colours from 0 to 1 as integers from 0 to 255."""
     return np.rint(np.clip(np.nan_to_num(colours), 0, 1) * 255).astype(np.uint8)
 
 
 def as_rgb(img: NDArray[Any]) -> NDArray[np.uint8]:
-    """An image of any element type, as (w, h, 3) from 0 to 255."""
+    """Returns an image of any element type as bytes (w, h, 3)."""
     if img.ndim == 2:
         img = img[:, :, None]
     if img.ndim != 3 or img.shape[2] not in (1, 2, 3, 4):
@@ -247,20 +251,20 @@ def as_rgb(img: NDArray[Any]) -> NDArray[np.uint8]:
 
 
 def of_hex(colour: Any) -> Floats:
-    """0xRRGGBB, one or an array of them, as colours: (n, 3)."""
+    """Returns one colour 0xRRGGBB, or an array of them, as values from 0 to 1: (n, 3)."""
     number = np.atleast_1d(np.asarray(as_array(colour))).astype(np.int64).reshape(-1, 1)
     parts: Floats = ((number >> np.array([16, 8, 0])) & 255) / 255.0
     return parts
 
 
 def rgb_to_hex(c: Any) -> Any:
-    """Colours of values from 0 to 1, (..., 3) or three arrays, as 0xRRGGBB."""
+    """Returns colours with values from 0 to 1, (..., 3) or three arrays, as numbers 0xRRGGBB."""
     r, g, b = (np.clip(np.asarray(x, dtype=np.float64) * 255, 0, 255).astype(np.int64) for x in c)
     found = (r << 16) + (g << 8) + b
     return int(found) if found.ndim == 0 else found
 
 
 def hex_to_rgb(c: int) -> tuple[float, float, float]:
-    """0xRRGGBB as three values from 0 to 1."""
+    """Returns a colour 0xRRGGBB as red, green and blue, each from 0 to 1."""
     r, g, b = of_hex(c)[0].tolist()
     return r, g, b

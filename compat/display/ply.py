@@ -34,7 +34,7 @@ class _Channel:
 
 @final
 class PLYWriter:
-    """The values of `num_vertices` vertices and `num_faces` faces ("tri" or "quad"), written as a whole."""
+    """Values of `num_vertices` vertices and `num_faces` faces (triangles or quadrilaterals), to be written as a PLY file."""
 
     def __init__(
         self,
@@ -53,12 +53,15 @@ class PLYWriter:
         self._indices: NDArray[Any] | None = None
 
     def add_vertex_channel(self, key: str, data_type: str, data: Any) -> None:
-        """A value of each vertex; `data_type` is one of PLY's: float, double, int, uchar ..."""
+        """Adds one value for each vertex, named `key` in the file.
+
+        `data_type`: a type of PLY: float, double, int, uchar ...
+        """
         if _is_known(data_type):
             self._vertices.append(_channel(key, data_type, data, self.num_vertices))
 
     def add_face_channel(self, key: str, data_type: str, data: Any) -> None:
-        """A value of each face."""
+        """Adds one value for each face, named `key` in the file; `data_type` is a type of PLY."""
         if _is_known(data_type):
             self._faces.append(_channel(key, data_type, data, self.num_faces))
 
@@ -87,7 +90,7 @@ class PLYWriter:
         self._add("int", piece=piece)
 
     def add_faces(self, indices: Any) -> None:
-        """Numbers of the vertices of each face."""
+        """Sets the vertex numbers at the corners of each face."""
         found = np.asarray(as_array(indices)).astype(np.int32).reshape(-1)
         if found.size != self.num_faces * self.corners:
             fail(
@@ -102,15 +105,15 @@ class PLYWriter:
         self.add_face_channel("piece", "int", piece)
 
     def export(self, path: str) -> None:
-        """Writes it in the binary form, of little-endian numbers."""
+        """Writes the file `path` in binary form, with little-endian numbers."""
         self._write(path, "binary_little_endian", is_text=False)
 
     def export_ascii(self, path: str) -> None:
-        """Writes it as text."""
+        """Writes the file `path` as text."""
         self._write(path, "ascii", is_text=True)
 
     def export_frame(self, series_num: int, path: str) -> None:
-        """Writes the file like `export`, with the number of the frame in its name."""
+        """Writes the file like `export`, with the frame number `series_num` in its name."""
         self.export(_of_frame(path, series_num))
 
     def export_frame_ascii(self, series_num: int, path: str) -> None:
@@ -159,7 +162,7 @@ class PLYWriter:
 
 
 def _is_known(kind: str) -> bool:
-    """True if PLY has a type. Channels of other types are left out, as Taichi does, with a warning."""
+    """True if PLY has the type `kind`. Otherwise it warns: the channel is left out, as by Taichi."""
     if kind not in _TYPES:
         told = f"PLYWriter: {kind!r} is no type of PLY's, so the channel is left out; it has {', '.join(_TYPES)}"
         warnings.warn(told, RuntimeWarning, stacklevel=3)

@@ -1,4 +1,4 @@
-"""Three dimensions: a camera, lights, particles and meshes, projected and painted from far to near."""
+"""Three-dimensional scenes: a camera, lights, particles and meshes, projected and painted from far to near."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _WHOLE: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
 class ProjectionMode:
-    """Projections of a camera."""
+    """Projections of a camera: perspective or orthographic."""
 
     Perspective = 0
     Orthogonal = 1
@@ -23,7 +23,7 @@ class ProjectionMode:
 
 @final
 class Camera:
-    """Stands at `position`, looks at `lookat`; `fov` is the vertical angle in degrees."""
+    """Camera at `position` that looks at `lookat`; `fov` is the vertical angle of view in degrees."""
 
     def __init__(self) -> None:
         self.curr_position = np.zeros(3)
@@ -67,10 +67,10 @@ class Camera:
         self._mode = mode
 
     def track_user_inputs(self, window: Any, *options: Any, **named_options: Any) -> None:
-        """Does nothing: there is no user to move the camera."""
+        """Does nothing, since no user moves the camera."""
 
     def get_view_matrix(self) -> Floats:
-        """World to camera, for row vectors: (4, 4). The camera looks along its negative z axis."""
+        """Returns the matrix (4, 4) from world to camera coordinates, for row vectors; the view is along -z."""
         forward = unit(self.curr_lookat - self.curr_position)
         side = unit(np.cross(forward, self.curr_up))
         axes = np.stack([side, np.cross(side, forward), -forward])
@@ -80,7 +80,10 @@ class Camera:
         return view
 
     def get_projection_matrix(self, aspect: float) -> Floats:
-        """Camera to clip space, for row vectors: (4, 4). Its depth is not exact: painting needs only the order."""
+        """Returns the matrix (4, 4) from camera to clip coordinates, for row vectors.
+
+        Depths are approximate: painting needs only their order.
+        """
         near, far = self._near, self._far
         if self._mode == ProjectionMode.Orthogonal:
             left, right, bottom, top = self._box
@@ -97,10 +100,10 @@ class Camera:
         return found
 
     def project(self, positions: Floats, aspect: float) -> tuple[Floats, Floats, Floats]:
-        """Returns places in the window (n, 2), distances along the view (n,), and the size of a unit there in heights of the
-        window (n,).
+        """Returns the positions of points in the window, and their distances from the camera.
 
-        Positions behind the camera are NaN.
+        The results are positions (n, 2), distances along the view (n,), and the size of a unit length at each point, in window
+        heights (n,). Points behind the camera have NaN.
         """
         ones = np.ones((len(positions), 1))
         seen = np.concatenate([positions, ones], axis=1) @ self.get_view_matrix()
@@ -114,7 +117,10 @@ class Camera:
 
 @dataclass(frozen=True)
 class _Shapes:
-    """Particles (k = 1), lines (2) or triangles (3): corners (n, k, 3), colours (n, 3), radii or widths (n,)."""
+    """Particles (k = 1 corner), lines (2) or triangles (3).
+
+    Corners have the shape (n, k, 3), colours (n, 3), `sizes` (n,): radii of particles, widths of lines.
+    """
 
     corners: Floats
     colours: Floats
@@ -123,7 +129,7 @@ class _Shapes:
 
 @final
 class Scene:
-    """A camera, lights and shapes to be shown: they last until they are on a canvas, as Taichi's."""
+    """Camera, lights and shapes. Lights and shapes last until the scene is painted on a canvas, as in Taichi."""
 
     def __init__(self) -> None:
         self._camera = Camera()
@@ -183,7 +189,7 @@ class Scene:
     def mesh_instance(
         self, vertices: Any, indices: Any = None, transforms: Any = None, **rest: Any
     ) -> None:
-        """A mesh for each of the transforms (n, 4, 4), of column vectors."""
+        """Adds one copy of a mesh for each matrix of `transforms` (n, 4, 4), which apply to column vectors."""
         places = [np.eye(4)] if transforms is None else list(floats(transforms).reshape(-1, 4, 4))
         first = rest.pop("instance_offset", 0)
         count = rest.pop("instance_count", None)
@@ -201,7 +207,7 @@ class Scene:
         self._shapes.append(_Shapes(at[order], tint[order].mean(axis=1), rows(size, len(order))))
 
     def paint(self, picture: Picture) -> None:
-        """Paints all shapes, the farthest first; then there is nothing in the scene."""
+        """Paints all shapes, the farthest first; then removes lights and shapes from the scene."""
         aspect = picture.width / picture.height
         found = []
         for shapes in self._shapes:
@@ -237,8 +243,9 @@ class Scene:
                     picture.triangles(at, lit)
 
     def _light(self, corners: Floats) -> Floats:
-        """Returns the light of each colour that falls on each shape: (n, 3). Particles are lit as a ball's side that faces the
-        camera.
+        """Returns the red, green and blue light on each shape: (n, 3).
+
+        Triangles have their normal; other shapes are lit like a surface that faces the camera.
         """
         if not self._lights:
             return np.broadcast_to(self._ambient if self._ambient.any() else 1.0, (len(corners), 3))
@@ -256,27 +263,30 @@ class Scene:
 
 
 def in_space(x: Any) -> Floats:
-    """Positions in space: (n, 3); what lies in a plane has z = 0."""
+    """Returns positions in space, (n, 3); positions in the plane have z = 0."""
     found = floats(x)
     found = found.reshape(-1, found.shape[-1])
     return np.pad(found, ((0, 0), (0, max(0, 3 - found.shape[1]))))[:, :3]
 
 
 def corners_of(k: int, indices: Any, n: int, part: Mapping[str, Any] = _WHOLE) -> Any:
-    """Returns the vertices, of n, at the corners of shapes of k corners: (shapes, k). Without indices: one after the other."""
+    """Returns vertex numbers at the corners of shapes with k corners: (shapes, k).
+
+    `indices`: vertex numbers of all corners; None takes the `n` vertices in order. `part`: options index_offset, index_count.
+    """
     order = np.arange(n) if indices is None else np.asarray(as_array(indices)).reshape(-1)
     order = chosen(order, "index", part)
     return within(order[: len(order) // k * k], n, "vertices").reshape(-1, k)
 
 
 def chosen(x: Any, what: str, part: Mapping[str, Any]) -> Any:
-    """The rows from WHAT_offset on, WHAT_count of them."""
+    """Returns the rows of `x` from option `{what}_offset` (0) on, `{what}_count` of them (all)."""
     first, count = part.get(f"{what}_offset", 0), part.get(f"{what}_count")
     return x[first : None if count is None else first + count]
 
 
 def unit(x: Floats) -> Floats:
-    """Vectors of length 1."""
+    """Returns vectors divided by their length."""
     return np.asarray(x / np.maximum(np.linalg.norm(x, axis=-1, keepdims=True), 1e-30))
 
 

@@ -1,4 +1,4 @@
-"""`tools`: images, videos and point clouds as files. Images are (w, h), (w, h, 3) or (w, h, 4), x first and y upwards."""
+"""`tools`: images, videos and point clouds as files. Images have x first and y upwards: (w, h) or (w, h, channels)."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ __all__ = ["PLYWriter", "VideoManager", "imread", "imresize", "imshow", "imwrite
 
 
 def _upright(img: Any) -> Any:
-    """Returns an image as rows of pixels, the uppermost first."""
+    """Returns an image as rows of pixels, the uppermost row first."""
     return np.flipud(as_rgb(np.asarray(as_array(img))).transpose(1, 0, 2))
 
 
 def imwrite(img: Any, filename: str) -> None:
-    """Writes an image, in the format of the file's suffix."""
+    """Writes an image to a file, in the format of its suffix."""
     write_image(_upright(img), filename)
 
 
 def imread(filename: str, channels: int = 0) -> Any:
-    """The image in a file, (w, h, channels) from 0 to 255; channels 0: as many as it has."""
+    """Returns the image in a file, (w, h, channels), from 0 to 255; `channels` 0 keeps the file's number."""
     modes = {0: None, 1: "L", 2: "LA", 3: "RGB", 4: "RGBA"}
     if channels not in modes:
         fail(f"tools.imread: channels is {channels}, it must be from 0 to 4")
@@ -41,7 +41,7 @@ def imread(filename: str, channels: int = 0) -> Any:
 
 
 def imresize(img: Any, w: int, h: int | None = None) -> Any:
-    """An image of another size: each pixel is the one that lies there in the old image. h: default w."""
+    """Returns an image resized to (w, h), h = w by default; each pixel is that at the same place in the old image."""
     found = np.asarray(as_array(img))
     x = np.arange(w) * found.shape[0] // w
     high = w if h is None else h
@@ -50,7 +50,7 @@ def imresize(img: Any, w: int, h: int | None = None) -> Any:
 
 
 def imshow(img: Any, title: str = "imshow") -> None:
-    """Shows an image: one frame."""
+    """Shows an image as one frame."""
     shown = as_rgb(np.asarray(as_array(img)))
     picture = Picture(shown.shape[0], shown.shape[1])
     picture.image(shown)
@@ -59,7 +59,7 @@ def imshow(img: Any, title: str = "imshow") -> None:
 
 @final
 class VideoManager:
-    """Frames as files in `output_dir`/frames, made to a GIF or an MP4 at the end."""
+    """Writes frames to `output_dir`/frames, and joins them to a GIF or MP4 at the end."""
 
     def __init__(
         self,
@@ -87,7 +87,7 @@ class VideoManager:
         return str(self.output_dir / "frames")
 
     def write_frame(self, img: Any) -> None:
-        """The next frame."""
+        """Writes an image as the next frame."""
         pixels = _upright(img)
         wide, high = self.size
         if wide is not None and high is not None and pixels.shape[:2] != (high, wide):
@@ -106,13 +106,16 @@ class VideoManager:
             self.write_frame(img)
 
     def clean_frames(self) -> None:
-        """Removes the files of the frames."""
+        """Deletes the image files of the frames."""
         shutil.rmtree(self.get_frame_directory(), ignore_errors=True)
         self.frame_fns.clear()
         self.frame_counter = 0
 
     def make_video(self, mp4: bool = True, gif: bool = True) -> None:
-        """The frames as an MP4 (by imageio, where it is installed; else the frames stay) and as a GIF (by Pillow)."""
+        """Joins the frames to an MP4 (by imageio) and a GIF (by Pillow).
+
+        Without imageio the frames stay and no MP4 is made.
+        """
         folder = Path(self.get_frame_directory())
         images = [pillow("Image").open(folder / name) for name in self.frame_fns]
         if gif and images:

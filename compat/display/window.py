@@ -1,4 +1,4 @@
-"""`ui`: the windows of Taichi's programs that draw on a canvas, in two or three dimensions. Nobody is there to use them."""
+"""`ui`: windows of Taichi's programs with a canvas, in two or three dimensions, without a screen or a user."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def make_camera() -> Camera:
 
 @final
 class Canvas:
-    """The canvas of a window. Lengths are shares of its height, colours values from 0 to 1."""
+    """Canvas of a window. Lengths are fractions of the window's height, colours have values from 0 to 1."""
 
     def __init__(self, picture: Picture) -> None:
         self._picture = picture
@@ -37,7 +37,7 @@ class Canvas:
         self._picture.background = tints(color, 1)[0]
 
     def set_image(self, img: Any) -> None:
-        """An image, stretched to the window."""
+        """Draws an image, stretched to the window."""
         self._picture.image(as_array(img))
 
     def contour(
@@ -65,7 +65,7 @@ class Canvas:
         color: Any = _GREY,
         per_vertex_color: Any = None,
     ) -> None:
-        """A line from each even vertex to the next, or between the pairs of vertices in `indices`."""
+        """Draws lines between pairs of vertices: those that `indices` lists, or vertices 0 and 1, 2 and 3, ..."""
         at, tint = _corners(2, vertices, indices, color, per_vertex_color)
         self._picture.lines(at[:, 0], at[:, 1], width * self._picture.height, tint)
 
@@ -95,7 +95,10 @@ class Canvas:
 
 
 def _corners(k: int, given: Any, indices: Any, color: Any, per_vertex: Any) -> tuple[Any, Any]:
-    """Corners (n, k, 2) and colours of n shapes."""
+    """Returns the corners (n, k, 2) and the colours of n shapes with k corners.
+
+    `given`: positions of the vertices. `per_vertex`: colours of vertices, averaged over the corners; None: `color`.
+    """
     at = points(given)
     order = corners_of(k, indices, len(at))
     if per_vertex is None:
@@ -105,7 +108,7 @@ def _corners(k: int, given: Any, indices: Any, color: Any, per_vertex: Any) -> t
 
 @final
 class Gui:
-    """Widgets that store the values that they are given."""
+    """Widgets of a window. Each returns the value that it is given, since no user changes it."""
 
     @contextmanager
     def sub_window(
@@ -140,7 +143,7 @@ class Gui:
 
 @final
 class Window:
-    """A window of `res` pixels, without a screen."""
+    """Window of `res` pixels without a screen."""
 
     def __init__(
         self, name: str = "Taichi", res: Any = (512, 512), *options: Any, **named: Any
@@ -174,21 +177,21 @@ class Window:
         return False
 
     def get_cursor_pos(self) -> tuple[float, float]:
-        """Returns the middle of the window."""
+        """Returns the middle of the window, (0.5, 0.5), since there is no mouse."""
         return 0.5, 0.5
 
     def get_window_shape(self) -> tuple[int, int]:
         return self.res
 
     def get_image_buffer_as_numpy(self) -> Any:
-        """Returns the current picture: (w, h, 4), from 0 to 1."""
+        """Returns the current picture: (w, h, 4), values from 0 to 1."""
         return as_shown(self._picture)
 
     def save_image(self, filename: str) -> None:
         self._picture.write(filename)
 
     def show(self) -> None:
-        """Ends the frame; later drawing begins an empty one with the same background."""
+        """Ends the frame; later drawing begins an empty picture with the same background."""
         try:
             reel().show(self._picture)
         finally:

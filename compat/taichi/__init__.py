@@ -1,10 +1,9 @@
-"""Taichi's names, for programs that were written with it: `import kernelscape.compat.taichi as ti`, and its modules below it,
-`import kernelscape.compat.taichi.math as tm`.
+"""Taichi's names, for programs that were written with it: `import kernelscape.compat.taichi as ti`.
 
-A name is looked up when it is used: first in the table below, then among the public names of this package, which has most of
-Taichi's under the same name. One that Taichi has and that is not here raises `MissingNameError`, or `MissingImportError` where it
-is imported: a LanguageError of one sentence.
-`install` puts all of it into `sys.modules` under the name `taichi`, so that programs run as they are.
+Its modules are modules here: `import kernelscape.compat.taichi.math as tm`. A name is looked up when it is used: first in the table
+below, then among the public names of this package, which has most of Taichi's under the same name. A name of Taichi that this
+package lacks raises `MissingNameError`, or `MissingImportError` if it is imported: a LanguageError of one sentence. `install` puts
+all of it into `sys.modules` under the name `taichi`, so that programs run as they are.
 """
 
 from __future__ import annotations
@@ -121,20 +120,20 @@ __version__ = (1, 7, 4)
 
 
 class MissingNameError(LanguageError, AttributeError):
-    """A name of Taichi's that is not here. An AttributeError too, so that `hasattr` answers."""
+    """Name of Taichi that this package lacks. It is an AttributeError, too, so that `hasattr` returns False."""
 
 
 class MissingImportError(LanguageError, ImportError):
-    """An import of a name that is not here. An ImportError too, so that programs can do without."""
+    """Import of a name that this package lacks. It is an ImportError, too, so that programs can catch it."""
 
 
 def _public(name: str) -> Any:
-    """A public name of this package. Raises AttributeError."""
+    """Returns a public name of this package. Raises AttributeError."""
     return getattr(import_module(_PACKAGE), name)
 
 
 def _reason(name: str) -> str:
-    """Returns the message on a name that is not here."""
+    """Returns the message on a name of Taichi that this package lacks."""
     reason = REASONS.get(name) or REASONS.get(name.split(".")[0])
     return f"ti.{name} is not here" + ("" if reason is None else f": {reason}")
 
@@ -163,13 +162,13 @@ def _found(name: str) -> Any:
 
 
 def _of_math(name: str) -> Any:
-    """Returns the object that `ti.math.NAME` stands for: of the module `math` of this package, or that of `ti`."""
+    """Returns the object that `ti.math.NAME` stands for: one of `ks.math`, or of `ti`."""
     own = getattr(_public("math"), name, None)
     return _found_in("math", name) if own is None else own
 
 
 def _found_in(module: str, name: str) -> Any:
-    """Returns the object that `ti.NAME` stands for, for a module that has Taichi's names too."""
+    """Returns the object that `ti.NAME` stands for, in a module of Taichi that has these names, too."""
     try:
         return _found(name)
     except MissingNameError:
@@ -192,7 +191,7 @@ def _of_types(name: str) -> Any:
 
 
 def _of_file(file: str, module: str) -> Callable[[str], Any]:
-    """Returns the finder of a module that is a file of this room."""
+    """Returns the function that finds names of the Taichi module `module`, which the file `compat/{file}.py` defines."""
 
     def find(name: str) -> Any:
         own = getattr(import_module(f"{_PACKAGE}.compat.{file}"), name, None)
@@ -217,7 +216,7 @@ def _of_inner(module: str, name: str) -> Any:
 
 
 def _of_core(name: str) -> Any:
-    """Returns a fact of Taichi's core on this machine: there is no GPU and no screen for it, but windows are there."""
+    """Returns a fact of Taichi's core about this machine: no GPU and no screen, but windows are available."""
     if name.startswith("with_"):
         return lambda: False
     if name == "GGUI_AVAILABLE":
@@ -230,7 +229,7 @@ def _of_core(name: str) -> Any:
 
 
 def _of_profiler(name: str) -> Any:
-    """Returns a function of Taichi's profiler. Those that print tables print that kernels are not measured."""
+    """Returns a function of Taichi's profiler; those that print tables print that kernels are not measured."""
     if name.startswith("print_"):
         return lambda *args, **kwargs: print(f"ti.profiler.{name}: kernels are not measured here")
     if name.startswith("clear_"):
@@ -275,7 +274,7 @@ _FINDERS: Final[dict[str, Callable[[str], Any]]] = {
 
 @final
 class _Module(ModuleType):
-    """`taichi`, or a module in it: names are looked up when they are used."""
+    """The module `taichi`, or a module in it, whose names are looked up when they are used."""
 
     def __init__(self, name: str, find: Callable[[str], Any]) -> None:
         super().__init__(name)
@@ -300,7 +299,7 @@ def _module(name: str) -> ModuleType:
 
 
 def _do_nothing(*args: Any, **kwargs: Any) -> None:
-    """Does nothing: messages of Taichi's compiler have levels, ours do not."""
+    """Does nothing, in place of a function that sets the level of messages of Taichi's compiler."""
 
 
 _OWN: Final[dict[str, Any]] = {
@@ -318,7 +317,7 @@ def __getattr__(name: str) -> Any:
 
 @final
 class _Missing(MetaPathFinder):
-    """Import finder behind all others for modules of `taichi`, or of this package: raises MissingImportError."""
+    """Import finder, behind all others, for missing modules of `taichi` or of this package: raises MissingImportError."""
 
     def __init__(self, package: str) -> None:
         self._begin = f"{package}."
@@ -330,7 +329,10 @@ class _Missing(MetaPathFinder):
 
 @contextmanager
 def install(examples: Path | None = None) -> Iterator[None]:
-    """Context in which `import taichi`, and modules of it, mean this one. `examples` is the folder of `taichi.examples`."""
+    """Context in which `import taichi`, and imports of its modules, give this package.
+
+    `examples`: folder that is `taichi.examples`; None: no such module.
+    """
     whole = _Module("taichi", _found)
     whole.__version__ = __version__  # type: ignore[attr-defined]
     names = {"taichi": whole} | {f"taichi.{name}": _module(name) for name in _MODULES}
@@ -351,7 +353,7 @@ def install(examples: Path | None = None) -> Iterator[None]:
 
 
 def _taken() -> dict[str, ModuleType]:
-    """Removes the modules under the name `taichi`, and returns them."""
+    """Removes all modules named `taichi` or `taichi.*` from `sys.modules`, and returns them."""
     names = [n for n in list(sys.modules) if n.split(".")[0] == "taichi"]  # other threads import
     return {n: sys.modules.pop(n) for n in names}
 

@@ -16,7 +16,7 @@ from .tree import SNode
 
 
 def get_addr(field: Any, at: Any) -> int:
-    """The address of an element, in bytes: for a vector, matrix or struct the address of its first number.
+    """Returns the address of an element in bytes; for a vector, matrix or struct that of its first number.
 
     `field` is a field, or its node. An inactive element of a pointer node has the address of the zeros that a read of it returns.
     In kernels the address is a u64. It is valid until the program ends. LanguageError for anything else, and for indices outside.
@@ -41,12 +41,12 @@ def get_addr(field: Any, at: Any) -> int:
 
 
 def field_at(x: object) -> AbstractLeaf | None:
-    """The field that an argument denotes: itself, the field of a node, the first member of structs. None for any other argument."""
+    """Returns the field that an argument denotes: a field, the field of a node, the first of structs; else None."""
     if isinstance(x, SNode):
         return x.leaf
     return x.leaves()[0] if isinstance(x, AbstractField) else None
 
 
 def memory_of(leaf: AbstractLeaf) -> NDArray[Any]:
-    """The array that contains all elements of a field: its components, then its elements or, for a sparse field, its items."""
+    """Returns the array that stores a field: (*components, *shape); for a sparse field (*components, items)."""
     return leaf.storage if leaf.cells is None else leaf.cells.values

@@ -1,4 +1,4 @@
-"""Memory arena of a tree of sparse fields."""
+"""Memory arena of a tree of sparse fields: all its arrays in one reserved range of addresses."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ _NO_RESERVE: int = getattr(mmap, "MAP_NORESERVE", _NUMBER)
 
 
 class Arena:
-    """Zero-initialised sections in reserved address space: a page gets memory at its first write.
+    """Zero-initialised arrays (sections) in one reserved address range; a page gets memory at its first write.
 
-    `dense`: sections of pools. They fill up from the front. They are on huge pages where the machine has them, each at another
-    offset in its first page.
+    `dense`: names of sections of pools, which fill up from the front. They are on huge pages where the machine has them, each at
+    another offset in its first page.
     """
 
     def __init__(self, sections: dict[str, Section], dense: Collection[str] = ()) -> None:

@@ -1,4 +1,4 @@
-"""Location of the calling line in the user's program, for messages and names."""
+"""Location of the line of the user's program that calls into this package, for messages and names."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _ASSIGNED = re.compile(r"\s*(?:self\.)?(\w+)\s*(?::[^=]+)?=[^=]")
 
 
 def caller() -> Location:
-    """The innermost line of the call stack outside of this package."""
+    """Returns the location of the innermost line on the call stack that is outside of this package."""
     frame = sys._getframe(1)
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_OURS):
         frame = frame.f_back
@@ -35,12 +35,12 @@ def caller() -> Location:
 
 
 def fail(sentence: str, kind: type[LanguageError] = LanguageError) -> NoReturn:
-    """Raises LanguageError, or an error that is of another class too, at the caller's line."""
+    """Raises LanguageError, or the subclass `kind` of it, at the line of the program that called."""
     raise kind(sentence, caller())
 
 
 def assigned_name(where: Location) -> str:
-    """The name that the line `where` assigns to; "" if it does not assign to exactly one name."""
+    """Returns the name that the line at `where` assigns; "" unless it assigns exactly one name."""
     line = linecache.getline(where.file, where.line)
     found = _ASSIGNED.match(line)
     return found[1] if found and ";" not in line else ""

@@ -1,4 +1,4 @@
-"""Canonical state of trees, independent of the slots of their cells: results of sequences are compared in this form.
+"""Canonical state of sparse trees, which does not depend on slot numbers: results of sequences are compared in it.
 
 Active cells are their coordinates in the order of the tree. Fields are their values at these cells. The state that a program cannot
 observe is checked for soundness. No slot is used twice, used while free, or lost. The zeros that inactive cells share are still
@@ -25,7 +25,7 @@ SOUND = "sound"
 
 
 def canonical(trees: Iterable[UsedTree], arrays: Mapping[str, Array]) -> dict[str, Array]:
-    """The arrays of a sequence, with those of trees in canonical form.
+    """Returns the arrays of a sequence, with the arrays of trees replaced by their canonical form.
 
     `TREE.cellsN` are the coordinates of a node's active cells (an axis of the node, a cell). `TREE.sound` counts the errors, all 0
     in a sound state. Fields have the order of the cells.
@@ -41,14 +41,14 @@ def canonical(trees: Iterable[UsedTree], arrays: Mapping[str, Array]) -> dict[st
 
 
 def unsound(trees: Iterable[UsedTree], arrays: Mapping[str, Array]) -> str:
-    """Message on the first error in the hidden state of trees, with its pool and field; "" if all is sound."""
+    """Returns the message on the first error in the hidden state of trees, with pool and field; "" if it is sound."""
     wrong = (text for used in trees for text, n in _seen(used, arrays).wrong if n)
     return next(wrong, "")
 
 
 @dataclass
 class _Seen:
-    """Canonical arrays of a tree (`found`), and its possible errors with their counts (`wrong`)."""
+    """Canonical arrays of a tree by name (`found`), and the number of each kind of error in it (`wrong`)."""
 
     found: dict[str, Array] = field(default_factory=dict)
     wrong: list[tuple[str, int]] = field(default_factory=list)
@@ -93,9 +93,10 @@ def _seen(used: UsedTree, arrays: Mapping[str, Array]) -> _Seen:
 def _free_order(
     used: UsedTree, node: int, here: Mapping[str, Array], containers: Array, items: Array
 ) -> Array:
-    """The order in which the cells of a node are compared: by values within each container, if the order of appends is undefined.
+    """Returns the order in which the cells of a node are compared.
 
-    Cells with nodes below stay in the order of their appends.
+    Where the order of appends is undefined, cells are sorted by their values within each container. Cells with nodes below stay in
+    the order of their appends.
     """
     order = np.arange(len(items))
     if node not in used.appended or used.tree.nodes_in(node):
@@ -136,7 +137,7 @@ def _is_known(used: UsedTree, node: int, here: Mapping[str, Array]) -> bool:
 def _bad_slots(
     storage: TreeStorage, here: Mapping[str, Array], node: int, cells: tuple[Array, Array]
 ) -> int:
-    """The number of a pool's slots that two cells share, or that are both used and free.
+    """Returns the number of slots of a pool that two cells share, or that are both used and free.
 
     `cells`: containers, and items in them.
     """
@@ -155,7 +156,7 @@ def _bad_slots(
 def _lost_slots(
     storage: TreeStorage, here: Mapping[str, Array], node: int, cells: tuple[Array, Array]
 ) -> int:
-    """The difference between the slots in use and the slots taken but not freed."""
+    """Returns the number of slots of a pool that are neither free nor used by a cell, or the excess of used ones."""
     if not storage.tree.nodes[node].has.pool or f"free{node}" not in here:
         return 0
     row = here["counters"][node]
@@ -168,7 +169,7 @@ def _lost_slots(
 def _slots_in(
     storage: TreeStorage, here: Mapping[str, Array], node: int, cells: tuple[Array, Array]
 ) -> Array:
-    """The slots of the cells of a node; `cells`: containers, and items in them."""
+    """Returns the slots of a node's cells. `cells`: container of each cell, and its item (number in memory)."""
     node_k = storage.tree.nodes[node]
     containers, slots = cells
     if not node_k.has.directory:
@@ -178,7 +179,7 @@ def _slots_in(
 
 
 def _bad_list(here: Mapping[str, Array], node: int, at: Array, items: Array) -> int:
-    """1 if a list is marked as current but differs from these cells, else 0."""
+    """Returns 1 if the node's list of active cells is marked as current but differs from the active `items`, else 0."""
     key = f"list{node}"
     if key not in here or "counters" not in here or int(here["counters"][node, CHANGED]) > 0:
         return 0
@@ -191,7 +192,10 @@ def _bad_list(here: Mapping[str, Array], node: int, at: Array, items: Array) -> 
 
 
 def without_inactive(trees: Iterable[UsedTree], arrays: Mapping[str, Array]) -> dict[str, Array]:
-    """The arrays, with zeros wherever a field has no active cell: in free pool slots, and in the item that inactive cells share."""
+    """Returns the arrays with zeros wherever a sparse field has no active cell.
+
+    These are free slots of pools, and the item that all inactive cells share.
+    """
     found = dict(arrays)
     for used in trees:
         here = {key: arrays[array] for key, array in used.sections}
@@ -210,13 +214,13 @@ def without_inactive(trees: Iterable[UsedTree], arrays: Mapping[str, Array]) -> 
 
 
 def _is_within(rows: Array, ends: Sequence[int]) -> bool:
-    """True if all numbers of each row are non-negative and below the row's end."""
+    """True if all numbers in row k are from 0 to `ends[k] - 1`."""
     pairs = zip(rows, ends, strict=True)
     return all(not row.size or 0 <= row.min() <= row.max() < n for row, n in pairs)
 
 
 def is_sound(layout: TreeLayout, here: Mapping[str, Array]) -> bool:
-    """True if all numbers in the state of a tree are within their arrays."""
+    """True if all slots, lengths, list entries and counters of a tree's state are within the bounds of its arrays."""
     counters = here.get("counters")
     for k, node in enumerate(layout.tree.nodes):
         n_slots, n_items = layout.slots[k], layout.items[k]

@@ -1,4 +1,4 @@
-"""Types of vectors, matrices and structs. `ks.types.vector(3, float)` is called to make a value, or makes fields.
+"""Types of vectors, matrices and structs. `ks.types.vector(3, float)` is called for a value, and makes fields.
 
 Types are compared by structure, so they can be part of the signature of a kernel.
 """
@@ -51,7 +51,7 @@ class MatrixType:
         return self.shape
 
     def __call__(self, *args: Any) -> Matrix:
-        """Returns a value from numbers, vectors and lists, in order; one number sets every component."""
+        """Returns a value of this type from numbers, vectors and lists, in order; one number sets all components."""
         numbers = [x for arg in args for x in _flat(arg)]
         count = int(np.prod(self.shape))
         if len(args) == 1 and len(numbers) == 1:
@@ -81,10 +81,7 @@ class MatrixType:
 
 @dataclasses.dataclass(frozen=True)
 class StructType:
-    """Type of structs with these members, each an element type, a MatrixType or a StructType.
-
-    `methods` are functions of the program.
-    """
+    """Type of structs. `members`: an element type, a MatrixType or a StructType by name. `methods`: Python functions."""
 
     members: Mapping[str, Any]
     methods: Mapping[str, Callable[..., Any]] = dataclasses.field(default_factory=dict)
@@ -94,7 +91,7 @@ class StructType:
         return hash((self.name, tuple(self.members.items())))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Struct:
-        """Returns a value; omitted members are zero."""
+        """Returns a struct of this type from members in order or by name; omitted members are zero."""
         if len(args) == 1 and not kwargs and isinstance(args[0], Mapping):
             given = dict(args[0])
         elif len(args) == 1 and not kwargs and self._is_like(args[0]):
@@ -115,7 +112,7 @@ class StructType:
         )
 
     def _is_like(self, x: Any) -> bool:
-        """True for a struct with members of this type, which is no value of its first member."""
+        """True for a struct whose members all belong to this type, so it is not a value of the first member."""
         return isinstance(x, Struct) and members_of(x).keys() <= self.members.keys()
 
     def field(self, shape: Any = None, **options: Any) -> Any:
@@ -130,17 +127,17 @@ class StructType:
 
 
 def vector(n: int, dtype: Any) -> MatrixType:
-    """The type of vectors of n components."""
+    """Returns the type of vectors of n components; `dtype` is their type."""
     return MatrixType((_extent(n),), _checked(dtype))
 
 
 def matrix(n: int, m: int, dtype: Any) -> MatrixType:
-    """The type of matrices of n rows and m columns."""
+    """Returns the type of matrices of n rows and m columns; `dtype` is the type of the components."""
     return MatrixType((_extent(n), _extent(m)), _checked(dtype))
 
 
 def struct(**members: Any) -> StructType:
-    """The type of structs with these members."""
+    """Returns the type of structs with these members, given by name as element or compound types."""
     methods = members.pop("__struct_methods", {})
     return StructType({key: _member(key, member) for key, member in members.items()}, methods)
 
@@ -168,7 +165,7 @@ def dataclass(cls: type) -> StructType:
 
 
 def member_value(member: Any, x: Any) -> Any:
-    """`x` converted to the type of a member; 0 fills vectors and structs."""
+    """Returns `x` converted to the type of a struct's member; 0 sets all numbers of a vector or struct to zero."""
     if isinstance(member, StructType):
         if isinstance(x, Struct) and set(x.keys) != member.members.keys():
             fail(
@@ -184,7 +181,7 @@ def member_value(member: Any, x: Any) -> Any:
 
 
 def type_name(x: Any) -> str:
-    """The name of an element type, as a program writes it."""
+    """Returns the name of an element type in messages, such as `f32`."""
     if isinstance(x, DType):
         return x.name.rstrip("_")
     return x.__name__ if isinstance(x, type) else str(x)
@@ -215,7 +212,7 @@ def _checked(dtype: Any) -> Any:
 
 
 def _member(key: str, member: Any) -> Any:
-    """The type of a member; a dict is a struct, as in Taichi."""
+    """Returns the type of a struct's member; a dict stands for a struct, as in Taichi."""
     if isinstance(member, Mapping):
         return struct(**member)
     if isinstance(member, (MatrixType, StructType)):

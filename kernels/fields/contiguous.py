@@ -1,4 +1,7 @@
-"""Contiguous boxes of cells of a sparse tree: the cells of a node below its last ancestor with a pool."""
+"""Contiguous boxes of a sparse tree: cells of a node that lie side by side in memory.
+
+A box is the cells of the node in one cell of its last ancestor with a pool.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True)
 class Boxes:
-    """The allocated boxes of a node.
+    """Allocated boxes of a node: blocks of its cells that are contiguous in memory.
 
     `at`: the coordinates of each box, in boxes, by axis. `items`: its number in memory. `heads`: the number of boxes along each
     axis. `tails`: axis and extent of each dimension of a box, in the order of memory.
@@ -33,16 +36,16 @@ class Boxes:
 
     @property
     def unit(self) -> int:
-        """The number of cells in a box."""
+        """Number of cells in a box."""
         return prod(extent for _, extent in self.tails)
 
     def in_memory(self, values: Array) -> Array:
-        """A view of the values of items, of shape (boxes, *box). It includes boxes that are not allocated."""
+        """Returns a view (boxes, *box) of an array of one value per item, boxes that are not allocated included."""
         n = self.storage.layout.items[self.node]
         return values[:n].reshape(n // self.unit, *(extent for _, extent in self.tails))
 
     def in_space(self, elements: Array) -> Array:
-        """A view of contiguous elements by index, of shape (*boxes, *box)."""
+        """Returns a view (*boxes, *box) of an array with one element for each index of the field."""
         shape, where = list[int](), dict[tuple[int, int], int]()
         for axis, head in enumerate(self.heads):
             where[axis, -1] = len(shape)
@@ -56,7 +59,7 @@ class Boxes:
         return elements.reshape(shape).transpose(*order)
 
     def active(self) -> Array | None:
-        """The activity of each cell of each box, of shape (boxes, unit); None if all are active."""
+        """Returns the activity of each cell, as truth values of shape (boxes, unit); None if all cells are active."""
         t, masks = self.storage.tree, _masks(self.storage, self.node)
         if not masks:
             return None
@@ -73,18 +76,21 @@ class Boxes:
 
     @property
     def are_in_pool(self) -> bool:
-        """True if the boxes are in a pool. Their memory then belongs to allocated cells only."""
+        """True if the boxes are in a pool, whose memory belongs to allocated boxes alone."""
         return _head(self.storage, self.node) > 0
 
 
 def _masks(storage: TreeStorage, node: int) -> list[int]:
-    """The nodes within a box that have a mask."""
+    """Returns the numbers of the nodes within a box that have an activity mask."""
     path = storage.tree.path(node)[_head(storage, node) :]
     return [k for k in path if storage.tree.nodes[k].has.mask]
 
 
 def _containers(storage: TreeStorage, node: int, items: Array) -> Iterator[tuple[int, Array]]:
-    """Yields the nodes within a box, to the last one with a mask, each with its containers in the boxes `items`."""
+    """Yields each node within a box, to the last one with a mask, with its containers in the boxes `items`.
+
+    A container is the array of a node's cells inside one cell of the parent.
+    """
     path, last = storage.tree.path(node), storage.tree.last(node, "mask")
     containers = items
     for k in path[_head(storage, node) : path.index(last) + 1 if last >= 0 else 0]:
@@ -95,7 +101,7 @@ def _containers(storage: TreeStorage, node: int, items: Array) -> Iterator[tuple
 
 
 def activate_all(storage: TreeStorage, node: int) -> None:
-    """Makes all cells of a node active."""
+    """Makes all cells of a node active, and the cells that contain them."""
     t, head = storage.tree, _head(storage, node)
     if head:
         upper = t.path(node)[head - 1]
@@ -110,13 +116,13 @@ def activate_all(storage: TreeStorage, node: int) -> None:
 
 
 def _head(storage: TreeStorage, node: int) -> int:
-    """The number of nodes of the path above the boxes, up to and including the last one with a pool."""
+    """Returns the number of nodes on the path from the root to the last node with a pool; 0 if none has one."""
     path, last = storage.tree.path(node), storage.tree.last(node, "pool")
     return path.index(last) + 1 if last >= 0 else 0
 
 
 def boxes_of(storage: TreeStorage, node: int) -> Boxes:
-    """The boxes of a node that are allocated now."""
+    """Returns the boxes of a node that are allocated now."""
     t, head = storage.tree, _head(storage, node)
     path, axes = t.path(node), t.axes(node)
     items, found = TOP

@@ -1,4 +1,4 @@
-"""Conversion of Python values to element types."""
+"""Conversion of Python values to numbers and arrays of element types."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .caller_location import fail
 
 
 def number(x: Any, dtype: DType, what: str) -> int | float | bool:
-    """`x` converted to `dtype`; integers wrap around.
+    """Returns `x` converted to `dtype`; integers wrap around. `what` names the value in messages.
 
     LanguageError for a value that is no number, and for a float where an integer is needed.
     """
@@ -39,20 +39,23 @@ def _greatest(dtype: DType) -> float:
 
 
 def _rounded(x: float, dtype: DType) -> float:
-    """Converts a number outside the finite range of its type: an infinity, without NumPy's warning."""
+    """Returns `x` in its float type: an infinity if it exceeds the finite range, without NumPy's warning."""
     with np.errstate(over="ignore"):
         return float(np.float64(x).astype(dtype.numpy))
 
 
 def wrapped(x: int, dtype: DType) -> int:
-    """The lowest bits of `x`, as an integer type stores them."""
+    """Returns the lowest bits of `x`, read as an integer of type `dtype`."""
     bits = 8 * dtype.size_bytes
     x &= (1 << bits) - 1
     return x - (1 << bits) if dtype.numpy.kind == "i" and x >> (bits - 1) else x
 
 
 def array_of(x: Any, what: str) -> NDArray[Any]:
-    """Nested lists, tuples, vectors or arrays, as one array of numbers; LanguageError for anything else."""
+    """Returns nested lists, tuples, vectors or arrays as one array of numbers.
+
+    LanguageError for anything else; `what` names the value in the message.
+    """
     try:
         array = np.asarray(x)
     except (TypeError, ValueError):
@@ -65,7 +68,7 @@ def array_of(x: Any, what: str) -> NDArray[Any]:
 def element_values(
     x: Any, dtype: np.dtype[Any], shape: tuple[int, ...], what: str, is_exact: bool = False
 ) -> NDArray[Any]:
-    """The components of one element, as an array.
+    """Returns the components of one element as an array of shape `shape` and type `dtype`.
 
     LanguageError unless their number fits `shape`; a vector may also be a column. `is_exact`: floats are not accepted as integers.
     """

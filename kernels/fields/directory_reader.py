@@ -1,4 +1,7 @@
-"""Hash directory of a hash node in memory, accessed from Python: each key may be in two windows of places."""
+"""Hash directory of a hash node in memory, accessed from Python.
+
+A key may be in one of two windows of table entries, which two hash functions give.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +19,9 @@ Array = NDArray[Any]
 
 
 class Directory:
-    """Hash directory of one node of a tree.
+    """Hash directory of one hash node: maps (container, cell) to an entry of the node's table, its *place*.
 
-    Containers and cells are arrays of one length; a place is an entry of the node's table.
+    Arguments are arrays with one number for each cell: `container` is the instance of the node, `cell` the number in it.
     """
 
     def __init__(self, layout: TreeLayout, arrays: Mapping[str, Array], node: int) -> None:
@@ -30,13 +33,13 @@ class Directory:
         return (container * self.entries + cell + 1).astype(np.uint64)
 
     def _places(self, key: Array) -> list[Array]:
-        """The candidate places of each key, in the order in which they are claimed."""
+        """Returns the candidate places of each key, in the order in which `claim` tries them."""
         shift = np.uint64(64 - (n_places(self.n_slots).bit_length() - 1))
         starts = [((key * np.uint64(mix)) >> shift).astype(np.int64) for mix in MIX]
         return [start + w for start in starts for w in range(WINDOW)]
 
     def find(self, container: Array, cell: Array) -> Array:
-        """The places of cells; the place after all others for cells without one."""
+        """Returns the place of each cell; the number behind the last place for a cell that has none."""
         key = self._key(container, cell)
         found = np.full(len(key), nowhere(self.n_slots))
         for p in self._places(key):
@@ -44,7 +47,7 @@ class Directory:
         return found
 
     def claim(self, container: Array, cell: Array) -> Array:
-        """Assigns places to cells and returns them. LanguageError if there is no place; nothing is changed then."""
+        """Assigns places to cells and returns them. LanguageError, without changes, if a cell has no free place."""
         found = self.find(container, cell)
         key = self._key(container, cell)
         is_new = found == nowhere(self.n_slots)
@@ -63,12 +66,12 @@ class Directory:
         return found
 
     def leave(self, slots: Array) -> None:
-        """Frees the places of slots that were given back, unless their cells have other slots."""
+        """Frees the places of slots that cells have returned, unless the cell has another slot now."""
         places = self.at[0, slots]
         self.keys[places[self.table[places] == 0]] = 0
 
     def within(self, containers: Array, n_slots: int) -> Array:
-        """The places of cells with slots that belong to some containers; `n_slots` slots may be in use."""
+        """Returns the places of the cells in `containers` that have a slot; only slots below `n_slots` are in use."""
         slots = np.arange(1, n_slots)
         places = self.at[0, slots]
         own = (self.keys[places].astype(np.int64) - 1) // self.entries
@@ -76,7 +79,10 @@ class Directory:
         return found
 
     def order(self, slots: Array, containers: Array) -> Array:
-        """The positions of the slots that belong to `containers`, in the order of the containers and of the cells in each."""
+        """Returns the positions in `slots` of those that belong to `containers`.
+
+        They are in the order of the containers, and of the cell numbers in each.
+        """
         if not len(containers):
             return np.zeros(0, np.int64)
         cells = self.keys[self.at[0, slots]].astype(np.int64) - 1
@@ -89,7 +95,10 @@ class Directory:
         return ordered
 
     def empty(self, n_slots: int) -> None:
-        """Frees all places; `n_slots` slots may be in use. If slots ran out, cells without a slot have places, too."""
+        """Frees all places; only slots below `n_slots` are in use.
+
+        If the pool ran out of slots, places of cells without a slot are freed, too.
+        """
         ran_out = n_slots >= self.n_slots
         places = np.nonzero(self.keys)[0] if ran_out else self.at[0, 1:n_slots]
         self.keys[places] = 0

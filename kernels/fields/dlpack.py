@@ -14,13 +14,13 @@ from .ndarray import Ndarray
 
 
 def hands_out(x: Any) -> bool:
-    """True if an argument exports its memory by DLPack and is neither NumPy's nor a field."""
+    """True if an object exports its memory by DLPack, and is neither a NumPy array nor a field."""
     known = isinstance(x, np.ndarray | np.generic | Ndarray | AbstractField)
     return not known and hasattr(type(x), "__dlpack__")
 
 
 def shared_array(source: Any) -> NDArray[Any]:
-    """The array that an object exports. LanguageError if its memory is not on this machine's CPU.
+    """Returns a NumPy array that shares the memory of `source`. LanguageError if that is on another device.
 
     Before version 1.0 the protocol does not tell if the memory is writable, and NumPy then treats it as read-only. PyTorch tensors
     are therefore converted by a method of their own.
@@ -38,7 +38,7 @@ def shared_array(source: Any) -> NDArray[Any]:
 
 
 def from_dlpack(source: Any) -> Ndarray:
-    """An ndarray that shares the memory of an object with DLPack: a tensor of torch or JAX, an array of NumPy."""
+    """Returns an ndarray that shares the memory of an object with DLPack: a tensor of torch or JAX, a NumPy array."""
     array = shared_array(source)
     if not array.flags.c_contiguous or not array.flags.writeable:
         fail(
@@ -49,7 +49,7 @@ def from_dlpack(source: Any) -> Ndarray:
 
 
 def way_out(value: object) -> str:
-    """Returns the end of a sentence on a value that is no array: how to make one of it; "" where nothing is known."""
+    """Returns the end of an error message on a value that is no array: how to make one of it; "" if there is no way."""
     if callable(getattr(value, "to_numpy", None)):
         return ": pass its to_numpy()"
     return ": pass np.array of it" if isinstance(value, (list, tuple, range)) else ""

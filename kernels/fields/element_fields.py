@@ -1,4 +1,4 @@
-"""Fields of numbers, and of vectors and matrices."""
+"""Fields whose elements are numbers, vectors or matrices."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .tree import PlacedField
 
 
 class ScalarField(AbstractLeaf):
-    """Field of numbers, or one component of a field of vectors or matrices: the `component` of the field `whole`."""
+    """Field of numbers, or one component (`component`) of the field of vectors or matrices `whole`."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class ScalarField(AbstractLeaf):
 
 
 class MatrixField(AbstractLeaf):
-    """A field of vectors, element_shape (n,), or of matrices, element_shape (n, m)."""
+    """Field of vectors, `element_shape` (n,), or of matrices, `element_shape` (n, m)."""
 
     def __init__(self, dtype: DType, element_shape: tuple[int, ...], name: str) -> None:
         super().__init__(dtype, element_shape, name)
@@ -99,7 +99,7 @@ class MatrixField(AbstractLeaf):
         return len(self.element_shape)
 
     def get_scalar_field(self, *indices: int) -> ScalarField:
-        """The field of one component; it shares the memory."""
+        """Returns the field of one component, which shares the memory of this field."""
         if indices not in self._components:
             fail(f"{self.label} has no component {indices}", ProgramIndexError)
         found = self._components[indices]
@@ -112,7 +112,7 @@ class MatrixField(AbstractLeaf):
             component._place = place
 
     def component_placed(self) -> None:
-        """Places the field once its last component is placed, if components are placed individually."""
+        """Places the field if the component placed now is the last one; components may be placed singly."""
         places = [c._place for c in self._components.values() if c._place is not None]
         first = places[0]
         if any((p.shape, p.offset) != (first.shape, first.offset) for p in places):
@@ -129,7 +129,7 @@ class MatrixField(AbstractLeaf):
             self._place = first
 
     def to_numpy(self, dtype: Any = None, keep_dims: bool = False) -> NDArray[Any]:
-        """A copy of shape (*shape, *element_shape); a matrix of one column is copied as a vector.
+        """Returns a copy of shape (*shape, *element_shape); a matrix of one column is copied as a vector.
 
         With `keep_dims` vectors and one-column matrices both have the shape (*shape, n, 1).
         """
@@ -139,7 +139,7 @@ class MatrixField(AbstractLeaf):
         return copy[..., 0] if self.ndim == 2 and self.m == 1 else copy
 
     def to_torch(self, device: Any = None, keep_dims: bool = False) -> Any:
-        """A copy like that of `to_numpy`, as a tensor on `device`. LanguageError if torch is not installed."""
+        """Returns a copy like that of `to_numpy`, as a tensor on `device`. LanguageError if torch is not installed."""
         return torch_tensor(self.to_numpy(keep_dims=keep_dims), device)
 
     def __getitem__(self, key: Any) -> Matrix:
@@ -158,5 +158,5 @@ class MatrixField(AbstractLeaf):
         self.writable[self._components_at(key)] = values
 
     def _components_at(self, key: Any) -> tuple[Any, ...]:
-        """The index of all components of an element."""
+        """Returns the index, into the array, of all components of the element at `key`."""
         return (..., *self.index(key))

@@ -17,7 +17,7 @@ from .tree import Layout, extents_of, offset_of
 
 
 def field(dtype: Any, shape: Any = None, **options: Any) -> Any:
-    """A field of numbers of type `dtype`; for `ks.types.vector(...)`, `matrix` or `struct` a field of these.
+    """Returns a new field of numbers of type `dtype`, or of vectors, matrices or structs for such a type.
 
     Without `shape` it gets one from `ks.root.dense(...).place(...)`. `name` is for messages, `offset` the least index along each
     axis, `order` the order of the axes in memory ("ij"), which is accepted without effect. `needs_grad` and `needs_dual` place the
@@ -32,7 +32,7 @@ def field(dtype: Any, shape: Any = None, **options: Any) -> Any:
 def matrix_field(
     element_shape: tuple[int, ...], dtype: Any, shape: Any = None, **options: Any
 ) -> MatrixField:
-    """A field of vectors or matrices; `dtype` may be a (nested) list of one type, as in Taichi."""
+    """Returns a new field of vectors or matrices; `dtype` may be a (nested) list of one type, as in Taichi."""
     extents = extents_of(element_shape, "a field of vectors or matrices")
     made = MatrixField(_one_dtype(dtype), extents, _name(options))
     _placed(made, shape, options)
@@ -40,7 +40,7 @@ def matrix_field(
 
 
 def struct_field(kind: StructType, shape: Any = None, **options: Any) -> StructField:
-    """A field of structs."""
+    """Returns a new field of structs of type `kind`."""
     made = _struct(kind, _name(options))
     _placed(made, shape, options)
     return made
@@ -70,7 +70,7 @@ def _one_dtype(dtype: Any) -> DType:
 
 
 def _name(options: dict[str, Any]) -> str:
-    """The name among the options; LanguageError for options that fields do not have."""
+    """Returns the option `name`; "" without it. LanguageError for options that fields do not have."""
     unknown = options.keys() - {
         "order",
         "name",
@@ -91,7 +91,7 @@ _KINDS: tuple[DerivativeKind, ...] = ("grad", "dual")
 
 
 def _placed(made: AbstractField, shape: Any, options: dict[str, Any]) -> AbstractField:
-    """Registers the field in the program; places it if it is given a shape."""
+    """Registers a new field in the program and returns it; places it in the tree if it has a shape."""
     program = needed_program("a field")
     program.fields.append(made)
     derivatives = [made.derivative(kind) for kind in _KINDS if options.get(f"needs_{kind}")]
@@ -112,7 +112,7 @@ def _placed(made: AbstractField, shape: Any, options: dict[str, Any]) -> Abstrac
 
 
 def _axes(order: Any, n: int) -> Sequence[tuple[int, ...]]:
-    """The axes of each dense node above a field; one node for all axes if there is no order."""
+    """Returns the axes of each dense node above a field: one node for all axes, or one for each letter of `order`."""
     if order is None:
         return (tuple(range(n)),)
     if not isinstance(order, str) or sorted(order) != list("ijkl"[: len(order)]) or len(order) != n:

@@ -1,4 +1,4 @@
-"""Fields: arrays that the program owns.
+"""Fields: arrays of numbers, vectors, matrices or structs that the program owns.
 
 A field of vectors or matrices is one NumPy array with its components as leading axes, so that each component lies contiguous; a
 field of structs is one array for each member. A field without dimensions has one element: its array has the shape (1,).
@@ -36,7 +36,7 @@ DerivativeKind = Literal["grad", "dual"]
 
 
 class AbstractField(ABC):
-    """Base class of fields. `name` is that of the program's variable if it is known, else ""."""
+    """Base class of fields. `name` is that of the program's variable, "" if it is unknown."""
 
     def __init__(self, name: str) -> None:
         self.where = caller()
@@ -49,46 +49,49 @@ class AbstractField(ABC):
 
     @abstractmethod
     def leaves(self) -> tuple[AbstractLeaf, ...]:
-        """The fields with an array that it consists of: itself, or its members."""
+        """The fields with an array that this field consists of: itself, or its members for structs."""
 
     @property
     def snode(self) -> SNode:
-        """Its node in the tree."""
+        """Node of the field in its tree, of kind "place"."""
         return self.leaves()[0].place.snode
 
     def parent(self, n: int = 1) -> SNode | None:
-        """The n-th node above it."""
+        """Returns the n-th node above the field in its tree."""
         return self.snode.parent(n)
 
     def stats(self) -> TreeStatistics:
-        """The numbers of allocated and active cells of each node of its tree, and their bytes; printed, it is a table."""
+        """Returns the numbers of allocated and active cells, and of bytes, for each node of the field's tree.
+
+        Printed, it is a table.
+        """
         for leaf in self.leaves():
             leaf.check_final()
         return self.snode.stats()
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The extents of the indices; () for a field of one element."""
+        """Extents of the indices; () for a field of one element."""
         return self.leaves()[0].place.shape
 
     @property
     def offset(self) -> tuple[int, ...]:
-        """The least index along each axis; () where all are 0."""
+        """Least index along each axis; () if all are 0."""
         return self.leaves()[0].place.offset
 
     @property
     def grad(self) -> Any:
-        """The field of its gradient. It exists once it is placed: by `needs_grad=True`, `place` or `lazy_grad`."""
+        """Field of the gradient. It exists once it is placed: by `needs_grad=True`, `place` or `lazy_grad`."""
         return self.derivative("grad")
 
     @property
     def dual(self) -> Any:
-        """The field of its derivative in forward mode; placed like `grad`."""
+        """Field of the derivative in forward mode; placed like `grad`."""
         return self.derivative("dual")
 
     @abstractmethod
     def derivative(self, kind: DerivativeKind) -> AbstractField:
-        """The field of its gradient or dual. LanguageError if its elements are no floats."""
+        """Returns the field of the gradient or dual (`kind`). LanguageError if elements are no floats."""
 
     def __iter__(self) -> Iterator[Any]:
         fail(f"only kernels loop over {self.label}: outside of them loop over its indices")
@@ -98,23 +101,23 @@ class AbstractField(ABC):
 
     @abstractmethod
     def fill(self, value: Any) -> None:
-        """Sets every element."""
+        """Sets every element to `value`."""
 
     @abstractmethod
     def copy_from(self, other: Any) -> None:
-        """Takes the elements of another field of the same shape."""
+        """Copies the elements of another field of the same shape to this field."""
 
     @abstractmethod
     def to_numpy(self) -> Any:
-        """A copy of its elements."""
+        """Returns a copy of the elements."""
 
     @abstractmethod
     def from_numpy(self, arr: Any) -> None:
-        """Sets the elements from a value like that of `to_numpy`."""
+        """Sets the elements from a value in the form that `to_numpy` returns."""
 
     @abstractmethod
     def to_torch(self, device: Any = None) -> Any:
-        """A copy like that of `to_numpy`, as a tensor on `device`. LanguageError if torch is not installed."""
+        """Returns a copy like that of `to_numpy`, as a tensor on `device`. LanguageError if torch is not installed."""
 
     @abstractmethod
     def from_torch(self, arr: Any) -> None:
@@ -128,7 +131,7 @@ class AbstractField(ABC):
 
 
 class AbstractLeaf(AbstractField):
-    """Field with an array: its elements are numbers, or have the components `element_shape`."""
+    """Field with one array: its elements are numbers, or vectors or matrices of shape `element_shape`."""
 
     def __init__(self, dtype: DType, element_shape: tuple[int, ...], name: str) -> None:
         super().__init__(name)
@@ -147,7 +150,7 @@ class AbstractLeaf(AbstractField):
 
     @property
     def place(self) -> PlacedField:
-        """The field's place in its tree; LanguageError if it has no place yet."""
+        """The field's place in its tree: shape, offset and node. LanguageError if the field is not placed yet."""
         if self._place is None:
             remedy = self._derived_from or "give it a shape=, or call ks.root.dense(...).place(...)"
             fail(f"{self.label} has no place: {remedy}", ProgramRuntimeError)
@@ -160,7 +163,7 @@ class AbstractLeaf(AbstractField):
 
     @abstractmethod
     def like(self, name: str) -> AbstractLeaf:
-        """A field of equal elements, without a place."""
+        """Returns a new field with the same element type and shape, named `name` and not placed."""
 
     def derivative(self, kind: DerivativeKind) -> AbstractLeaf:
         found = self._derivatives.get(kind)
@@ -179,7 +182,7 @@ class AbstractLeaf(AbstractField):
 
     @property
     def is_differentiable(self) -> bool:
-        """True for a field of floats that is no derivative of another."""
+        """True for a field of floats that is no gradient or dual of another field."""
         return self.dtype.is_float and not self.lender._derived_from
 
     @property
@@ -187,13 +190,13 @@ class AbstractLeaf(AbstractField):
         return self._place is not None
 
     def placed_derivative(self, kind: DerivativeKind) -> AbstractLeaf | None:
-        """The field of its gradient or dual if it is placed, else None."""
+        """Returns the field of the gradient or dual (`kind`) if it is placed, else None."""
         found = self._derivatives.get(kind)
         return found if found is not None and found.is_placed else None
 
     @property
     def cells(self) -> SparseCells | None:
-        """Its cells where it is sparse, else None."""
+        """Cells of a sparse field, for access from Python; None if the field is dense."""
         if self._released:
             fail(f"{self.label} is gone: {self._released}", ProgramRuntimeError)
         if self._cells is None and self._array is None and self.place.snode.is_sparse:
@@ -203,7 +206,7 @@ class AbstractLeaf(AbstractField):
 
     @property
     def array(self) -> NDArray[Any]:
-        """The components before the indices, in C order: shape (*element_shape, *shape), with (1,) for shape ().
+        """The field's NumPy array, components before indices: (*element_shape, *shape), with (1,) for shape ().
 
         It is zero at first, and stays the same array until the program ends. Deferred kernels run before it is returned.
         LanguageError if the field is sparse, and in a recorded sequence after its first call.
@@ -213,13 +216,13 @@ class AbstractLeaf(AbstractField):
 
     @property
     def writable(self) -> NDArray[Any]:
-        """The array for writes from Python: a sequence that is recorded notes them."""
+        """The array, for a write from Python; a sequence that is being recorded notes the write."""
         settle_for_writing(self.label, lambda: (self.storage,))
         return self.storage
 
     @property
     def storage(self) -> NDArray[Any]:
-        """The array for kernels: deferred kernels are not run first."""
+        """The array as kernels use it: deferred kernels are not run first."""
         return self._array if self._array is not None else self._allocated()
 
     def _allocated(self) -> NDArray[Any]:
@@ -245,15 +248,15 @@ class AbstractLeaf(AbstractField):
 
     @property
     def is_gone(self) -> bool:
-        """True if its memory was freed."""
+        """True if the memory of the field was freed."""
         return bool(self._released)
 
     def release(self, reason: str) -> None:
-        """Frees the memory; `reason` is the message for later uses."""
+        """Frees the memory of the field; `reason` is the message for later uses."""
         self._array, self._cells, self._released = None, None, reason
 
     def index(self, key: Any) -> tuple[int, ...]:
-        """Converts an index of the program to one of the array; LanguageError for an index outside."""
+        """Converts an index of the program to an index of the array. LanguageError for an index outside."""
         place = self.place
         given = indices(key)
         if len(given) != len(place.shape):
@@ -277,25 +280,25 @@ class AbstractLeaf(AbstractField):
         return tuple(found) or (0,)
 
     def _sparse_index(self, key: Any) -> tuple[int, ...]:
-        """The index of a sparse cell, like `index`; () for a field without dimensions."""
+        """Converts an index of the program to one of the sparse cell; () for a field without dimensions."""
         return self.index(key) if self.shape else ()
 
     @property
     def trailing(self) -> NDArray[Any]:
-        """A view with the components last, and without the axis of a field without dimensions; `to_numpy` copies it."""
+        """View of the array with the components last, and without the axis of a field that has no dimensions."""
         n = len(self.element_shape)
         if self.cells is not None:
             return np.moveaxis(self.cells.dense(self.shape), range(n), range(-n, 0))
         return self._with_trailing(self.array)
 
     def _with_trailing(self, array: NDArray[Any]) -> NDArray[Any]:
-        """A view of the array as `trailing` has it."""
+        """Returns a view of an array like this field's, with the axes that `trailing` has."""
         n = len(self.element_shape)
         view = array if self.shape else array[..., 0]
         return np.moveaxis(view, range(n), range(view.ndim - n, view.ndim))
 
     def to_numpy(self, dtype: Any = None) -> NDArray[Any]:
-        """A copy of shape (*shape, *element_shape)."""
+        """Returns a copy of shape (*shape, *element_shape)."""
         source = self.trailing
         copy = np.empty(source.shape, self.dtype.numpy if dtype is None else dtype)
         for at in np.ndindex(
@@ -305,7 +308,7 @@ class AbstractLeaf(AbstractField):
         return copy
 
     def from_numpy(self, arr: Any) -> None:
-        """Takes the elements of an array of shape (*shape, *element_shape), which is converted to the type of the field.
+        """Sets the elements from an array of shape (*shape, *element_shape), converted to the field's type.
 
         The arrays of vector and matrix fields may have other axes of length 1.
         """
@@ -338,7 +341,7 @@ class AbstractLeaf(AbstractField):
                 self._with_trailing(self.writable)[...] = values
 
     def to_torch(self, device: Any = None) -> Any:
-        """A copy like that of `to_numpy`, as a tensor on `device`. LanguageError if torch is not installed."""
+        """Returns a copy like that of `to_numpy`, as a tensor on `device`. LanguageError if torch is not installed."""
         return torch_tensor(self.to_numpy(), device)
 
     def from_torch(self, arr: Any) -> None:
@@ -346,17 +349,17 @@ class AbstractLeaf(AbstractField):
         self.from_numpy(arr.detach().cpu().numpy())
 
     def from_dlpack(self, source: Any) -> None:
-        """Sets the elements like `from_numpy`, from any object with DLPack."""
+        """Sets the elements like `from_numpy`, from any object that exports DLPack."""
         self.from_numpy(np.from_dlpack(source))
 
     @property
     def lender(self) -> AbstractLeaf:
-        """The field that owns the exported memory: itself, or the field of which it is a component."""
+        """The field that owns the exported memory: this field, or the one of which it is a component."""
         return self
 
     @property
     def sharing(self) -> tuple[AbstractLeaf, ...]:
-        """The fields with its memory: itself, and its components."""
+        """The fields that share this field's memory: itself, and its components."""
         return (self,)
 
     def __dlpack__(self, **kwargs: Any) -> Any:
@@ -370,7 +373,7 @@ class AbstractLeaf(AbstractField):
         return self.to_numpy(dtype)
 
     def filling(self, value: Any) -> Any:
-        """The value of `fill` in the type of the field: an array of the components, or one number for all."""
+        """Returns the argument of `fill` in the field's type: an array of components, or one number for all."""
         label = f"{self.label}.fill"
         if self.element_shape and not isinstance(value, (int, float, np.number)):
             return element_values(value, self.dtype.numpy, self.element_shape, label)
@@ -418,12 +421,15 @@ class AbstractLeaf(AbstractField):
 
 
 def _without_ones(shape: tuple[int, ...]) -> list[int]:
-    """The extents of a shape that are not 1."""
+    """Returns the extents of a shape that are not 1, in order."""
     return [n for n in shape if n != 1]
 
 
 def lend(field: AbstractLeaf) -> None:
-    """Marks the memory of a field as visible from outside. Calls prepared for deferral are then prepared anew."""
+    """Marks the memory of a field as shared with other libraries, which may change it.
+
+    Prepared calls, which assume that only kernels change it, are dropped.
+    """
     program = current_program()
     if not field.is_lent and program is not None:
         program.outdate()
@@ -432,7 +438,7 @@ def lend(field: AbstractLeaf) -> None:
 
 
 def torch_tensor(array: NDArray[Any], device: Any) -> Any:
-    """An array as a tensor; LanguageError if torch is not installed."""
+    """Returns an array as a tensor on `device`. LanguageError if torch is not installed."""
     try:
         import torch
     except ImportError:

@@ -1,4 +1,4 @@
-"""Memory of fields: zero-initialised, aligned to 64 bytes, on huge pages if large."""
+"""Allocation of fields' memory: zero-initialised, aligned to 64 bytes, on huge pages if large."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ _STAGGERS = itertools.cycle(range(0, 32 * LINE, LINE))
 
 
 def zeros(shape: tuple[int, ...], dtype: DType) -> NDArray[np.generic]:
-    """An array of zeros in C order. Pages without a write cost no memory. MemoryError if the system has none."""
+    """Returns an array of zeros in C order. MemoryError if the system has no memory for it.
+
+    Pages that are never written cost no memory.
+    """
     n_bytes = math.prod(shape) * dtype.size_bytes
     if n_bytes < _HUGE:
         raw = np.zeros(n_bytes + LINE, np.uint8)

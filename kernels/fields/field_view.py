@@ -1,4 +1,4 @@
-"""Array interface of sparse fields for the interpreter."""
+"""Array interface of sparse fields for the interpreter, which reads and writes single numbers."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ class FieldView:
         return tuple(indices[:n]), [np.asarray([int(i)]) for i in indices[n:]]
 
     def read(self, indices: Sequence[Any]) -> Any:
-        """Returns one number."""
+        """Returns the number at `indices`: components first, then the indices of the cell."""
         at, cell = self.split(indices)
         item, active = self.storage.find(self.place.node, cell)
         return self.values[(*at, item[0])] if active[0] else self.dtype.type(0)
 
     def write(self, indices: Sequence[Any], value: Any) -> None:
-        """Sets one number; no effect on an inactive cell."""
+        """Sets the number at `indices` to `value`; no effect on an inactive cell."""
         at, cell = self.split(indices)
         item, active = self.storage.find(self.place.node, cell)
         if active[0]:

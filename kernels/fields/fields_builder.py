@@ -37,13 +37,13 @@ def deactivate_all_snodes() -> None:
 
 
 class FieldTree:
-    """The fields of a finalized builder."""
+    """Fields of a finalized builder, whose memory can be freed together."""
 
     def __init__(self, tree: NodeTree, program: Program) -> None:
         self._tree, self._program = tree, program
 
     def destroy(self) -> None:
-        """Frees the memory of the fields; they cannot be used again."""
+        """Frees the memory of the fields; later uses of them raise an error."""
         for leaf in self._tree.leaves:
             leaf.release("its tree was destroyed")
         self._tree.leaves.clear()
@@ -53,7 +53,7 @@ class FieldTree:
 
 
 class FieldsBuilder:
-    """Root of its own, with `dense` and `place` like `ks.root`. Its fields are usable once it is finalized."""
+    """Root of a tree of its own, with `dense` and `place` like `ks.root`; fields are usable once it is finalized."""
 
     def __init__(self) -> None:
         self._program = needed_program("ks.FieldsBuilder")
@@ -70,7 +70,10 @@ class FieldsBuilder:
         return self._root.tree.is_final
 
     def finalize(self, raise_warning: bool = True) -> FieldTree:
-        """Allocates the fields and ends the building; `raise_warning` is Taichi's and has no effect here."""
+        """Allocates the fields, after which no node can be added.
+
+        `raise_warning`: an argument of Taichi's, without effect here.
+        """
         tree = self._root.tree
         if tree.is_closed:
             fail("this ks.FieldsBuilder is finalized already", ProgramRuntimeError)

@@ -1,4 +1,4 @@
-"""Interface of executors that defer calls of a program: while they are compiled, or may form an explored sequence."""
+"""Interface of executors that defer calls of a program, until code is compiled or a sequence is whole."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from typing import Protocol
 
 
 class AbstractFollower(Protocol):
-    """The executor of a program as fields see it: `waits` is true while calls are deferred. Made by `ks.init`."""
+    """Executor of a program's calls as fields use it. `waits`: it holds deferred calls. `ks.init` creates it."""
 
     @property
     def waits(self) -> bool: ...
 
     def outdate(self) -> None:
-        """Drops the sequence that ran last: its fields may be gone, or visible to others."""
+        """Drops the sequence that ran last: its fields may be freed, or shared with other libraries."""
 
     def release(self) -> None:
-        """Runs the deferred calls, one kernel after the other, before the fields are read or written."""
+        """Runs the deferred calls in order, before fields are read or written."""
 
     def end(self) -> None:
-        """Completes the deferred calls at the end of the program, and warns of sequences that never occurred."""
+        """Completes the deferred calls at the end of the program; warns of explored sequences that never occurred."""

@@ -1,4 +1,4 @@
-"""Python's accesses to fields: deferred kernels run before them, and a sequence that is recorded takes notice."""
+"""Python's accesses to fields: deferred kernels run before them, and a sequence that is being recorded notes them."""
 
 from __future__ import annotations
 
@@ -14,48 +14,54 @@ from .following import AbstractFollower
 
 
 class AbstractHostKernels(ABC):
-    """Operations of Python on whole fields as calls of kernels; False where an operation is none, and Python does it itself."""
+    """Operations of Python on whole fields, made as calls of kernels so that they can be recorded or deferred.
+
+    Each method returns False if it made no call; Python then does the operation itself.
+    """
 
     @abstractmethod
     def fill(self, field: Any, value: Any) -> bool:
-        """Calls a kernel that sets each active element to a value."""
+        """Calls a kernel that sets each active element to `value`; False if it made no call."""
 
     @abstractmethod
     def copy(self, field: Any, other: Any) -> bool:
-        """Calls a kernel by which a field takes the elements of another one."""
+        """Calls a kernel that copies the elements of `other` to `field`; False if it made no call."""
 
     @abstractmethod
     def take(self, field: Any, array: Any) -> bool:
-        """Calls a kernel that sets the active elements from an array of the sequence."""
+        """Calls a kernel that sets the active elements from an array of the sequence; False if it made no call."""
 
     @abstractmethod
     def deactivate_all(self, node: Any) -> bool:
-        """Calls a kernel that makes all cells of a sparse node inactive."""
+        """Calls a kernel that makes all cells of a sparse node inactive; False if it made no call."""
 
 
 class AbstractRecording(AbstractHostKernels):
-    """Sequence that is recorded, as fields see it."""
+    """Sequence that is being recorded, as fields use it."""
 
     @property
     @abstractmethod
     def has_calls(self) -> bool:
-        """True after the first call."""
+        """True once a kernel call is recorded."""
 
     @abstractmethod
     def note_write(self, label: str, arrays: Iterable[NDArray[Any]]) -> None:
-        """Notes that Python writes to these arrays, which no replay repeats."""
+        """Notes that Python writes to these arrays: a replay of the recording would not repeat the write."""
 
 
 _recording: ContextVar[AbstractRecording | None] = ContextVar("recording", default=None)
 
 
 def host_kernels() -> AbstractHostKernels | None:
-    """The kernels for operations on whole fields: in a recorded sequence, and where calls of the program wait; else None."""
+    """Returns the kernels for operations on whole fields: while a sequence is recorded, or the program defers calls.
+
+    None otherwise.
+    """
     return _recording.get() or _host_kernels
 
 
 def record_into(made: AbstractRecording) -> Callable[[], None]:
-    """Makes `made` the sequence that is recorded. Returns a function that restores the previous one."""
+    """Makes `made` the sequence that is being recorded. Returns a function that restores the previous one."""
     token = _recording.set(made)
     return lambda: _recording.reset(token)
 
@@ -65,7 +71,10 @@ _host_kernels: AbstractHostKernels | None = None
 
 
 def defer_by(follower: AbstractFollower | None, kernels: AbstractHostKernels | None) -> None:
-    """Makes `follower` the executor that defers calls of the current program, with kernels for operations on whole fields."""
+    """Makes `follower` the executor that defers calls of the current program.
+
+    `kernels`: its kernels for operations on whole fields.
+    """
     global _follower, _host_kernels
     _follower, _host_kernels = follower, kernels
 
@@ -90,7 +99,10 @@ def settle_for_python() -> None:
 
 
 def settle_for_writing(label: str, arrays: Callable[[], Iterable[NDArray[Any]]]) -> None:
-    """Runs the deferred kernels before Python writes to `arrays`. A recorded sequence notes the write."""
+    """Runs the deferred kernels before Python writes to `arrays` of the field `label`.
+
+    A sequence that is being recorded notes the write.
+    """
     settle_for_python()
     found = _recording.get()
     if found is not None:

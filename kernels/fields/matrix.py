@@ -1,4 +1,4 @@
-"""Vectors and matrices outside kernels: independent values, or views of a field's element, which read and write the field."""
+"""Vectors and matrices outside of kernels: independent values, or views of an element of a field."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from .program import element_dtype
 
 
 def _method(name: str) -> Callable[..., Any]:
-    """Returns the method of the table `methods.py` with this name."""
+    """Returns the method of `Matrix` that applies the definition `name` of methods.py."""
     definition = methods.METHODS[name]
 
     @wraps(definition)
@@ -41,7 +41,7 @@ def _method(name: str) -> Callable[..., Any]:
 
 
 def _maker(name: str) -> Any:
-    """Returns the maker of the table `methods.py` with this name."""
+    """Returns the static method of `Matrix` that applies the constructor `name` of methods.py."""
     definition = methods.MAKERS[name]
 
     @wraps(definition)
@@ -93,14 +93,17 @@ class Matrix(NDArrayOperatorsMixin):
     def of_element(
         cls, view: NDArray[Any], begin: Callable[[], NDArray[Any]] | None = None
     ) -> Matrix:
-        """The element of a field whose components are `view`. Writing a component writes to the array that `begin` then returns."""
+        """Returns the matrix that is a view of a field's element; `view`: its components.
+
+        `begin`: called before a write, returns the array to write to.
+        """
         made = cls.__new__(cls)
         made._data, made._is_element, made._begin, made._joined = view, True, begin, None
         return made
 
     @property
     def entries(self) -> NDArray[Any]:
-        """The components as an array; those of a field are widened to f64 or i64, and u64 stays u64."""
+        """Components as an array; those of a field are widened to f64 or i64, and u64 stays u64."""
         data = self._settled
         if not self._is_element:
             return data
@@ -113,13 +116,13 @@ class Matrix(NDArrayOperatorsMixin):
 
     @property
     def _settled(self) -> NDArray[Any]:
-        """The components, as all kernels that were called leave them."""
+        """Components after all kernels called so far have run."""
         if self._is_element:
             settle()
         return self._data
 
     def get_shape(self) -> tuple[int, ...]:
-        """(n,) of a vector, (n, m) of a matrix."""
+        """Returns (n,) for a vector, (n, m) for a matrix."""
         return self._data.shape
 
     @property
@@ -158,7 +161,7 @@ class Matrix(NDArrayOperatorsMixin):
         return len(self._data)
 
     def __iter__(self) -> Iterator[Any]:
-        """The components of a vector, the rows of a matrix as lists."""
+        """Yields the components of a vector, or the rows of a matrix as lists."""
         if self._data.ndim == 1:
             return (self[k] for k in range(len(self)))
         return iter([[self[k, c] for c in range(self.m)] for k in range(self.n)])
@@ -206,7 +209,7 @@ class Matrix(NDArrayOperatorsMixin):
     # --- as other things
 
     def copy(self) -> Matrix:
-        """An independent value."""
+        """Returns an independent copy."""
         return Matrix(self.entries)
 
     def fill(self, value: Any) -> None:
@@ -214,12 +217,12 @@ class Matrix(NDArrayOperatorsMixin):
         self._write(..., value)
 
     def to_list(self) -> list[Any]:
-        """Nested lists of Python's numbers."""
+        """Returns the components as nested lists of Python numbers."""
         listed: list[Any] = self._settled.tolist()
         return listed
 
     def to_numpy(self) -> NDArray[Any]:
-        """The components as an independent array."""
+        """Returns a copy of the components as an array."""
         return np.array(self.entries)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
@@ -254,7 +257,10 @@ class Matrix(NDArrayOperatorsMixin):
         return made
 
     def __bool__(self) -> bool:
-        """The truth of `v == w` (all components are equal) and of `v != w` (some are not)."""
+        """True for `v == w` if all components are equal, for `v != w` if some are not.
+
+        LanguageError for other vectors and matrices of truth values; True for all others.
+        """
         if self._joined is not None:
             return bool(self._joined(self._data))
         if self._data.dtype.kind == "b":
@@ -306,7 +312,7 @@ class Matrix(NDArrayOperatorsMixin):
 
     @staticmethod
     def ndarray(n: int, m: int, dtype: Any, shape: Any) -> Any:
-        """Creates an array of matrices, which kernels take as an argument."""
+        """Creates an `Ndarray` of matrices, which kernels take as an argument."""
         from .ndarray import Ndarray
 
         return Ndarray(dtype, shape, (n, m))
@@ -329,14 +335,14 @@ class Vector(metaclass=_VectorClass):
 
     @staticmethod
     def field(n: int, dtype: Any, shape: Any = None, **options: Any) -> Any:
-        """A field of vectors of n components; the options are those of `ks.field`."""
+        """Creates a field of vectors of n components; the options are those of `ks.field`."""
         from .factories import matrix_field
 
         return matrix_field((n,), dtype, shape, **options)
 
     @staticmethod
     def ndarray(n: int, dtype: Any, shape: Any) -> Any:
-        """An array of vectors, which kernels take as an argument."""
+        """Creates an `Ndarray` of vectors, which kernels take as an argument."""
         from .ndarray import Ndarray
 
         return Ndarray(dtype, shape, (n,))
@@ -347,14 +353,17 @@ _JOINED: dict[str, Callable[..., Any]] = {"equal": np.all, "not_equal": np.any}
 
 
 def _operand(x: Any, what: str) -> Any:
-    """An operand for NumPy: an array, or one of Python's numbers, which take the type of the other operand."""
+    """Returns an operand for NumPy: an array, or a Python number, which takes the type of the other operand.
+
+    `what` names the operand in messages.
+    """
     if isinstance(x, (int, float)):
         return x
     return x.entries if isinstance(x, Matrix) else array_of(x, what)
 
 
 def python_do(op: str, *operands: Any) -> Any:
-    """Applies an operation of `methods.py` to numbers of Python and NumPy."""
+    """Returns the result of operation `op` of `methods.py` on numbers of Python and NumPy."""
     if op == "cast":
         return element_dtype(operands[1])(operands[0])
     with np.errstate(all="ignore"):
@@ -376,7 +385,7 @@ def _value(x: Any) -> Any:
 
 
 def python_number(x: Any) -> int | float:
-    """A number of a field as a Python number; truth values are 0 and 1."""
+    """Returns a number of a field as a Python number; truth values are 0 and 1."""
     value = x.item()
     return int(value) if isinstance(value, bool) else value
 

@@ -23,19 +23,19 @@ Do = Callable[..., Any]
 
 @dataclass(frozen=True)
 class ComponentMethods:
-    """Vector, shape (n,), or matrix, shape (n, m): its items row by row."""
+    """Vector, shape (n,), or matrix, shape (n, m), to which the methods apply; `items` are its components by rows."""
 
     shape: tuple[int, ...]
     items: tuple[Any, ...]
 
     def rows(self) -> tuple[tuple[Any, ...], ...]:
-        """The rows of a matrix; those of a vector have one item."""
+        """The rows of a matrix; each component of a vector is a row."""
         width = self.shape[1] if len(self.shape) == 2 else 1
         return tuple(self.items[k : k + width] for k in range(0, len(self.items), width))
 
 
 class _Operand:
-    """A number with Python's operators."""
+    """Component with Python's operators, each of which calls `do(op, *operands)`."""
 
     __slots__ = ("do", "value")
 
@@ -95,13 +95,13 @@ def _dressed(do: Do, x: Any) -> Any:
 
 
 def dot(a: ComponentMethods, b: ComponentMethods) -> Any:
-    """The sum of products, component by component."""
+    """Returns the sum of products of corresponding components."""
     _need_vectors("dot", a, b)
     return _sum(x * y for x, y in zip(a.items, b.items, strict=True))
 
 
 def cross(a: ComponentMethods, b: ComponentMethods) -> Any:
-    """The cross product: of three components the vector orthogonal to both, of two components its third component."""
+    """Returns the cross product; for vectors of two components its third component, a number."""
     _need_vectors("cross", a, b)
     x, y = a.items, b.items
     if len(x) == 2:
@@ -114,30 +114,30 @@ def cross(a: ComponentMethods, b: ComponentMethods) -> Any:
 
 
 def outer_product(a: ComponentMethods, b: ComponentMethods) -> ComponentMethods:
-    """The matrix of all products a[i] * b[j]."""
+    """Returns the matrix of all products a[i] * b[j]."""
     if len(a.shape) != 1 or not isinstance(b, ComponentMethods) or len(b.shape) != 1:
         raise LanguageError("outer_product takes two vectors")
     return ComponentMethods((*a.shape, *b.shape), tuple(x * y for x in a.items for y in b.items))
 
 
 def norm_sqr(a: ComponentMethods) -> Any:
-    """The sum of squares of all components."""
+    """Returns the sum of squares of all components."""
     return _sum(x * x for x in a.items)
 
 
 def norm(a: ComponentMethods, eps: Any = None) -> Any:
-    """The square root of the sum of squares and of `eps` (0)."""
+    """Returns the square root of the sum of squares of all components plus `eps` (0)."""
     total = norm_sqr(a)
     return (total if eps is None else total + eps).sqrt()
 
 
 def norm_inv(a: ComponentMethods, eps: Any = None) -> Any:
-    """1 / norm(eps)."""
+    """Returns 1 / norm(a, eps)."""
     return 1.0 / norm(a, eps)
 
 
 def normalized(a: ComponentMethods, eps: Any = None) -> ComponentMethods:
-    """The vector divided by the sum of its norm and `eps` (0)."""
+    """Returns the vector divided by its norm plus `eps` (0)."""
     if len(a.shape) != 1:
         raise LanguageError("normalized is a method of vectors")
     length = norm(a)
@@ -197,7 +197,7 @@ def inverse(a: ComponentMethods) -> ComponentMethods:
 
 
 def transpose(a: ComponentMethods) -> ComponentMethods:
-    """Rows as columns."""
+    """Returns the matrix with rows and columns exchanged."""
     if len(a.shape) == 1:
         raise LanguageError(
             "a vector has no transpose: for a @ b.transpose() write a.outer_product(b)"
@@ -209,7 +209,7 @@ def transpose(a: ComponentMethods) -> ComponentMethods:
 
 
 def cast(a: ComponentMethods, dtype: Any) -> ComponentMethods:
-    """Each component converted to `dtype`; floats are truncated towards zero."""
+    """Returns each component converted to `dtype`; floats are truncated towards zero."""
     return ComponentMethods(a.shape, tuple(x.cast(dtype) for x in a.items))
 
 
@@ -217,38 +217,38 @@ def cast(a: ComponentMethods, dtype: Any) -> ComponentMethods:
 
 
 def zero(do: Do, dt: Any, n: int, m: int | None = None) -> ComponentMethods:
-    """Zeros of type `dt`: a vector of n components, with `m` a matrix of n rows."""
+    """Returns zeros of type `dt`: a vector of n components, or with `m` an n x m matrix."""
     return _filled(do, 0, dt, n, m)
 
 
 def one(do: Do, dt: Any, n: int, m: int | None = None) -> ComponentMethods:
-    """Ones of type `dt`, shaped like those of `zero`."""
+    """Returns ones of type `dt`: a vector of n components, or with `m` an n x m matrix."""
     return _filled(do, 1, dt, n, m)
 
 
 def unit(do: Do, n: int, i: int, dt: Any = int) -> ComponentMethods:
-    """The vector of n components whose component `i` is 1."""
+    """Returns the vector of n components whose component `i` is 1 and all others 0."""
     if not 0 <= i < n:
         raise LanguageError(f"unit: there is no component {i} of {n}")
     return ComponentMethods((n,), tuple(do("cast", int(k == i), dt) for k in range(n)))
 
 
 def identity(do: Do, dt: Any, n: int) -> ComponentMethods:
-    """The matrix of n rows with ones on its diagonal."""
+    """Returns the identity matrix of n rows."""
     return ComponentMethods(
         (n, n), tuple(do("cast", int(i == j), dt) for i in range(n) for j in range(n))
     )
 
 
 def diag(do: Do, dim: int, val: Any) -> ComponentMethods:
-    """The matrix of `dim` rows with `val` on its diagonal."""
+    """Returns the matrix of `dim` rows with `val` on its diagonal and zeros elsewhere."""
     return ComponentMethods(
         (dim, dim), tuple(val if i == j else 0 for i in range(dim) for j in range(dim))
     )
 
 
 def rows(do: Do, rows: Sequence[Any]) -> ComponentMethods:
-    """The matrix of these rows, vectors or lists."""
+    """Returns the matrix with these rows, each a vector or list."""
     lists = [r.items if isinstance(r, ComponentMethods) else tuple(r) for r in rows]
     if not lists or len({len(r) for r in lists}) > 1:
         raise LanguageError("rows and cols take vectors of one length")
@@ -256,12 +256,12 @@ def rows(do: Do, rows: Sequence[Any]) -> ComponentMethods:
 
 
 def cols(do: Do, cols: Sequence[Any]) -> ComponentMethods:
-    """The matrix of these columns."""
+    """Returns the matrix with these columns, each a vector or list."""
     return transpose(rows(do, cols))
 
 
 def rotation2d(do: Do, alpha: Any) -> ComponentMethods:
-    """The matrix that rotates a vector of two components by `alpha` radians, counterclockwise."""
+    """Returns the matrix that rotates a vector of two components by `alpha` radians, counterclockwise."""
     cosine, sine = do("cos", alpha), do("sin", alpha)
     return ComponentMethods((2, 2), (cosine, do("neg", sine), sine, cosine))
 
@@ -293,7 +293,7 @@ MAKERS = _table(zero, one, unit, identity, diag, rows, cols, rotation2d)
 
 
 def call(do: Do, name: str, a: ComponentMethods, *args: Any, **kwargs: Any) -> Any:
-    """The result of the method `name` of `a`: Components, or one number. KeyError if there is no such method."""
+    """Returns the result of the method `name` of `a`: a vector, matrix or number. KeyError for an unknown name."""
     function = METHODS[name]
     dressed = [_dressed(do, x) for x in (a, *args)]
     named = {key: _dressed(do, x) for key, x in kwargs.items()}
@@ -302,7 +302,7 @@ def call(do: Do, name: str, a: ComponentMethods, *args: Any, **kwargs: Any) -> A
 
 
 def make(do: Do, name: str, *args: Any, **kwargs: Any) -> ComponentMethods:
-    """The result of `Matrix.name(...)`. KeyError if there is no such maker."""
+    """Returns the result of the constructor `Matrix.name(...)`. KeyError if there is no such constructor."""
     function = MAKERS[name]
     _check_arguments(function, name, [do, *args], kwargs)
     made: ComponentMethods = function(do, *args, **kwargs)
@@ -313,7 +313,7 @@ GROUPS = ("xyzw", "rgba", "stpq", "uv")
 
 
 def swizzle(name: str) -> tuple[int, ...] | None:
-    """The components that an attribute such as `x`, `xy` or `bgr` denotes; None for other attributes."""
+    """Returns the component numbers that an attribute such as `x`, `xy` or `bgr` denotes; None for other attributes."""
     if len(name) <= 4:
         for letters in GROUPS:
             if all(c in letters for c in name):
@@ -363,7 +363,7 @@ def _shown(shape: tuple[int, ...]) -> str:
 
 
 def _minor(rows: Sequence[Sequence[Any]], i: int, j: int) -> tuple[tuple[Any, ...], ...]:
-    """The matrix without row i and column j."""
+    """Returns the matrix without row i and column j."""
     return tuple((*r[:j], *r[j + 1 :]) for k, r in enumerate(rows) if k != i)
 
 

@@ -59,7 +59,7 @@ class Ndarray:
 
     @classmethod
     def of_array(cls, array: NDArray[Any], gradient: Ndarray | None = None) -> Ndarray:
-        """An array of numbers that shares the memory of a NumPy array, with an ndarray as its gradient."""
+        """Returns an ndarray of numbers that shares the memory of a NumPy array; `gradient` is its gradient."""
         made = cls.__new__(cls)
         made.dtype, made.shape, made.element_shape = element_dtype(array.dtype), array.shape, ()
         made.array, made.grad = array, gradient
@@ -69,7 +69,7 @@ class Ndarray:
 
     @property
     def n(self) -> int:
-        """The number of components of a vector, or of rows of a matrix."""
+        """Number of components of vector elements, or of rows of matrix elements."""
         return self.element_shape[0]
 
     @property
@@ -77,11 +77,11 @@ class Ndarray:
         return self.element_shape[1] if len(self.element_shape) == 2 else 1
 
     def to_numpy(self) -> NDArray[Any]:
-        """Returns a copy."""
+        """Returns a copy of the elements."""
         return self.array.copy()
 
     def from_numpy(self, arr: Any) -> None:
-        """Takes the elements of an array of the same shape, which is converted to the type of this one."""
+        """Sets the elements from an array of the same shape, converted to the type of this ndarray."""
         if not isinstance(arr, np.ndarray):
             fail(f"from_numpy takes a NumPy array, not {type(arr).__name__}", ProgramTypeError)
         if arr.shape != self.array.shape or arr.dtype.kind not in "biuf":
@@ -93,7 +93,7 @@ class Ndarray:
             self.array[...] = arr.astype(self.dtype.numpy, copy=False)
 
     def to_torch(self, device: Any = None) -> Any:
-        """A copy as a tensor on `device`. LanguageError where torch is not installed."""
+        """Returns a copy as a tensor on `device`. LanguageError if torch is not installed."""
         return torch_tensor(self.to_numpy(), device)
 
     def from_torch(self, arr: Any) -> None:
@@ -101,7 +101,7 @@ class Ndarray:
         self.from_numpy(arr.detach().cpu().numpy())
 
     def fill(self, val: Any) -> None:
-        """Sets every element."""
+        """Sets every element to `val`."""
         if self.element_shape and not isinstance(val, (int, float, np.number)):
             self.array[...] = element_values(val, self.dtype.numpy, self.element_shape, "fill")
             return
@@ -110,7 +110,7 @@ class Ndarray:
         self.array[...] = number(val, self.dtype, "fill")
 
     def copy_from(self, other: Any) -> None:
-        """Takes the elements of another ndarray of the same shape."""
+        """Copies the elements of another ndarray of the same shape to this one."""
         if not isinstance(other, Ndarray):
             fail(f"copy_from takes an ndarray, not {type(other).__name__}", ProgramTypeError)
         self.from_numpy(other.array)
@@ -172,13 +172,13 @@ _with_gradient: WeakValueDictionary[int, Ndarray] = WeakValueDictionary()
 
 
 def gradient_of(array: object) -> Ndarray | None:
-    """The gradient of the ndarray with this memory; None if it has none, or there is no such ndarray."""
+    """Returns the gradient of the ndarray whose memory is `array`; None if it has none, or there is no such ndarray."""
     found = _with_gradient.get(id(array))
     return found.grad if found is not None and found.array is array else None
 
 
 class _OfElements(type):
-    """Class of the arrays whose elements have `n_axes` axes."""
+    """Metaclass: an `Ndarray` is an instance of the class if its elements have `n_axes` axes."""
 
     n_axes: int
 

@@ -1,4 +1,4 @@
-"""Access to cells of nodes from Python: the kernel functions on sparse fields, called outside of a kernel.
+"""Cells of sparse nodes, accessed from Python: the kernel functions on sparse fields, called outside of a kernel.
 
 Indices are those of the node's cells, without the offsets of fields, as in kernels.
 """
@@ -30,7 +30,7 @@ def activate(node: Any, at: Any) -> None:
 
 
 def deactivate(node: Any, at: Any) -> None:
-    """Makes a cell inactive, with all cells in it; for a dynamic node all cells of a list."""
+    """Makes a cell of a node inactive, with all cells in it; for a dynamic node all cells of one list."""
     found = _node(node, "deactivate")
     if found.has is None or not found.has.is_sparse:
         fail(f"ks.deactivate: cells of a {found.kind} node are always active")
@@ -41,7 +41,7 @@ def deactivate(node: Any, at: Any) -> None:
 
 
 def is_active(node: Any, at: Any) -> int:
-    """1 if a cell is active, else 0."""
+    """Returns 1 if the cell of a node is active, else 0."""
     found = _node(node, "is_active")
     places = _places(found, at, "is_active")
     structure = found.structure
@@ -51,7 +51,7 @@ def is_active(node: Any, at: Any) -> int:
 
 
 def length(node: Any, at: Any) -> int:
-    """The number of cells in a list of a dynamic node."""
+    """Returns the number of cells in one list of a dynamic node."""
     found = _list(node, "length")
     places = _places(_owner(found), at, "length")
     structure = found.structure
@@ -86,7 +86,10 @@ def append(node: Any, at: Any, value: Any) -> int:
 
 
 def rescale_index(a: Any, b: Any, at: Any) -> Matrix:
-    """Converts indices of a field or node to those of the cell of another."""
+    """Returns the index of the cell of `b` that corresponds to the index `at` of `a`; both are fields or nodes.
+
+    Each index is scaled by the ratio of the extents.
+    """
     shapes = [x.shape if isinstance(x, AbstractField | SNode) else None for x in (a, b)]
     if None in shapes:
         fail("ks.rescale_index takes fields or nodes", ProgramTypeError)
@@ -98,7 +101,7 @@ def rescale_index(a: Any, b: Any, at: Any) -> Matrix:
 
 
 def _node(x: Any, name: str) -> SNode:
-    """The node that an argument denotes: for a field the node above it."""
+    """Returns the node that an argument of the function `name` denotes: a node, or the one above a field."""
     found = x.snode if isinstance(x, AbstractField | SNode) else None
     if found is not None and found.kind == "place":
         found = found.parent()
@@ -108,7 +111,7 @@ def _node(x: Any, name: str) -> SNode:
 
 
 def _values(x: Any) -> list[Any]:
-    """The values of several fields in a struct, list or vector; a list with the value itself otherwise."""
+    """Returns the values for several fields, given as a struct, list or vector; any other value as a list of one."""
     if isinstance(x, Struct | list | tuple | Matrix):
         return [y for item in x for y in (_values(item) if isinstance(item, Struct) else [item])]
     return [x]
@@ -122,7 +125,7 @@ def _list(x: Any, name: str) -> SNode:
 
 
 def _owner(node: SNode) -> SNode | None:
-    """The node whose cells an operation takes: for a list the one above, None for the root."""
+    """Returns the node that `at` indexes: `node`, for a dynamic node the one above; None for the root."""
     if node.has is None or not node.has.length:
         return node
     above = node.parent()
@@ -130,7 +133,7 @@ def _owner(node: SNode) -> SNode | None:
 
 
 def _places(node: SNode | None, at: Any, name: str) -> Indices:
-    """An index of a node's cells as arrays; LanguageError for an index outside."""
+    """Returns an index of a node's cells as arrays of one element. LanguageError for an index outside."""
     shape = node.shape if node is not None else ()
     given = indices(at)
     if len(given) != len(shape):
@@ -154,7 +157,7 @@ def _places(node: SNode | None, at: Any, name: str) -> Indices:
 
 
 def n_indices(n: int) -> str:
-    """The number of indices, in words."""
+    """Returns "1 index" or "n indices", for messages."""
     return "1 index" if n == 1 else f"{n} indices"
 
 

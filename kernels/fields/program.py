@@ -1,4 +1,4 @@
-"""Program state: created by `ks.init`; it owns the fields and sets the typing rules.
+"""Program state: created by `ks.init`, it owns the fields and selects the typing rules.
 
 Without a program (`current_program() is None`) kernels take NumPy arrays and have NumPy's rules.
 """
@@ -45,7 +45,7 @@ class Arch(Enum):
 
     @property
     def is_device(self) -> bool:
-        """True if programs run on it where it is, by the backend of this name."""
+        """True if a backend of this name runs programs on it: a GPU or the emulator."""
         return self in (Arch.cuda, Arch.emulator)
 
 
@@ -76,10 +76,11 @@ WITHOUT_MEANING = frozenset(_TAICHIS.split())
 
 @dataclass(frozen=True)
 class Config:
-    """Options of a program with a meaning here; the others are in `Program.ignored`.
+    """Options of a program that have an effect here; others are in `Program.ignored`.
 
-    `cpu_max_num_threads` 0: one thread for each core. `ad_stack_size` 0: that of kernels/transforms/derivatives/adjoint.py.
-    `deterministic`: sums of floats keep their order, as without `fast_math`. `async_mode`: calls wait, at most `async_flush_every`.
+    `cpu_max_num_threads` 0: one thread for each core. `ad_stack_size` 0: the default of kernels/transforms/derivatives/adjoint.py.
+    `deterministic`: sums of floats keep their order, as without `fast_math`.
+    `async_mode`: up to `async_flush_every` calls are deferred.
     """
 
     arch: Arch = cpu
@@ -97,7 +98,7 @@ class Config:
 
     @property
     def reorders_sums(self) -> bool:
-        """True if sums of floats may be made in any order."""
+        """True if sums of floats may be computed in any order."""
         return self.fast_math and not self.deterministic
 
 
@@ -122,13 +123,13 @@ class Program:
         )
 
     def outdate(self) -> None:
-        """Invalidates calls prepared with arrays: trees of fields are gone, or visible from outside."""
+        """Invalidates prepared calls: fields were freed, or their memory is shared with other libraries."""
         self.n_destroyed += 1
         if self.follower is not None:
             self.follower.outdate()
 
     def end(self) -> None:
-        """Frees the memory of its fields; later uses of them raise an error."""
+        """Frees the memory of the program's fields; later uses of them raise an error."""
         if self.follower is not None:
             self.follower.end()
         for field in self.fields:
@@ -149,7 +150,7 @@ _current: Program | None = None
 
 
 def current_program() -> Program | None:
-    """The program since the last `ks.init`, or None."""
+    """Returns the program that the last `ks.init` began; None if there is none."""
     return _current
 
 
@@ -170,7 +171,7 @@ def end() -> None:
 
 
 def needed_program(what: str) -> Program:
-    """The current program; LanguageError if there is none."""
+    """Returns the current program. LanguageError if there is none; `what` names the use that needs one."""
     return _current or fail(f"{what} needs a program: call ks.init() first", ProgramRuntimeError)
 
 
@@ -194,7 +195,7 @@ class uint:  # noqa: N801 - written as `int` is
 
 
 def element_dtype(x: Any) -> DType:
-    """`x` as an element type: a DType, `float`, `int` and `uint` (the program's defaults), or a type that NumPy accepts as a dtype.
+    """Returns `x` as an element type: a DType, the program's `float`, `int` or `uint`, or a type NumPy accepts.
 
     LanguageError for anything else.
     """

@@ -1,4 +1,4 @@
-"""Scalar access to cells of a sparse tree, in Python's own numbers.
+"""Access to single cells of a sparse tree, computed with Python's own numbers.
 
 For a single cell `TreeStorage`, which works on arrays of cells, is tens of times slower.
 """
@@ -17,14 +17,17 @@ Index = tuple[int, ...]
 
 
 class OneCell:
-    """Access to single cells of one node, by index."""
+    """Access to single cells of one node of a sparse tree, by index."""
 
     def __init__(self, storage: TreeStorage, node: int) -> None:
         self.storage, self.node = storage, node
 
     @cached_property
     def _steps(self) -> tuple[tuple[int, tuple[tuple[int, int, int], ...]], ...]:
-        """The nodes of the path, each with the terms of its cell number: index position, divisor, modulus."""
+        """Nodes on the path to the node, each with the terms of the cell number in it.
+
+        A term is (position in the index, divisor, modulus): index // divisor % modulus.
+        """
         t, node = self.storage.tree, self.node
         axes = t.axes(node)
         return tuple(
@@ -46,7 +49,7 @@ class OneCell:
         )
 
     def find(self, index: Index) -> tuple[int, bool]:
-        """The item of the cell, and True if it is active."""
+        """Returns the item (number in memory) of the cell at an index, and True if the cell is active."""
         if not self._is_plain:
             item, active = self.storage.find(self.node, [np.asarray([i]) for i in index])
             return int(item[0]), bool(active[0])
@@ -65,7 +68,7 @@ class OneCell:
         return container, is_active
 
     def activate(self, index: Index) -> int:
-        """Makes the cell active and returns its item."""
+        """Makes the cell at an index active, and returns its item (number in memory)."""
         item, is_active = self.find(index)
         if is_active:
             return item

@@ -1,4 +1,4 @@
-"""Cells of one sparse field, read and written from Python."""
+"""Elements of one sparse field, read and written from Python."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ Array = NDArray[Any]
 
 
 class SparseCells:
-    """Cells of one sparse field: `values` have the shape (*components, items). Indices begin at 0."""
+    """Elements of one sparse field, in the cells of the node above it.
+
+    `values`: the field's array, shape (*components, items). Indices begin at 0, whatever the field's offset.
+    """
 
     def __init__(self, structure: Structure, number: int) -> None:
         self.structure = structure
@@ -32,12 +35,12 @@ class SparseCells:
 
     @property
     def storage(self) -> TreeStorage:
-        """The memory of the tree, after deferred kernels have run."""
+        """Storage of the tree, after deferred kernels have run."""
         return self.structure.storage
 
     @staticmethod
     def of(place: SNode) -> SparseCells:
-        """The cells of the field at a place; allocates the memory of its tree at the first call."""
+        """Returns the cells of the field at `place`; allocates the memory of its tree if it has none."""
         structure = place.structure
         assert structure is not None
         return SparseCells(structure, structure.fields[id(place)])
@@ -47,7 +50,7 @@ class SparseCells:
         return OneCell(self.structure.memory, self.node)
 
     def read(self, index: tuple[int, ...]) -> Array:
-        """The components of an element."""
+        """Returns the components of the element at an index; zeros if the cell is inactive."""
         self.structure.settle()
         item, active = self._one.find(index)
         if active:
@@ -55,18 +58,21 @@ class SparseCells:
         return np.zeros(self.values.shape[:-1], self.values.dtype)
 
     def element(self, index: tuple[int, ...]) -> Matrix:
-        """The vector or matrix at an index; writing a component activates it."""
+        """Returns the vector or matrix at an index as a view; writing a component activates the cell."""
         return Matrix.of_element(
             self.read(index), lambda: np.asarray(self.values[..., self.activated(index)])
         )
 
     def activated(self, index: tuple[int, ...]) -> int:
-        """Makes a cell active, for a write, and returns its item."""
+        """Makes the cell at an index active, for a write, and returns its item (number in memory)."""
         self.structure.settle_for_writing()
         return self._one.activate(index)
 
     def dense(self, shape: tuple[int, ...]) -> Array:
-        """All elements: components, then indices; zero where inactive. LanguageError if they exceed the memory."""
+        """Returns all elements of a field of extents `shape`: components, then indices; zero where inactive.
+
+        LanguageError if they exceed the machine's memory.
+        """
         whole = (*self.values.shape[:-1], *shape)
         try:
             result = np.zeros(whole, self.values.dtype)
@@ -82,7 +88,7 @@ class SparseCells:
         return result
 
     def take(self, given: Array) -> None:
-        """Sets the active elements from an array of all elements."""
+        """Sets the active elements from an array that has all elements."""
         boxes = boxes_of(self.structure.writable, self.node)
         active = boxes.active()
         for at in np.ndindex(*self.values.shape[:-1]):
@@ -90,7 +96,7 @@ class SparseCells:
             _set(self.values[at], boxes, active, found.reshape(-1, boxes.unit))
 
     def take_all(self, given: Array) -> None:
-        """Makes all elements active and sets them."""
+        """Makes all elements active, and sets them from an array."""
         activate_all(self.structure.writable, self.node)
         self.take(given)
 
@@ -103,7 +109,11 @@ class SparseCells:
 
 
 def _set(values: Array, boxes: Boxes, active: Array | None, new: Array) -> None:
-    """Sets the active cells of boxes: to one value, or to one for each cell, of shape (boxes, cells of a box)."""
+    """Sets the active cells of `boxes` in `values`, the array of one component.
+
+    `active`: activity of each cell, None if all are active. `new`: one value, or one for each cell, of shape (boxes, cells of a
+    box).
+    """
     whole = boxes.in_memory(values).reshape(-1, boxes.unit)
     if active is None:
         whole[boxes.items] = new

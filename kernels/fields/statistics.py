@@ -1,4 +1,4 @@
-"""Statistics of a tree of fields: for each node its containers, its cells, the active ones, and their bytes."""
+"""Statistics of a tree of fields: for each node the containers, the cells, the active cells, and their bytes."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class NodeStatistics:
-    """Statistics of one node.
+    """Statistics of one node of a tree.
 
-    `depth`: nodes above it, without the root. `extents`: the split of each cell above, by axis. `containers` are in memory, with
-    `cells` cells in all, of which `active` are active. `table_bytes`: slots, masks and lengths of these containers. `value_bytes`:
-    elements of the fields of this node, for all cells with memory.
+    `depth`: nodes above it, without the root. `extents`: number of its cells in a container, by axis.
+    `containers`: number in memory; they have `cells` cells, of which `active` are active.
+    `table_bytes`: slots, masks and lengths of these containers. `value_bytes`: elements of the node's fields in cells with memory.
     """
 
     kind: str
@@ -37,7 +37,7 @@ class NodeStatistics:
 
     @property
     def fill(self) -> float:
-        """The active share of the cells in memory; 0 if there are none."""
+        """Active share of the cells in memory; 0 if there are none."""
         return self.active / self.cells if self.cells else 0.0
 
     @property
@@ -47,7 +47,7 @@ class NodeStatistics:
 
 @dataclass(frozen=True)
 class TreeStatistics:
-    """The nodes of a tree, parents before children. As text, a table of them."""
+    """Statistics of all nodes of a tree, parents before children. As text it is a table."""
 
     nodes: tuple[NodeStatistics, ...]
 
@@ -81,7 +81,7 @@ class TreeStatistics:
 
 
 def statistics_in(storage: TreeStorage, names: Sequence[str]) -> TreeStatistics:
-    """The statistics of a tree, from its memory alone. `names` are those of its fields."""
+    """Returns the statistics of a tree in memory. `names`: names of its fields."""
     tree, active = storage.tree, {-1: 1}
     found = []
     for k, node in enumerate(tree.nodes):
@@ -109,12 +109,12 @@ def statistics_in(storage: TreeStorage, names: Sequence[str]) -> TreeStatistics:
 
 
 def statistics_of(top: SNode) -> TreeStatistics:
-    """The statistics of `top` and the nodes below it; `top` is below a root. Sparse trees are allocated by this call."""
+    """Returns the statistics of `top`, a node below a root, and of the nodes below it. Allocates sparse trees."""
     structure = next((n.structure for n in _nodes(top) if n.is_sparse), None)
     found: list[NodeStatistics] = []
 
     def visit(node: SNode, depth: int, above: int) -> None:
-        """`above`: active cells of the parent, which are containers of this node."""
+        """Adds the statistics of `node` and of nodes below. `above`: active cells of the parent, each a container."""
         n_cells = prod(node.extents)
         leaves = [b for b in node.below if b.kind == "place"]
         if structure is not None and node.is_sparse:
@@ -177,7 +177,7 @@ def _table_bytes(storage: TreeStorage, number: int, containers: int) -> int:
 
 
 def _chunked(storage: TreeStorage, number: int) -> int:
-    """The number of a dynamic node's cells with memory: those of all its chunks."""
+    """Returns the number of a dynamic node's cells that have memory: the cells of all allocated chunks."""
     table = storage.arrays[f"table{number}"]
     n_containers, _ = storage.used(number)
     node = storage.tree.nodes[number]

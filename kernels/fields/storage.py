@@ -1,6 +1,7 @@
-"""State of a tree of sparse fields in memory, and its operations from Python: NumPy on the same arrays as kernels.
+"""Storage of a tree of sparse fields, and operations on it from Python: NumPy on the arrays that kernels use.
 
-Indices are arrays, one for each axis of the node, all of one length, and inside the node.
+Indices are arrays, one for each axis of the node, all of one length, and inside the node. A container is the array of a node's
+cells in one cell of its parent; an item is a cell's number in memory.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ TOP: tuple[Array, dict[int, Array]] = (np.zeros(1, np.int64), {})  # the root's 
 
 
 class TreeStorage:
-    """Storage of one tree and its fields."""
+    """Memory of one tree of sparse fields: arrays of its nodes (tables, masks, lists) and of its fields."""
 
     def __init__(self, layout: TreeLayout, arrays: dict[str, Array] | None = None) -> None:
         """`arrays`: existing sections; new ones are allocated without them."""
@@ -52,7 +53,7 @@ class TreeStorage:
     # --- where cells are
 
     def _cells(self, node: int, target: int, indices: Indices) -> Array:
-        """The cell number in its container of `node` for each cell of the descendant `target`."""
+        """Returns the number of the cell of `node`, in its container, that contains each cell of the node `target`."""
         t = self.tree
         axes, at = t.axes(target), t.path(target).index(node)
         cell = np.zeros(len(indices[0]) if indices else 1, np.int64)
@@ -63,7 +64,7 @@ class TreeStorage:
         return cell
 
     def find(self, node: int, indices: Indices) -> tuple[Array, Array]:
-        """The item of each cell, and its activity."""
+        """Returns the item of each cell (its number in memory), and truth values for the active ones."""
         t = self.tree
         n = len(indices[0]) if indices else 1
         container, active = np.zeros(n, np.int64), np.ones(n, bool)
@@ -86,7 +87,7 @@ class TreeStorage:
         return container, active
 
     def _entry(self, node: int, container: Array, cell: Array) -> Array:
-        """The entry of each cell in the table of a node."""
+        """Returns the entry of a node's table that belongs to each cell; cells are given by container and number."""
         node_k = self.tree.nodes[node]
         if node_k.has.directory:
             return Directory(self.layout, self.arrays, node).find(container, cell)
@@ -94,7 +95,7 @@ class TreeStorage:
         return entry
 
     def containers(self, node: int, indices: Indices) -> tuple[Array, Array]:
-        """The container of a node in each cell of the node above, and the activity of that cell."""
+        """Returns the container of a node in each cell of the parent node, and truth values for active parent cells."""
         parent = self.tree.nodes[node].parent
         if parent < 0:
             return np.zeros(1, np.int64), np.ones(1, bool)
@@ -136,7 +137,7 @@ class TreeStorage:
         return container
 
     def _chunks(self, node: int, containers: Array) -> Array:
-        """The table entries of all chunks with cells of lists in these containers of a dynamic node."""
+        """Returns the table entries of all chunks in use by these containers (lists) of a dynamic node."""
         node_k = self.tree.nodes[node]
         counts = -(-self.arrays[f"length{node}"][containers].astype(np.int64) // node_k.chunk)
         before = np.repeat(np.cumsum(counts) - counts, counts)
@@ -144,7 +145,7 @@ class TreeStorage:
         return first + np.arange(len(first)) - before
 
     def append(self, node: int, indices: Indices) -> tuple[int, int]:
-        """Appends a cell to one container of a dynamic node; returns its item and its index."""
+        """Appends a cell to one list of a dynamic node; returns the cell's item, and its index in the list."""
         t = self.tree
         container = np.zeros(1, np.int64)
         if t.nodes[node].parent >= 0:
@@ -161,12 +162,15 @@ class TreeStorage:
         return int(table[entry]) * node_k.chunk + k % node_k.chunk, k
 
     def length(self, node: int, indices: Indices) -> int:
-        """The number of cells in a container of a dynamic node."""
+        """Returns the number of cells in one list of a dynamic node."""
         container, active = self.containers(node, indices)
         return int(self.arrays[f"length{node}"][container[0]]) if active[0] else 0
 
     def deactivate(self, node: int, indices: Indices) -> None:
-        """Makes cells inactive; for a dynamic node all cells of containers, by indices of the node above."""
+        """Makes cells of a node inactive, with all cells in them.
+
+        For a dynamic node `indices` are those of the parent's cells: all cells of these lists become inactive.
+        """
         node_k = self.tree.nodes[node]
         if node_k.has.length:
             container, active = self.containers(node, indices)
@@ -188,7 +192,7 @@ class TreeStorage:
         self._give_back(node, np.unique(entry[active]))
 
     def _above(self, node: int, upper: int, indices: Indices) -> list[Array]:
-        """The indices of the ancestor cell, in a node above, of each cell."""
+        """Returns the indices of the cell of `upper`, a node above, that contains each cell of `node`."""
         t = self.tree
         return [
             x // prod(t.split(node, a)[len(t.path(upper)) :])
@@ -197,7 +201,7 @@ class TreeStorage:
         ]
 
     def deactivate_all(self, node: int) -> None:
-        """Makes all cells of a node inactive, with all cells in them; for a dense node, the cells of the nodes below."""
+        """Makes all cells of a node inactive, with all cells in them; of a dense node, the cells of nodes below."""
         if not self.tree.nodes[node].has.is_sparse:
             for child in self.tree.nodes_in(node):
                 self.deactivate_all(child)
@@ -223,7 +227,7 @@ class TreeStorage:
         self.changed(node)
 
     def used(self, node: int) -> tuple[int, int]:
-        """The numbers of containers and items that may have been written, counted from the first."""
+        """Returns how many containers and how many items of a node, from the first on, may have been written."""
         node_k = self.tree.nodes[node]
         n = 1 if node_k.parent < 0 else self.used(node_k.parent)[1]
         if not node_k.has.pool:
@@ -233,7 +237,7 @@ class TreeStorage:
         return n, int(n_slots) * node_k.chunk
 
     def active(self, node: int) -> tuple[Array, ...]:
-        """The indices of a node's active cells, one array for each axis."""
+        """Returns the indices of a node's active cells, one array for each axis."""
         items, found = TOP
         for k in self.tree.path(node):
             items, found = self.active_in(k, items, found)
@@ -242,9 +246,9 @@ class TreeStorage:
     def active_in(
         self, node: int, containers: Array, found: dict[int, Array]
     ) -> tuple[Array, dict[int, Array]]:
-        """The items of the active cells in some containers of a node, and their indices by axis, in the order of the containers.
+        """Returns the items of the active cells in some containers of a node, and their indices by axis.
 
-        `found` are the indices of the cells of the node above.
+        `found`: indices, by axis, of the parent's cell that has each container. The cells are in the order of the containers.
         """
         node_k = self.tree.nodes[node]
         if node_k.has.directory:
@@ -265,7 +269,7 @@ class TreeStorage:
         return slot.astype(np.int64) * node_k.chunk + cell % node_k.chunk, found
 
     def bits(self, node: int, containers: Array) -> Array:
-        """The activity mask of each cell in some containers of a node."""
+        """Returns the activity of each cell in some containers of a node, as truth values (containers, cells)."""
         cells = self.tree.nodes[node].cells
         n = words(cells)
         rows = self.arrays[f"mask{node}"][containers[:, None] * n + np.arange(n)]
@@ -273,7 +277,7 @@ class TreeStorage:
         return bits[:, :cells].view(bool)
 
     def _there(self, node: int, containers: Array) -> Array:
-        """The active cells in some containers, numbered consecutively over all cells of these."""
+        """Returns the active cells in some containers, numbered through all cells of these containers."""
         node_k, there = self.tree.nodes[node], None
         shape = len(containers), node_k.cells
         if node_k.has.mask:
@@ -288,7 +292,7 @@ class TreeStorage:
         return np.arange(shape[0] * shape[1]) if there is None else np.flatnonzero(there)
 
     def _hashed(self, node: int) -> tuple[Array, dict[int, Array]]:
-        """The items of a hash node's active cells, and their coordinates by axis."""
+        """Returns the items of a hash node's active cells, and their indices by axis."""
         slots = np.arange(1, self.used(node)[1])
         at = self.arrays[f"at{node}"][1:, slots]
         there = self.find(node, list(at))[0] == slots
@@ -297,13 +301,13 @@ class TreeStorage:
     # --- pools
 
     def changed(self, node: int) -> None:
-        """Marks the lists of the node and of the nodes below as outdated."""
+        """Marks the lists of active cells of the node, and of nodes below, as outdated."""
         self.arrays["counters"][list(self.tree.below(node)), CHANGED] = 1
 
     def settle(self, node: int) -> None:
-        """Reclaims slots in the pools of a node and of the nodes below.
+        """Reclaims freed slots in the pools of a node and of the nodes below.
 
-        It commits taken slots, and makes freed ones available again.
+        Slots that kernels have taken count as used, and freed ones as free, from then on.
         """
         for k in self.tree.below(node):
             node_k = self.tree.nodes[k]
@@ -322,7 +326,7 @@ class TreeStorage:
             self._clear_items(k, items.ravel())
 
     def taken(self, node: int, entries: Array) -> Array:
-        """Takes unused slots for entries of a table.
+        """Takes one unused slot from a node's pool for each of `entries` of its table, and returns the slots.
 
         LanguageError if there are too few. The places of a hash node that were claimed for them are then freed.
         """
@@ -355,7 +359,7 @@ class TreeStorage:
         self.changed(node)
 
     def _clear(self, node: int, containers: Array) -> None:
-        """Makes all cells of containers inactive."""
+        """Makes all cells in some containers of a node inactive."""
         node_k = self.tree.nodes[node]
         if node_k.has.directory:
             places = Directory(self.layout, self.arrays, node).within(

@@ -1,4 +1,4 @@
-"""Fields of structs: a field for each member."""
+"""Fields of structs, which consist of one field for each member."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _OF_FIELDS = frozenset(
 
 
 class StructField(AbstractField):
-    """Field of structs: a field for each member, `f.position` and so on."""
+    """Field of structs: one field for each member, such as `f.position`."""
 
     def __init__(self, kind: StructType, members: dict[str, AbstractField], name: str) -> None:
         super().__init__(name)
@@ -34,7 +34,7 @@ class StructField(AbstractField):
         return tuple(leaf for member in self.members.values() for leaf in member.leaves())
 
     def derivative(self, kind: DerivativeKind) -> StructField:
-        """The field of structs of the derivatives of its members of floats."""
+        """Returns the field of structs that has the gradients or duals (`kind`) of the members of floats."""
         if kind not in self._derivatives:
             self._derivatives[kind] = self._of_derivatives(kind)
         return self._derivatives[kind]
@@ -55,7 +55,7 @@ class StructField(AbstractField):
         return list(self.members)
 
     def get_member_field(self, key: str) -> AbstractField:
-        """The field of one member."""
+        """Returns the field of one member."""
         if key not in self.members:
             fail(
                 f"{self.label} has no member {key!r}: it has {', '.join(self.members)}",
@@ -64,7 +64,7 @@ class StructField(AbstractField):
         return self.members[key]
 
     def __getattribute__(self, name: str) -> Any:
-        """The field of a member, even if an internal attribute has the same name."""
+        """Returns the field of a member, even if an attribute of this class has the same name."""
         if name not in _OF_FIELDS and not name.startswith("_"):
             members = object.__getattribute__(self, "__dict__").get("members", {})
             if name in members:
@@ -89,16 +89,16 @@ class StructField(AbstractField):
             member.copy_from(other.members[name])
 
     def to_numpy(self) -> dict[str, Any]:
-        """Copies of the members, by name."""
+        """Returns copies of the members' elements, by member name."""
         return {name: member.to_numpy() for name, member in self.members.items()}
 
     def from_numpy(self, arr: Mapping[str, Any]) -> None:
-        """Takes the members' elements from arrays, by name."""
+        """Sets the members' elements from arrays, by member name."""
         for name, array in arr.items():
             self.get_member_field(name).from_numpy(array)
 
     def to_torch(self, device: Any = None) -> dict[str, Any]:
-        """Copies of the members like those of `to_numpy`, as tensors on `device`."""
+        """Returns copies like those of `to_numpy`, as tensors on `device`."""
         return {name: member.to_torch(device) for name, member in self.members.items()}
 
     def from_torch(self, arr: Mapping[str, Any]) -> None:
@@ -130,7 +130,7 @@ class StructField(AbstractField):
 
 
 class _Element:
-    """The members of one element of a field of structs: reading and writing them reads and writes the field."""
+    """Members of one element of a field of structs by name: reading and writing them accesses the field."""
 
     def __init__(self, members: dict[str, AbstractField], key: Any) -> None:
         self._members = members

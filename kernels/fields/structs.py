@@ -37,12 +37,12 @@ class Struct:
 
     @classmethod
     def of_type(cls, kind: Any, members: dict[str, Any]) -> Struct:
-        """A value of a struct type, whose members are converted already."""
+        """Returns a struct of type `kind`; the members are already converted to their types."""
         return cls.of_element(kind, members)
 
     @classmethod
     def of_element(cls, kind: Any, members: Members) -> Struct:
-        """A struct whose members are read from and written to `members`."""
+        """Returns a struct that is a view of a field's element: `members` reads and writes the field."""
         made = cls.__new__(cls)
         object.__setattr__(made, "kind", kind)
         object.__setattr__(made, "_members", members)
@@ -52,7 +52,7 @@ class Struct:
     def field(
         cls, members: Mapping[str, Any], methods: Any = None, shape: Any = None, **options: Any
     ) -> Any:
-        """A field of structs with these members; the options are those of `ks.field`."""
+        """Creates a field of structs with these members; the options are those of `ks.field`."""
         from .compound import struct
         from .factories import struct_field
 
@@ -64,7 +64,7 @@ class Struct:
 
     @property
     def entries(self) -> dict[str, Any]:
-        """The members by name, unconverted."""
+        """Members by name, as they are stored."""
         return members_of(self)
 
     @property
@@ -72,11 +72,11 @@ class Struct:
         return members_of(self).items()
 
     def to_dict(self) -> dict[str, Any]:
-        """The members by name, vectors as lists, structs as dicts."""
+        """Returns the members by name, vectors as lists, structs as dicts."""
         return {key: _listed(member) for key, member in members_of(self).items()}
 
     def __getattribute__(self, name: str) -> Any:
-        """A member, even if an attribute of this class has the same name."""
+        """Returns a member, even if an attribute of this class has the same name."""
         if not name.startswith("_"):
             members = object.__getattribute__(self, "_members")
             if name in members:
@@ -84,7 +84,7 @@ class Struct:
         return object.__getattribute__(self, name)
 
     def __getattr__(self, name: str) -> Any:
-        """A method of the type."""
+        """Returns a method of the struct type, bound to this struct."""
         kind = None if name.startswith("__") else type_of(self)
         method = kind.methods.get(name) if kind is not None else None
         if method is None:
@@ -112,7 +112,7 @@ class Struct:
         return len(members_of(self))
 
     def __iter__(self) -> Iterator[Any]:
-        """The members' values."""
+        """Yields the values of the members."""
         return iter(members_of(self).values())
 
     def __repr__(self) -> str:
@@ -124,12 +124,15 @@ class Struct:
 
 
 def members_of(x: Struct) -> dict[str, Any]:
-    """The members of a struct by name, even if one of them has the name of an attribute of `Struct`."""
+    """Returns the members of a struct by name, even if one of them has the name of an attribute of `Struct`."""
     return {key: x._members[key] for key in x._members}
 
 
 def type_of(x: object) -> Any:
-    """The type of a struct or of a field of structs, None if it has none; also if a member has the name `kind`."""
+    """Returns the type of a struct or of a field of structs; None if it has none.
+
+    The result is right even if a member is named `kind`.
+    """
     return object.__getattribute__(x, "kind")
 
 

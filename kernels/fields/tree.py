@@ -1,4 +1,4 @@
-"""Trees of nodes, which define the shape of fields: `root.pointer(ij, (8, 8)).dense(ij, (4, 4)).place(x)`.
+"""Trees of nodes that define the shape of fields: `root.pointer(ij, (8, 8)).dense(ij, (4, 4)).place(x)`.
 
 A field with only dense nodes above is one array; the layout of its elements is not observable. Any other field is sparse, and its
 elements are in the storage of its tree (storage.py).
@@ -36,12 +36,12 @@ ijkl = (0, 1, 2, 3)
 
 
 def axes(*numbers: int) -> Axes:
-    """The axes of these numbers: `axes(0, 1)` is `ij`."""
+    """Returns the axes of these numbers, for methods of nodes: `axes(0, 1)` is `ij`."""
     return tuple(numbers)
 
 
 class Layout(Enum):
-    """Memory layout of components. Fields accept it, but always store components separately."""
+    """Memory layout of components that a program may request; fields ignore it and store components separately."""
 
     AOS = 1
     SOA = 2
@@ -49,10 +49,10 @@ class Layout(Enum):
 
 @dataclass
 class NodeTree:
-    """All nodes of one root.
+    """All nodes below one root.
 
-    `is_final`: its fields may have memory. `is_closed`: no nodes can be added. `released`: the reason why its memory is gone, "" if
-    it is not.
+    `is_final`: its fields may have memory. `is_closed`: no nodes can be added. `released`: the reason why its memory was freed, ""
+    if it was not.
     """
 
     is_final: bool
@@ -65,7 +65,7 @@ class NodeTree:
 
 @dataclass(frozen=True)
 class PlacedField:
-    """Place of a field: its shape, the least index along each axis (all 0 if `offset` is empty), its node."""
+    """Place of a field in a tree: its shape, the least index along each axis (() if all are 0), and its node."""
 
     shape: tuple[int, ...]
     offset: tuple[int, ...]
@@ -79,9 +79,10 @@ _MISSING = {
 
 
 class SNode:
-    """Node of a tree. `kind` is root, place, or one of `KINDS`, which split each cell above along `axes` into `extents`.
+    """Node of a tree. `kind` is root, place, or one of `KINDS`, which split each cell of the parent into cells.
 
-    Each kind has a method of its name, which adds a node of that kind below: see `_adding`.
+    `axes`, `extents`: axes along which the parent's cell is split, and the number of cells along each. Each kind has a method of
+    its name, which adds a node of that kind below: see `_adding`.
     """
 
     def __init__(
@@ -130,12 +131,12 @@ class SNode:
 
     @property
     def has(self) -> Kind | None:
-        """The properties of its kind; None for the root and for places."""
+        """Parts of the node in memory that its kind implies (pool, mask, ...); None for the root and for places."""
         return KINDS.get(self.kind)
 
     @property
     def structure(self) -> Structure | None:
-        """The sparse tree that contains the node, with its memory; None if all nodes above are dense."""
+        """Sparse tree that contains the node, with its memory; None if the node and all nodes above are dense."""
         if not self.is_sparse:
             return None
         if self.tree.released:
@@ -149,7 +150,7 @@ class SNode:
 
     @property
     def top(self) -> SNode:
-        """The ancestor directly below the root; the root itself for the root."""
+        """Ancestor of the node directly below the root; the root itself for the root."""
         node = self
         while node._above is not None and node._above._above is not None:
             node = node._above
@@ -166,7 +167,7 @@ class SNode:
         return False
 
     def deactivate_all(self) -> None:
-        """Makes all cells inactive; for a dense node, the cells of the nodes below."""
+        """Makes all cells of the node inactive; for a dense node, the cells of the nodes below."""
         is_split = self.has is not None and not self.has.is_sparse
         if self.kind != "place" and self.is_sparse and not is_split:
             kernels, structure = host_kernels(), self.structure
@@ -178,13 +179,16 @@ class SNode:
                 node.deactivate_all()
 
     def stats(self) -> TreeStatistics:
-        """The numbers of allocated and active cells of each node of its tree, and their bytes; printed, it is a table."""
+        """Returns the numbers of allocated and active cells, and of bytes, for each node of the tree.
+
+        Printed, it is a table.
+        """
         if self._above is None:
             fail("ks.root has several trees: ask a node below it, or a field")
         return statistics_of(self.top)
 
     def place(self, *args: Any, offset: int | Sequence[int] | None = None) -> SNode:
-        """Places fields, or lists of fields, in the tree, which gives them their shape.
+        """Places fields, or lists of fields, below this node, whose cells give them their shape.
 
         `offset` is the least index along each axis.
         """
@@ -212,7 +216,7 @@ class SNode:
         self._place_derivatives("grad")
 
     def lazy_dual(self) -> None:
-        """Places the fields for forward mode like `lazy_grad`."""
+        """Places the duals (forward-mode derivatives) of fields, like `lazy_grad` places gradients."""
         self._place_derivatives("dual")
 
     def _place_derivatives(self, kind: DerivativeKind) -> None:
@@ -227,7 +231,7 @@ class SNode:
                 self._place(derivative, leaf.place.offset or None)
 
     def parent(self, n: int = 1) -> SNode | None:
-        """The n-th node above, None above the root."""
+        """Returns the n-th node above this one; None above the root."""
         node: SNode | None = self
         for _ in range(n):
             node = node._above if node is not None else None
@@ -235,12 +239,12 @@ class SNode:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The number of cells along each axis that this node and its ancestors split, in the order of the axes."""
+        """Number of cells along each axis that this node and its ancestors split, in the order of the axes."""
         return tuple(extent for _, extent in sorted(self._along.items()))
 
     @property
     def _along(self) -> dict[int, int]:
-        """The number of cells by axis."""
+        """Number of cells of this node by axis, over the whole tree."""
         extents: dict[int, int] = {}
         node: SNode | None = self
         while node is not None:
@@ -307,7 +311,7 @@ for _kind in KINDS:
 
 
 class Structure:
-    """Sparse tree in use: its nodes and fields by number, and its memory."""
+    """Sparse tree in use: numbers of its nodes and fields, and its memory."""
 
     def __init__(self, top: SNode) -> None:
         nodes: list[TreeNode] = []
@@ -339,43 +343,43 @@ class Structure:
             fail(f"there is no memory for a tree of sparse fields: {error}")
 
     def leaf(self, number: int) -> AbstractLeaf:
-        """The field of this number."""
+        """Returns the field with this number in the tree."""
         return next(
             x for x in self._top.tree.leaves if self.fields.get(id(x.place.snode)) == number
         )
 
     @property
     def storage(self) -> TreeStorage:
-        """The memory for Python, after deferred kernels have run."""
+        """Storage of the tree for reads from Python, after deferred kernels have run."""
         self.settle()
         return self.memory
 
     def settle(self) -> None:
-        """Runs deferred kernels."""
+        """Runs deferred kernels, which may change the tree."""
         settle_for_python()
 
     def settle_for_writing(self) -> None:
-        """Runs deferred kernels before Python writes; a sequence that is recorded notes the write."""
+        """Runs deferred kernels before Python writes to the tree; a sequence being recorded notes the write."""
         settle_for_writing("cells of a sparse tree", self.memory.arrays.values)
 
     @property
     def writable(self) -> TreeStorage:
-        """The memory for writes from Python, after deferred kernels have run."""
+        """Storage of the tree for writes from Python, after deferred kernels have run."""
         self.settle_for_writing()
         return self.memory
 
     @property
     def released(self) -> str:
-        """The reason why its memory may not be used any more; "" if it may."""
+        """Reason why the tree's memory was freed; "" if it was not."""
         return self._top.tree.released
 
     def section(self, key: str) -> SectionSource:
-        """Returns an array of the storage, in the form that calls of kernels take."""
+        """Returns a handle to one array of the storage, as calls of kernels take it."""
         return SectionSource(self, key)
 
 
 class SectionSource:
-    """Handle to an array of a tree's storage."""
+    """Handle to one array of a tree's storage, with the interface that fields have for kernels."""
 
     is_lent = False
 
@@ -388,19 +392,19 @@ class SectionSource:
 
     @property
     def is_gone(self) -> bool:
-        """True if its memory was freed."""
+        """True if the memory of the tree was freed."""
         return bool(self._structure.released)
 
     @property
     def storage(self) -> Any:
-        """The array; LanguageError if the program, or the tree, has ended."""
+        """The array. LanguageError if the memory of the tree was freed."""
         if self._structure.released:
             fail(f"a sparse field is gone: {self._structure.released}", ProgramRuntimeError)
         return self._structure.memory.arrays[self._key]
 
 
 def axes_of(axes: Any, what: str) -> Axes:
-    """Axes as a tuple; LanguageError unless they are different whole numbers from 0 on."""
+    """Returns axes as a tuple. LanguageError unless they are different numbers from 0 on; `what` names the caller."""
     try:
         numbers = tuple(operator.index(n) for n in axes)
     except TypeError:
@@ -413,7 +417,7 @@ def axes_of(axes: Any, what: str) -> Axes:
 
 
 def extents_of(shape: Any, what: str) -> tuple[int, ...]:
-    """A shape, or one extent, as a tuple; LanguageError unless all are whole and positive."""
+    """Returns a shape, or one extent, as a tuple. LanguageError unless all extents are whole and positive."""
     given = shape if isinstance(shape, (tuple, list, np.ndarray)) else (shape,)
     try:
         extents = tuple(operator.index(n) for n in given)
@@ -425,7 +429,7 @@ def extents_of(shape: Any, what: str) -> tuple[int, ...]:
 
 
 def offset_of(offset: Any, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """An offset as a tuple, for each axis of a shape."""
+    """Returns an offset as a tuple of one number for each axis of `shape`."""
     given = offset if isinstance(offset, (tuple, list, np.ndarray)) else (offset,)
     try:
         numbers = tuple(operator.index(n) for n in given)

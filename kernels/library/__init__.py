@@ -1,5 +1,6 @@
-"""The library of kernel sequences: one file each, found by its name; adding a file adds a
-sequence. Installed packages add others (plugins.py).
+"""Library of kernel sequences, one file for each, found by file name.
+
+Installed packages may add others (plugins.py).
 """
 
 from __future__ import annotations
@@ -26,11 +27,11 @@ VECTOR_SIZES: tuple[Sizes, ...] = tuple({"n": n} for n in (2**26, 2**20, 2**15))
 
 @dataclass(frozen=True, kw_only=True)
 class LibrarySequence:
-    """A kernel sequence with what is needed to show, run and check it.
+    """Kernel sequence with the data needed to show, run and check it.
 
-    `make_arguments(sizes, dtype, rng)` gives the arguments of `sequence` (C-contiguous arrays of
-    signed values, then scalars); `reference` takes the same ones and computes in place, in NumPy.
-    `flops(sizes)` counts the useful operations.
+    `make_arguments(sizes, dtype, rng)` returns the arguments of `sequence`: C-contiguous arrays of signed values, then scalars.
+    `reference` takes the same arguments and computes in place, in NumPy. `flops(sizes)` returns the number of useful floating-point
+    operations.
     """
 
     name: str
@@ -43,8 +44,7 @@ class LibrarySequence:
     flops: Callable[[Sizes], int]
 
     def complete(self, given: Sizes) -> dict[str, int]:
-        """All sizes of the sequence from those given: an extent not named follows `n`, where that
-        is given.
+        """Returns all sizes of the sequence; a size that is not given takes that of `n`, if given, else its default.
 
         Raises ValueError for a size the sequence does not have, or one below 1.
         """
@@ -58,32 +58,32 @@ class LibrarySequence:
 
 
 def numpy_dtype(dtype: Any) -> np.dtype[Any]:
-    """A DType or anything NumPy takes for a dtype, as a NumPy dtype."""
+    """Returns a DType, or anything that NumPy accepts as a dtype, as a NumPy dtype."""
     return dtype.numpy if isinstance(dtype, DType) else np.dtype(dtype)
 
 
 def signed(rng: np.random.Generator, dtype: Any, *shape: int) -> Array:
-    """Random values in [-1, 1)."""
+    """Returns an array of random values in [-1, 1)."""
     return rng.uniform(-1.0, 1.0, shape).astype(numpy_dtype(dtype))
 
 
 def zeros(dtype: Any, *shape: int) -> Array:
-    """An output to be written."""
+    """Returns an array of zeros, for an output."""
     return np.zeros(shape, numpy_dtype(dtype))
 
 
 def names() -> tuple[str, ...]:
-    """Names of all library sequences, sorted."""
+    """Returns the names of all library sequences, sorted; those of installed packages included."""
     return tuple(sorted({*own_names(), *plugins("sequences")}))
 
 
 def own_names() -> tuple[str, ...]:
-    """Names of the sequences of this package, sorted."""
+    """Returns the names of the library sequences of this package, sorted."""
     return tuple(sorted(m.name for m in pkgutil.iter_modules(__path__)))
 
 
 def load(name: str) -> LibrarySequence:
-    """The library sequence called `name` (any case). Raises KeyError with the names there are, and PluginError."""
+    """Returns the library sequence `name`, in any case. Raises KeyError that lists the names, and PluginError."""
     lower = name.lower()
     if lower in own_names():
         entry = importlib.import_module(f".{lower}", __name__).ENTRY
@@ -96,7 +96,7 @@ def load(name: str) -> LibrarySequence:
 
 
 def _checked(entry: Any, name: str) -> LibrarySequence:
-    """Returns what an entry point names. Raises PluginError where it is no sequence of that name."""
+    """Returns the object of an entry point. Raises PluginError unless it is a LibrarySequence called `name`."""
     if not isinstance(entry, LibrarySequence) or entry.name != name:
         raise PluginError(f"the entry point {name} must name a LibrarySequence called {name}")
     return entry
