@@ -1,4 +1,4 @@
-"""All exceptions that the package raises on purpose, each loaded at its first use: `kernelscape.errors.RecordError`."""
+"""All exceptions that the package raises on purpose, loaded at first use: `kernelscape.errors.RecordError`."""
 
 from __future__ import annotations
 

@@ -14,7 +14,10 @@ Kind = Literal["backends", "strategies", "sequences"]
 
 
 class PluginError(Exception):
-    """An extension of an installed package cannot be loaded. The message is one sentence that names the package."""
+    """An extension of an installed package cannot be loaded.
+
+    The message is one sentence that names the package.
+    """
 
 
 @cache

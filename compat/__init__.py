@@ -1,4 +1,4 @@
-"""Compatibility with Taichi: runs its programs unchanged, with its names, and with its displays but without a screen."""
+"""Compatibility with Taichi: runs its programs unchanged, under its names, with displays but without a screen."""
 
 from importlib import import_module
 from typing import Any

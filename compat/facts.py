@@ -64,7 +64,10 @@ def to_taichi_type(dt: Any) -> Any:
 
 
 class Runtime:
-    """The program in the form of Taichi's `impl.get_runtime()`: its default types, which may be set before kernels are called."""
+    """The program in the form of Taichi's `impl.get_runtime()`.
+
+    Its default types may be set before kernels are called.
+    """
 
     @property
     def default_fp(self) -> Any:

@@ -142,7 +142,10 @@ def _status_of(error: SystemExit) -> int:
 
 
 def _examples_around(path: Path) -> Path | None:
-    """Returns the folder `taichi/examples` that contains a program, which such programs import; None if none does."""
+    """Returns the folder `taichi/examples` that contains a program, which such programs import.
+
+    None if none does.
+    """
     for folder in path.resolve().parents:
         if folder.name == "examples" and folder.parent.name == "taichi":
             return folder

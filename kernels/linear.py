@@ -260,7 +260,10 @@ def _half_angle(p: Any, q: Any) -> Any:
 
 @func
 def _jacobi(a: Any, b: Any, c: Any) -> Any:
-    """Returns tangent, cosine, sine of the smaller rotation that diagonalises [[a, b], [b, c]] (Golub, Van Loan 8.5)."""
+    """Returns tangent, cosine, sine of the smaller rotation that diagonalises [[a, b], [b, c]].
+
+    Golub and Van Loan, section 8.5.
+    """
     d, h = c - a, 2 * b
     t = intrinsics.select(d < 0, -h, h) / _or_one(abs(d) + sqrt(d * d + h * h))
     cosine = 1 / sqrt(t * t + 1)
@@ -315,7 +318,7 @@ def _unit_across(b: Any, u: Any) -> Any:
 
 @func
 def _svd3(A: Any, dt: Any) -> Any:
-    """SVD of a 3 x 3 matrix by one-sided Jacobi, A V = U S, which keeps small singular values as exact as A has them."""
+    """SVD of a 3 x 3 matrix by one-sided Jacobi, A V = U S; small singular values are as exact as A."""
     B, size = _scaled(A.cast(dt))
     a, b, c = B[:, 0], B[:, 1], B[:, 2]
     x, y, z = Matrix([1, 0, 0], dt), Matrix([0, 1, 0], dt), Matrix([0, 0, 1], dt)

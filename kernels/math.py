@@ -292,13 +292,19 @@ def rot_yaw_pitch_roll(yaw: Any, pitch: Any, roll: Any) -> Any:
 
 @func
 def rotation3d(angle_x: Any, angle_y: Any, angle_z: Any) -> Any:
-    """The 4 x 4 rotation by angles in radians around three axes, as Taichi composes them: yaw z, pitch x, roll y."""
+    """The 4 x 4 rotation by angles around three axes, in radians.
+
+    It is composed as by Taichi: `angle_z` is the yaw, `angle_x` the pitch, `angle_y` the roll of `rot_yaw_pitch_roll`.
+    """
     return rot_yaw_pitch_roll(angle_z, angle_x, angle_y)
 
 
 @func
 def rot_by_axis(axis: Any, angle: Any) -> Any:
-    """The 4 x 4 rotation around an axis by an angle in radians (Rodrigues); it multiplies row vectors from the right."""
+    """The 4 x 4 rotation around an axis by an angle in radians (Rodrigues).
+
+    It multiplies row vectors from the right.
+    """
     u, c, s = axis / axis.norm(), cos(angle), sin(angle)
     x, y, z = u * (1.0 - c)
     return Matrix(

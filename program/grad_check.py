@@ -60,7 +60,7 @@ class GradCheck:
                 x.from_numpy(values)
 
     def _slopes(self, x: Any, v: Any, again: Callable[[], None]) -> Iterator[tuple[float, float]]:
-        """Yields the derivative of the loss along direction `v`, as a central difference, and the size of its rounding errors.
+        """Yields central differences of the loss along direction `v`, each with the size of its rounding errors.
 
         The step of the difference becomes ever smaller.
         """

@@ -1,4 +1,7 @@
-"""Operations on gradients of a program's fields. Kernels set them, so that recorded sequences contain the operation."""
+"""Operations on gradients of a program's fields.
+
+Kernels do them, so that recorded sequences contain them.
+"""
 
 from __future__ import annotations
 

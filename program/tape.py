@@ -103,7 +103,7 @@ class _Taping(Executor):
 
 
 class Tape:
-    """Context in which kernels are differentiated: at its end the gradients of `loss`, a field of one element, are computed.
+    """Context that differentiates kernels: at its end it computes the gradients of `loss`, a one-element field.
 
     At its begin all gradients are cleared, unless `clear_gradients` is False, and the loss is set to zero. Without a loss `grad()`
     is called by the program. `validation` checks, in debug mode, that no element of a dense field with a gradient is stored to
@@ -238,9 +238,10 @@ class _Forward(Executor):
 
 
 class FwdMode:
-    """Context in which kernels also compute derivatives by `param` along a direction, to the duals of the fields `loss`.
+    """Context in which kernels also compute the derivatives of the fields `loss` by `param` along a direction.
 
-    `seed`: the direction, a number for each element of `param`; 1 for a single element by default.
+    The results are in the fields `dual` of `loss`. `seed`: the direction, a number for each element of `param`; 1 for a single
+    element by default.
     """
 
     def __init__(

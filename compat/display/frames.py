@@ -14,13 +14,17 @@ if TYPE_CHECKING:
 
 
 class LastFrame(BaseException):
-    """Ends a program that draws in an endless loop. It is no `Exception`, so that programs do not catch it by mistake."""
+    """Ends a program that draws in an endless loop.
+
+    It is no `Exception`, so that programs do not catch it by mistake.
+    """
 
 
 @dataclass
 class Reel:
-    """Frames of one run of a program: at most `limit` (None: no limit), written as PNG files to `folder` (None: not written).
+    """Frames of one run of a program, at most `limit` (None: no limit).
 
+    They are written as PNG files to `folder` (None: not written).
     `shown_s`: time (perf_counter) at which each frame was shown. `files`: written files. `unwritten`: error of a file that could
     not be written.
     `at_end`: called in the last frame, before the program ends.

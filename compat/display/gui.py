@@ -32,7 +32,10 @@ class Widget:
 
 @final
 class GUI:
-    """Window of `res` pixels (one number: a square). Colours are 0xRRGGBB; radii and line widths are in pixels."""
+    """Window of `res` pixels (one number: a square).
+
+    Colours are 0xRRGGBB; radii and line widths are in pixels.
+    """
 
     SHIFT, ALT, CTRL = "Shift", "Alt", "Control"
     ESCAPE, RETURN, TAB, BACKSPACE, SPACE = "Escape", "Return", "Tab", "BackSpace", " "
@@ -186,7 +189,10 @@ class GUI:
     def arrows(
         self, orig: Any, direction: Any, radius: Any = 1, color: Any = 0xFFFFFF, **tip: Any
     ) -> None:
-        """Draws arrows. `tip`: `tip_scale`, length of the tip over that of the arrow (0.2); `angle` in degrees (45)."""
+        """Draws arrows with tips.
+
+        `tip`: options `tip_scale`, length of the tip over that of the arrow (0.2), and `angle` of the tip in degrees (45).
+        """
         begin, along = points(orig), points(direction)
         end = begin + along
         self.lines(_point(begin), _point(end), radius, color)
@@ -211,7 +217,7 @@ class GUI:
     def vector_field(
         self, vector_field: Any, arrow_spacing: int = 5, color: int = 0xFFFFFF
     ) -> None:
-        """Draws arrows of a vector field, `arrow_spacing` elements apart; the longest is as long as this distance."""
+        """Draws arrows of a vector field, `arrow_spacing` elements apart, the longest as long as that."""
         whole = floats(vector_field)
         begins, along = spaced_arrows(whole, arrow_spacing)
         self.arrows(begins, along, 1, color)

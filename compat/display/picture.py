@@ -200,7 +200,10 @@ def rows(x: Any, n: int) -> Floats:
 
 
 def tints(x: Any, n: int) -> Floats:
-    """Returns n colours, (n, 3), from one colour, or from n at least. LanguageError for another count or shape."""
+    """Returns n colours, (n, 3), from one colour, or from n at least.
+
+    LanguageError for another count or shape.
+    """
     found = floats(x)
     if found.ndim == 0 or found.shape[-1] < 3:
         fail(f"colours have the shape {found.shape}, they need three numbers each: (3,) or (n, 3)")

@@ -1,4 +1,4 @@
-"""`tools.PLYWriter`: vertices with their values, and faces, as PLY files (Turk, The PLY Polygon File Format, 1994)."""
+"""`tools.PLYWriter`: vertices with values, and faces, as PLY files (Turk, The PLY Polygon File Format, 1994)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class _Channel:
 
 @final
 class PLYWriter:
-    """Values of `num_vertices` vertices and `num_faces` faces (triangles or quadrilaterals), to be written as a PLY file."""
+    """Writes values of `num_vertices` vertices and `num_faces` faces (triangles or quadrilaterals) as a PLY file."""
 
     def __init__(
         self,

@@ -1,4 +1,7 @@
-"""`tools`: images, videos and point clouds as files. Images have x first and y upwards: (w, h) or (w, h, channels)."""
+"""`tools`: images, videos and point clouds as files.
+
+Images have x first and y upwards: (w, h) or (w, h, channels).
+"""
 
 from __future__ import annotations
 
@@ -41,7 +44,7 @@ def imread(filename: str, channels: int = 0) -> Any:
 
 
 def imresize(img: Any, w: int, h: int | None = None) -> Any:
-    """Returns an image resized to (w, h), h = w by default; each pixel is that at the same place in the old image."""
+    """Returns an image resized to (w, h), by default h = w; pixels are those at the same place in the old image."""
     found = np.asarray(as_array(img))
     x = np.arange(w) * found.shape[0] // w
     high = w if h is None else h

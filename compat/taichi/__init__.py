@@ -191,7 +191,7 @@ def _of_types(name: str) -> Any:
 
 
 def _of_file(file: str, module: str) -> Callable[[str], Any]:
-    """Returns the function that finds names of the Taichi module `module`, which the file `compat/{file}.py` defines."""
+    """Returns the function that finds names of the Taichi module `module`, defined in `compat/{file}.py`."""
 
     def find(name: str) -> Any:
         own = getattr(import_module(f"{_PACKAGE}.compat.{file}"), name, None)
@@ -317,7 +317,7 @@ def __getattr__(name: str) -> Any:
 
 @final
 class _Missing(MetaPathFinder):
-    """Import finder, behind all others, for missing modules of `taichi` or of this package: raises MissingImportError."""
+    """Import finder behind all others, for modules of `taichi` that are missing: raises MissingImportError."""
 
     def __init__(self, package: str) -> None:
         self._begin = f"{package}."

@@ -41,7 +41,7 @@ def canonical(trees: Iterable[UsedTree], arrays: Mapping[str, Array]) -> dict[st
 
 
 def unsound(trees: Iterable[UsedTree], arrays: Mapping[str, Array]) -> str:
-    """Returns the message on the first error in the hidden state of trees, with pool and field; "" if it is sound."""
+    """Returns a message on the first error in the hidden state of trees, with pool and field; "" without errors."""
     wrong = (text for used in trees for text, n in _seen(used, arrays).wrong if n)
     return next(wrong, "")
 
@@ -179,7 +179,7 @@ def _slots_in(
 
 
 def _bad_list(here: Mapping[str, Array], node: int, at: Array, items: Array) -> int:
-    """Returns 1 if the node's list of active cells is marked as current but differs from the active `items`, else 0."""
+    """Returns 1 if the node's list of active cells is marked as current but differs from `items`, else 0."""
     key = f"list{node}"
     if key not in here or "counters" not in here or int(here["counters"][node, CHANGED]) > 0:
         return 0
@@ -220,7 +220,7 @@ def _is_within(rows: Array, ends: Sequence[int]) -> bool:
 
 
 def is_sound(layout: TreeLayout, here: Mapping[str, Array]) -> bool:
-    """True if all slots, lengths, list entries and counters of a tree's state are within the bounds of its arrays."""
+    """True if all slots, lengths, list entries and counters of a tree's state are within their arrays."""
     counters = here.get("counters")
     for k, node in enumerate(layout.tree.nodes):
         n_slots, n_items = layout.slots[k], layout.items[k]

@@ -81,7 +81,10 @@ class MatrixType:
 
 @dataclasses.dataclass(frozen=True)
 class StructType:
-    """Type of structs. `members`: an element type, a MatrixType or a StructType by name. `methods`: Python functions."""
+    """Type of structs.
+
+    `members`: an element type, a MatrixType or a StructType by name. `methods`: Python functions by name.
+    """
 
     members: Mapping[str, Any]
     methods: Mapping[str, Callable[..., Any]] = dataclasses.field(default_factory=dict)
@@ -143,7 +146,9 @@ def struct(**members: Any) -> StructType:
 
 
 def dataclass(cls: type) -> StructType:
-    """`@ks.dataclass`: makes a struct type of a class. Its annotations are the members, its functions the methods.
+    """`@ks.dataclass`: makes a struct type of a class.
+
+    Its annotations are the members, its functions the methods.
 
     Methods are functions of the program, as in any class. Those that kernels call are decorated with `@ks.func`.
     """

@@ -59,7 +59,10 @@ class Boxes:
         return elements.reshape(shape).transpose(*order)
 
     def active(self) -> Array | None:
-        """Returns the activity of each cell, as truth values of shape (boxes, unit); None if all cells are active."""
+        """Returns the activity of each cell, as truth values of shape (boxes, unit).
+
+        None if all cells are active.
+        """
         t, masks = self.storage.tree, _masks(self.storage, self.node)
         if not masks:
             return None

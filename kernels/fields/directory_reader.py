@@ -47,7 +47,10 @@ class Directory:
         return found
 
     def claim(self, container: Array, cell: Array) -> Array:
-        """Assigns places to cells and returns them. LanguageError, without changes, if a cell has no free place."""
+        """Assigns places to cells and returns them.
+
+        LanguageError, without changes, if a cell has no free place.
+        """
         found = self.find(container, cell)
         key = self._key(container, cell)
         is_new = found == nowhere(self.n_slots)
@@ -71,7 +74,7 @@ class Directory:
         self.keys[places[self.table[places] == 0]] = 0
 
     def within(self, containers: Array, n_slots: int) -> Array:
-        """Returns the places of the cells in `containers` that have a slot; only slots below `n_slots` are in use."""
+        """Returns the places of the cells in `containers` that have a slot; slots in use are below `n_slots`."""
         slots = np.arange(1, n_slots)
         places = self.at[0, slots]
         own = (self.keys[places].astype(np.int64) - 1) // self.entries

@@ -1,4 +1,4 @@
-"""Memory of other libraries as NumPy arrays, through DLPack: PyTorch tensors on the CPU, JAX arrays, CuPy's host memory."""
+"""Memory of other libraries as NumPy arrays, by DLPack: tensors of PyTorch on the CPU, arrays of JAX, of CuPy's host."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def shared_array(source: Any) -> NDArray[Any]:
 
 
 def from_dlpack(source: Any) -> Ndarray:
-    """Returns an ndarray that shares the memory of an object with DLPack: a tensor of torch or JAX, a NumPy array."""
+    """Returns an ndarray that shares the memory of a tensor of torch or JAX, or of a NumPy array, by DLPack."""
     array = shared_array(source)
     if not array.flags.c_contiguous or not array.flags.writeable:
         fail(
@@ -49,7 +49,7 @@ def from_dlpack(source: Any) -> Ndarray:
 
 
 def way_out(value: object) -> str:
-    """Returns the end of an error message on a value that is no array: how to make one of it; "" if there is no way."""
+    """Returns the end of a message on a value that is no array: how to make an array of it; "" if unknown."""
     if callable(getattr(value, "to_numpy", None)):
         return ": pass its to_numpy()"
     return ": pass np.array of it" if isinstance(value, (list, tuple, range)) else ""

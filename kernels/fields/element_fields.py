@@ -139,7 +139,10 @@ class MatrixField(AbstractLeaf):
         return copy[..., 0] if self.ndim == 2 and self.m == 1 else copy
 
     def to_torch(self, device: Any = None, keep_dims: bool = False) -> Any:
-        """Returns a copy like that of `to_numpy`, as a tensor on `device`. LanguageError if torch is not installed."""
+        """Returns a copy like that of `to_numpy`, as a tensor on `device`.
+
+        LanguageError if torch is not installed.
+        """
         return torch_tensor(self.to_numpy(keep_dims=keep_dims), device)
 
     def __getitem__(self, key: Any) -> Matrix:

@@ -112,7 +112,7 @@ def _placed(made: AbstractField, shape: Any, options: dict[str, Any]) -> Abstrac
 
 
 def _axes(order: Any, n: int) -> Sequence[tuple[int, ...]]:
-    """Returns the axes of each dense node above a field: one node for all axes, or one for each letter of `order`."""
+    """Returns the axes of each dense node above a field: one node for all axes, or one for each of `order`."""
     if order is None:
         return (tuple(range(n)),)
     if not isinstance(order, str) or sorted(order) != list("ijkl"[: len(order)]) or len(order) != n:

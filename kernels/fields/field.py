@@ -117,7 +117,10 @@ class AbstractField(ABC):
 
     @abstractmethod
     def to_torch(self, device: Any = None) -> Any:
-        """Returns a copy like that of `to_numpy`, as a tensor on `device`. LanguageError if torch is not installed."""
+        """Returns a copy like that of `to_numpy`, as a tensor on `device`.
+
+        LanguageError if torch is not installed.
+        """
 
     @abstractmethod
     def from_torch(self, arr: Any) -> None:
@@ -150,7 +153,10 @@ class AbstractLeaf(AbstractField):
 
     @property
     def place(self) -> PlacedField:
-        """The field's place in its tree: shape, offset and node. LanguageError if the field is not placed yet."""
+        """The field's place in its tree: shape, offset and node.
+
+        LanguageError if the field is not placed yet.
+        """
         if self._place is None:
             remedy = self._derived_from or "give it a shape=, or call ks.root.dense(...).place(...)"
             fail(f"{self.label} has no place: {remedy}", ProgramRuntimeError)
@@ -341,7 +347,10 @@ class AbstractLeaf(AbstractField):
                 self._with_trailing(self.writable)[...] = values
 
     def to_torch(self, device: Any = None) -> Any:
-        """Returns a copy like that of `to_numpy`, as a tensor on `device`. LanguageError if torch is not installed."""
+        """Returns a copy like that of `to_numpy`, as a tensor on `device`.
+
+        LanguageError if torch is not installed.
+        """
         return torch_tensor(self.to_numpy(), device)
 
     def from_torch(self, arr: Any) -> None:

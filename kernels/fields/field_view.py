@@ -14,7 +14,10 @@ Array = NDArray[Any]
 
 
 class FieldView:
-    """Sparse field with the interpreter's array interface: indices of components and cells, unchecked; inactive cells read as 0."""
+    """Sparse field with the interpreter's array interface: components first, then indices of cells, unchecked.
+
+    Inactive cells read as 0.
+    """
 
     def __init__(self, storage: TreeStorage, number: int) -> None:
         self.storage, self.number = storage, number

@@ -6,7 +6,10 @@ from typing import Protocol
 
 
 class AbstractFollower(Protocol):
-    """Executor of a program's calls as fields use it. `waits`: it holds deferred calls. `ks.init` creates it."""
+    """Executor of a program's calls as fields use it.
+
+    `waits`: it holds deferred calls. `ks.init` creates it.
+    """
 
     @property
     def waits(self) -> bool: ...
@@ -18,4 +21,7 @@ class AbstractFollower(Protocol):
         """Runs the deferred calls in order, before fields are read or written."""
 
     def end(self) -> None:
-        """Completes the deferred calls at the end of the program; warns of explored sequences that never occurred."""
+        """Completes the deferred calls at the end of the program.
+
+        It warns of explored sequences that never occurred.
+        """

@@ -1,4 +1,4 @@
-"""Python's accesses to fields: deferred kernels run before them, and a sequence that is being recorded notes them."""
+"""Python's accesses to fields: deferred kernels run before them, and recorded sequences note them."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ Do = Callable[..., Any]
 
 @dataclass(frozen=True)
 class ComponentMethods:
-    """Vector, shape (n,), or matrix, shape (n, m), to which the methods apply; `items` are its components by rows."""
+    """Vector, shape (n,), or matrix, shape (n, m), that has the methods; `items` are its components by rows."""
 
     shape: tuple[int, ...]
     items: tuple[Any, ...]
@@ -293,7 +293,10 @@ MAKERS = _table(zero, one, unit, identity, diag, rows, cols, rotation2d)
 
 
 def call(do: Do, name: str, a: ComponentMethods, *args: Any, **kwargs: Any) -> Any:
-    """Returns the result of the method `name` of `a`: a vector, matrix or number. KeyError for an unknown name."""
+    """Returns the result of the method `name` of `a`: a vector, matrix or number.
+
+    KeyError for an unknown name.
+    """
     function = METHODS[name]
     dressed = [_dressed(do, x) for x in (a, *args)]
     named = {key: _dressed(do, x) for key, x in kwargs.items()}
@@ -313,7 +316,10 @@ GROUPS = ("xyzw", "rgba", "stpq", "uv")
 
 
 def swizzle(name: str) -> tuple[int, ...] | None:
-    """Returns the component numbers that an attribute such as `x`, `xy` or `bgr` denotes; None for other attributes."""
+    """Returns the component numbers that an attribute such as `x`, `xy` or `bgr` denotes.
+
+    None for other attributes.
+    """
     if len(name) <= 4:
         for letters in GROUPS:
             if all(c in letters for c in name):

@@ -172,7 +172,10 @@ _with_gradient: WeakValueDictionary[int, Ndarray] = WeakValueDictionary()
 
 
 def gradient_of(array: object) -> Ndarray | None:
-    """Returns the gradient of the ndarray whose memory is `array`; None if it has none, or there is no such ndarray."""
+    """Returns the gradient of the ndarray whose memory is `array`.
+
+    None if it has none, or there is no such ndarray.
+    """
     found = _with_gradient.get(id(array))
     return found.grad if found is not None and found.array is array else None
 

@@ -109,12 +109,18 @@ def statistics_in(storage: TreeStorage, names: Sequence[str]) -> TreeStatistics:
 
 
 def statistics_of(top: SNode) -> TreeStatistics:
-    """Returns the statistics of `top`, a node below a root, and of the nodes below it. Allocates sparse trees."""
+    """Returns the statistics of `top`, a node below a root, and of the nodes below it.
+
+    Allocates sparse trees.
+    """
     structure = next((n.structure for n in _nodes(top) if n.is_sparse), None)
     found: list[NodeStatistics] = []
 
     def visit(node: SNode, depth: int, above: int) -> None:
-        """Adds the statistics of `node` and of nodes below. `above`: active cells of the parent, each a container."""
+        """Adds the statistics of `node` and of nodes below.
+
+        `above`: active cells of the parent, each a container.
+        """
         n_cells = prod(node.extents)
         leaves = [b for b in node.below if b.kind == "place"]
         if structure is not None and node.is_sparse:

@@ -53,7 +53,7 @@ class TreeStorage:
     # --- where cells are
 
     def _cells(self, node: int, target: int, indices: Indices) -> Array:
-        """Returns the number of the cell of `node`, in its container, that contains each cell of the node `target`."""
+        """Returns for each cell of the node `target` the number of the cell of `node` that contains it."""
         t = self.tree
         axes, at = t.axes(target), t.path(target).index(node)
         cell = np.zeros(len(indices[0]) if indices else 1, np.int64)
@@ -95,7 +95,7 @@ class TreeStorage:
         return entry
 
     def containers(self, node: int, indices: Indices) -> tuple[Array, Array]:
-        """Returns the container of a node in each cell of the parent node, and truth values for active parent cells."""
+        """Returns a node's container in each cell of the parent node, and truth values for active cells."""
         parent = self.tree.nodes[node].parent
         if parent < 0:
             return np.zeros(1, np.int64), np.ones(1, bool)

@@ -1,4 +1,4 @@
-"""Structs outside kernels: independent values, or views of an element of a struct field, which read and write the field."""
+"""Structs outside of kernels: independent values, or views of an element of a struct field."""
 
 from __future__ import annotations
 

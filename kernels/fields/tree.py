@@ -131,12 +131,18 @@ class SNode:
 
     @property
     def has(self) -> Kind | None:
-        """Parts of the node in memory that its kind implies (pool, mask, ...); None for the root and for places."""
+        """Parts of the node in memory that its kind implies (pool, mask, ...).
+
+        None for the root and for places.
+        """
         return KINDS.get(self.kind)
 
     @property
     def structure(self) -> Structure | None:
-        """Sparse tree that contains the node, with its memory; None if the node and all nodes above are dense."""
+        """Sparse tree that contains the node, with its memory.
+
+        None if the node and all nodes above are dense.
+        """
         if not self.is_sparse:
             return None
         if self.tree.released:
@@ -212,7 +218,7 @@ class SNode:
             self.tree.leaves.append(leaf)
 
     def lazy_grad(self) -> None:
-        """Places the gradients of all fields of floats at and below this node that have none, each beside its field."""
+        """Places missing gradients of the fields of floats at and below this node, each beside its field."""
         self._place_derivatives("grad")
 
     def lazy_dual(self) -> None:
@@ -404,7 +410,10 @@ class SectionSource:
 
 
 def axes_of(axes: Any, what: str) -> Axes:
-    """Returns axes as a tuple. LanguageError unless they are different numbers from 0 on; `what` names the caller."""
+    """Returns axes as a tuple. LanguageError unless they are different numbers from 0 on.
+
+    `what`: the caller's name for messages.
+    """
     try:
         numbers = tuple(operator.index(n) for n in axes)
     except TypeError:

@@ -1,4 +1,7 @@
-"""Boolean operators, comparisons and ternaries. Python may leave some operands of these expressions unevaluated."""
+"""Boolean operators, comparisons and ternaries.
+
+Python may leave some operands of these expressions unevaluated.
+"""
 
 from __future__ import annotations
 
@@ -207,5 +210,8 @@ def _literal(x: Value) -> Value:
 
 
 def _has_element(node: ast.expr) -> bool:
-    """True if an expression contains an index, such as `x[i]`. Debug mode checks an index where it is evaluated."""
+    """True if an expression contains an index, such as `x[i]`.
+
+    Debug mode checks an index where it is evaluated.
+    """
     return any(isinstance(n, ast.Subscript) for n in ast.walk(node))

@@ -57,7 +57,10 @@ class _Call:
 
 
 class QuickCalls:
-    """Cached calls of one kernel. They are valid for one program, one executor, and while no field is destroyed."""
+    """Cached calls of one kernel.
+
+    They are valid for one program, one executor, and while no field is destroyed.
+    """
 
     def __init__(self, annotations: Sequence[Any]) -> None:
         self._kinds: tuple[Kind, ...] = tuple(

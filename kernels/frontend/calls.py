@@ -1,4 +1,4 @@
-"""Calls in expressions of a kernel: callees, methods, constructors of vectors and local arrays, inlined functions."""
+"""Calls in expressions of a kernel: functions, methods, constructors of vectors and local arrays, inlining."""
 
 from __future__ import annotations
 
@@ -179,7 +179,10 @@ class Calls:
     def _of_language(
         self, target: Any, args: list[values.Value], named: dict[str, values.Value], node: ast.Call
     ) -> values.Value | None:
-        """Returns the value of a call of a function of the language, such as `ks.cast`; None if it has no value."""
+        """Returns the value of a call of a function of the language, such as `ks.cast`.
+
+        None if it has no value.
+        """
         state = self._state
         if target is None:
             state.fail(f"`{ast.unparse(node.func)}` is no function: it cannot be called", node)

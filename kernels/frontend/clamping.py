@@ -91,7 +91,10 @@ def _rebuilt(e: ir.Expr, change: Callable[[ir.Expr], ir.Expr]) -> ir.Expr:
 
 
 class _FloatRanges:
-    """Value ranges of float expressions, NaN excluded. Rounding is monotonic, so only ends of ranges are computed."""
+    """Value ranges of float expressions, NaN excluded.
+
+    Rounding is monotonic, so only ends of ranges are computed.
+    """
 
     def __init__(self, changes: Mapping[str, Sequence[ir.Stmt]]) -> None:
         self.changes = changes

@@ -52,7 +52,10 @@ def _object(state: Pass, frontend: Frontend, node: ast.expr) -> object:
 
 
 def _named(state: Pass, name: str) -> object:
-    """Returns the Python object of a name that the kernel does not assign. KeyError for locals and unknown names."""
+    """Returns the Python object of a name that the kernel does not assign.
+
+    KeyError for locals and unknown names.
+    """
     bound = state.frame.find(name)
     if isinstance(bound, Static):
         return bound.python

@@ -67,7 +67,10 @@ def none_of(flags: Sequence[Flag]) -> Expr:
 
 
 def flags_after(state: Pass, kinds: set[str]) -> list[Flag]:
-    """Returns the flags that are true if a jump of one of these kinds was taken. Code after the jump tests them."""
+    """Returns the flags that are true if a jump of one of these kinds was taken.
+
+    Code after the jump tests them.
+    """
     frame = state.frame
     found = []
     if frame.loops and "continue" in kinds:

@@ -1,4 +1,4 @@
-"""Dispatch of kernel calls to executors: the executor of the enclosing block, else the one installed for the process.
+"""Dispatch of kernel calls to executors: that of the enclosing block, else that installed for the process.
 
 Executors are layered above the language. The package registers their factories (`__init__.py`), and each is imported at its first
 use. This module is loaded with the package, so it imports nothing slow.
@@ -35,10 +35,15 @@ class Executor(ABC):
 
     @abstractmethod
     def run(self, call: KernelCall) -> Any:
-        """Runs or defers a call. Returns the kernel's result; None if it has none, or if the call was deferred."""
+        """Runs or defers a call. Returns the kernel's result.
+
+        None if it has none, or if the call was deferred.
+        """
 
     def caller(self, call: KernelCall) -> Caller | None:
-        """Returns a function for later calls of this instance, in place of `run`; None if all calls must use `run`.
+        """Returns a function for later calls of this instance, in place of `run`.
+
+        None if all calls must use `run`.
 
         The function takes the arrays, then the numbers, of the instance on plain arrays (lowering.py), by position. It returns
         False, and does nothing, if the arguments do not fit.
@@ -145,7 +150,7 @@ def follower(decisions: object, behind: Executor) -> AbstractDeferringExecutor |
 
 
 def on_device(name: str) -> AbstractDeferringExecutor | str:
-    """Returns an executor for a program's calls on the device `name`; a sentence with the reason if there is none."""
+    """Returns an executor for a program's calls on the device `name`, or a sentence why there is none."""
     return _make_on_device(name)
 
 
@@ -162,7 +167,10 @@ def watching(make: Callable[[], AbstractDeferringExecutor]) -> Iterator[None]:
 
 
 def install(executor: Executor | None) -> None:
-    """Makes `executor` the one for calls outside of blocks, in all threads; None restores the eager executor."""
+    """Makes `executor` the one for calls outside of blocks, in all threads.
+
+    None restores the eager executor.
+    """
     global _installed
     _installed = executor
 

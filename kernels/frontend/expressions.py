@@ -129,7 +129,10 @@ class Expressions:
         return python_number(self._state.frame, node)
 
     def _literal(self, x: float, node: ast.expr) -> Value:
-        """Returns a number as a literal of the program's type. LanguageError if that type cannot represent it."""
+        """Returns a number as a literal of the program's type.
+
+        LanguageError if that type cannot represent it.
+        """
         rules = self._state.rules
         if type(x) is int and rules.is_strict and not rules.default_int.holds(x):
             self._state.fail(
@@ -291,7 +294,10 @@ class Expressions:
         return ast.copy_location(ast.Tuple(node.args, ast.Load()), node)
 
     def callee(self, node: ast.Call) -> object:
-        """Returns the Python object that is called; None if the call names no object the frontend can resolve."""
+        """Returns the Python object that is called.
+
+        None if the call names no object the frontend can resolve.
+        """
         if isinstance(node.func, ast.Call):
             return self._marked(node.func)
         if not is_chain(node.func):

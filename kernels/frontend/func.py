@@ -13,7 +13,9 @@ from .parse import ParsedFunction, parse_function
 
 
 class Func:
-    """Function marked `@ks.func`: its body replaces each call in a kernel. Python calls the undecorated function.
+    """Function marked `@ks.func`: its body replaces each call in a kernel.
+
+    Python calls the undecorated function.
 
     Its result has the annotated type. In a program an annotation of vectors and structs counts only if the function `is_real`, as
     in Taichi. Where a kernel is differentiated, the body of `differentiable` replaces its calls, if there is one.

@@ -139,7 +139,10 @@ class FunctionCalls:
         return self._expr.operators.each([x], node, lambda v: values.Typed(stopped(v.expr)))
 
     def _operator(self, name: str, args: list[values.Value], node: ast.Call) -> values.Value | None:
-        """Returns the value of a call of a function of Python's `operator` module; None if no operator matches it."""
+        """Returns the value of a call of Python's `operator` module; None if no operator matches it.
+
+        None if no operator matches it.
+        """
         operators = self._expr.operators
         plain = name.strip("_")
         if plain in _OPERATORS:
@@ -252,7 +255,10 @@ class FunctionCalls:
     def _of_python(
         self, target: Any, args: list[values.Value], node: ast.Call
     ) -> values.Value | None:
-        """Returns the value that a Python function computes at compile time; None if an argument is unknown then."""
+        """Returns the value that a Python function computes at compile time.
+
+        None if an argument is unknown then.
+        """
         if target is len:
             x = args[0] if len(args) == 1 else None
             if isinstance(x, values.ArrayRef | values.StructArray | values.LocalRef) and x.shape:

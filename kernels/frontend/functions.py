@@ -64,7 +64,10 @@ _OTHERS: tuple[tuple[object, str], ...] = (
 
 
 def operation_of(callee: object) -> str | None:
-    """Returns the IR operation that a function of the language, of `math` or of NumPy stands for; None for others."""
+    """Returns the IR operation for a function of the language, of `math` or of NumPy; None if there is none.
+
+    None for others.
+    """
     for other, name in _OTHERS:
         if callee is other:
             return name

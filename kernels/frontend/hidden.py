@@ -12,7 +12,10 @@ from .errors import LanguageError
 
 @dataclass(frozen=True)
 class Address:
-    """Scalar parameter of a kernel: the base address of the array of `field`. `where` is the line that uses it."""
+    """Scalar parameter of a kernel: the base address of the array of `field`.
+
+    `where` is the line that uses it.
+    """
 
     param: Param
     field: AbstractLeaf

@@ -67,7 +67,10 @@ def by_form(calls: Sequence[tuple[Any, Sequence[Expr]]]) -> tuple[Ints, Ints]:
 
 
 def _whole(x: Expr) -> int | None:
-    """Returns the value of an integer constant that may grow from step to step; None for any other expression."""
+    """Returns the value of an integer constant that may grow from step to step.
+
+    None for any other expression.
+    """
     if not isinstance(x, Const) or not x.dtype.is_index or abs(x.value) >= _LARGEST:
         return None
     return int(x.value)

@@ -104,9 +104,10 @@ def reset() -> None:
 
 
 def sync() -> None:
-    """Completes all kernels: those whose code is still compiled, and those of an unfinished sequence (`ks.init(decisions=...)`).
+    """Completes all deferred kernels.
 
-    Other kernels have run already.
+    These are kernels whose code is still compiled, and those of an unfinished sequence (`ks.init(decisions=...)`). All others have
+    run.
     """
     settle()
 

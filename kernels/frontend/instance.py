@@ -108,6 +108,9 @@ class KernelCall:
         return tuple([arrays[p.name] for p in self.instance.ir.arrays]), (*self.scalars.values(),)
 
     def result(self) -> Any:
-        """Returns the kernel's result after its run: numbers, vectors, structs, tuples; None if it returns nothing."""
+        """Returns the kernel's result after it has run (numbers, vectors, structs, tuples); None if there is none.
+
+        None if it returns nothing.
+        """
         results = self.instance.results
         return None if results is None else results.read(self.arrays)

@@ -274,7 +274,10 @@ def static_assert(condition: Any, message: str = "") -> None:
 
 
 def loop_config(**options: Any) -> None:
-    """Options of the next loop of a kernel. `serialize=True` runs its iterations in order; block sizes are ignored."""
+    """Options of the next loop of a kernel.
+
+    `serialize=True` runs its iterations in order; block sizes are ignored.
+    """
 
 
 def _atomic(name: str) -> Callable[[Any, Any], Any]:

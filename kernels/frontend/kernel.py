@@ -433,6 +433,9 @@ def kernel(fn: Callable[..., Any] | None = None, /, *, fast_math: bool = True) -
 
 
 def data_oriented(kind: T) -> T:
-    """Marks a class whose methods may be kernels and functions. Its objects' attributes are compile-time constants."""
+    """Marks a class whose methods may be kernels and functions.
+
+    Its objects' attributes are compile-time constants.
+    """
     setattr(kind, _MARK, True)
     return kind

@@ -211,7 +211,7 @@ class Loops:
                 self._state.fail(text, t, KernelSyntaxError)
 
     def _names(self, node: ast.For, n: int, is_grouped: bool) -> list[str]:
-        """Returns a name for each of `n` loops: the index names in the source, or numbered names of an index vector."""
+        """Returns a name for each of `n` loops: index names in the source, or numbered names of an index vector."""
         state = self._state
         targets = node.target.elts if isinstance(node.target, ast.Tuple) else [node.target]
         for t in targets:

@@ -306,7 +306,7 @@ class Places:
         return Typed(ir.Local(fresh, value.dtype), weak=x.weak and not state.is_final)
 
     def kept(self, x: Value, node: ast.AST) -> Value:
-        """Returns a copy of a value that later statements do not change: numbers that may change are in new locals."""
+        """Returns a value that later statements do not change: its numbers that may change are copied to new locals."""
 
         def leaf(item: Typed | Place) -> Typed:
             number = loaded_leaf(item)

@@ -122,7 +122,10 @@ class Matrices:
     # --- methods and components
 
     def attribute(self, base: values.MatrixValue, name: str) -> values.Value | None:
-        """Returns the value of `base.name`: components, a size, or a method; None if there is no such attribute."""
+        """Returns the value of `base.name`: components, a size, or a method.
+
+        None if there is no such attribute.
+        """
         pattern = methods.swizzle(name)
         if pattern is not None and len(base.shape) == 1 and max(pattern) < len(base.items):
             picked = tuple(base.items[k] for k in pattern)
@@ -260,7 +263,7 @@ class Matrices:
         return values.Typed(truth(x) if dtype is DType.bool_ else cast(x.expr, dtype))
 
     def _do(self, node: ast.AST) -> methods.Do:
-        """Returns the function `do(op, *operands)` that `methods.py` calls for operations on numbers of this kernel."""
+        """Returns the function `do(op, *operands)` by which `methods.py` computes with numbers of this kernel."""
 
         def typed(x: Any) -> values.Typed:
             if isinstance(x, values.Typed):
@@ -346,7 +349,10 @@ def _clamped(indices: Sequence[Expr], shape: tuple[int, ...]) -> list[Expr]:
 
 
 def _local_array(x: values.MatrixValue) -> values.LocalRef | None:
-    """Returns the local array whose elements, in order, are the components of a value; None for any other value."""
+    """Returns the local array whose elements, in order, are the components of a value.
+
+    None for any other value.
+    """
     array: values.LocalRef | None = None
     for k, item in enumerate(x.items):
         match item:

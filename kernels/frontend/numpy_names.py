@@ -151,7 +151,7 @@ class NumpyNames:
         return self._expr.operators.logical(op, x, y)
 
     def _product(self, target: Any, a: Value, b: Value, node: ast.Call) -> Value:
-        """The value of `np.dot`, and of `np.inner` and `np.vdot` where these differ for matrices or complex numbers."""
+        """Returns the value of `np.dot`, or of `np.inner` or `np.vdot` with their own rules for matrices, complex."""
         operators, matrices = self._expr.operators, self._expr.matrices
         if target is np.vdot and is_complex(a):
             a = self._expr.complex.conjugate(a, node)
@@ -243,7 +243,7 @@ class NumpyNames:
         return self._state.fail(f"`{ast.unparse(node)}` takes whole constants in a kernel", node)
 
     def _of_vector(self, target: Any, args: Sequence[Value], node: ast.Call) -> Value:
-        """Returns the value of a function of one vector or matrix, such as `np.sum`, or of two, such as `np.cross`."""
+        """Returns the value of a function of one or two vectors or matrices, such as `np.sum` or `np.cross`."""
         first, *rest = args
         operators, matrices = self._expr.operators, self._expr.matrices
         if isinstance(first, TupleValue) and first.items:

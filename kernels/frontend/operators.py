@@ -68,7 +68,7 @@ class OfComplex(Protocol):
 
 
 class Operators:
-    """Compiles operators in a pass: literals fold as in Python, other operands are converted to their common type."""
+    """Compiles operators in a pass: literals fold as in Python, others are converted to their common type."""
 
     complex: OfComplex  # set where they can be kept in locals
 
@@ -147,7 +147,7 @@ class Operators:
         return self.each([a, b], node, one)
 
     def matmul(self, a: Value, b: Value, node: ast.AST) -> Value:
-        """Returns `a @ b`: matrices, a matrix and a vector, a vector and a matrix, or two vectors (the dot product)."""
+        """Returns `a @ b` of matrices and vectors; for two vectors it is the dot product."""
         x, y = _vector(loaded(a)), _vector(loaded(b))
         if not isinstance(x, MatrixValue) or not isinstance(y, MatrixValue):
             self._state.fail(f"`{ast.unparse(node)}`: @ takes vectors or matrices", node)
@@ -182,7 +182,10 @@ class Operators:
         return unify(a, b, self._state.default_float, rules.is_strict)
 
     def differ_in_sign(self, a: Typed, b: Typed) -> bool:
-        """True if one integer is signed, one unsigned, and the rules are NumPy's, which compare their true values."""
+        """True if one integer is signed, the other unsigned, and the rules are NumPy's.
+
+        NumPy compares their true values.
+        """
         if self._state.rules.is_strict or not (a.dtype.is_integer and b.dtype.is_integer):
             return False
         return differ(a, b)
@@ -235,7 +238,7 @@ class Operators:
         return Typed(binary(op, x, y))  # type: ignore[arg-type]
 
     def bits(self, op: str, a: Typed, b: Typed, node: ast.AST) -> Typed:
-        """The result of a bit operator, on two integers or two truth values; a shift has the type of its left operand."""
+        """Returns `a op b` for a bit operator on two integers or truth values; a shift has the type of `a`."""
         if a.dtype.is_float or b.dtype.is_float:
             self._state.fail(
                 f"`{ast.unparse(node)}`: bit operators take integers", node, KernelTypeError
@@ -392,7 +395,10 @@ class Operators:
         return Typed(binary("pow", *self.floats(a, b)))
 
     def _whole_power(self, a: Typed, b: Typed, node: ast.AST) -> Typed:
-        """Returns the power of two integers in their common type; with a literal exponent in the type of the base."""
+        """Returns the power of two integers in their common type.
+
+        With a literal exponent it has the type of the base.
+        """
         if isinstance(b.expr, Const) and b.weak and 0 <= b.expr.value <= MAX_POWER:
             whole = self._state.rules.default_int if a.dtype is DType.bool_ else a.dtype
             return Typed(_product(cast(a.expr, whole), int(b.expr.value)))

@@ -50,7 +50,10 @@ class PackArgument:
 
 
 class Pack:
-    """Values of members that a call passes as one argument. Assigning a member, `pack.a = 1`, affects later calls."""
+    """Values of members that a call passes as one argument.
+
+    Assigning a member, `pack.a = 1`, affects later calls.
+    """
 
     _kind: PackType
     _members: dict[str, Any]

@@ -81,7 +81,10 @@ def _shown(frontend: Frontend, x: _Formatted, arg: ast.expr) -> Shown:
 
 
 def _formatted(frontend: Frontend, arg: ast.expr) -> list[str | _Formatted] | None:
-    """Returns the texts and values of an f-string, `"...".format(...)` or `"..." % (...)`; None for anything else."""
+    """Returns the texts and values of an f-string, `"...".format(...)` or `"..." % (...)`; None for others.
+
+    None for anything else.
+    """
     match arg:
         case ast.JoinedStr(values=parts):
             return [_of_f_string(frontend, part) for part in parts]

@@ -42,13 +42,16 @@ class Frontend(Protocol):
         """Returns the value of an expression: a number, a vector or struct of numbers, an array, a Python object."""
 
     def place(self, node: ast.expr) -> Value:
-        """Returns the value of an expression as places, which can be assigned: locals, elements, or trees of these."""
+        """Returns the value of an expression as places to assign: locals, elements, or trees of these."""
 
     def values(self, nodes: Sequence[ast.expr]) -> list[Value]:
         """Returns the values of expressions from left to right; calls on the right do not change them."""
 
     def exact(self, node: ast.expr, dtype: DType) -> Value | None:
-        """Returns the constant of `ks.u64(2**63)` and the like, in that type; None if the argument is no constant."""
+        """Returns the constant argument of `ks.u64(...)` and the like, in that type; None if it is no constant.
+
+        None if the argument is no constant.
+        """
 
     def condition(self, node: ast.expr) -> Expr:
         """Returns the truth value of an expression."""
@@ -62,7 +65,10 @@ class Frontend(Protocol):
     # --- Python objects
 
     def callee(self, node: ast.Call) -> object:
-        """Returns the Python object that is called; None if the call names no object the frontend can resolve."""
+        """Returns the Python object that is called.
+
+        None if the call names no object the frontend can resolve.
+        """
 
     def constant(self, node: ast.expr) -> object:
         """Returns the Python value of a compile-time constant expression; KeyError for any other expression."""

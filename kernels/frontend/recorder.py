@@ -300,7 +300,10 @@ def record() -> Iterator[Recorder]:
 
 
 def _recorder() -> Recorder | None:
-    """Returns the recorder that kernel calls go to, directly or through a tape; None if calls are not recorded."""
+    """Returns the recorder that kernel calls go to, directly or through a tape.
+
+    None if calls are not recorded.
+    """
     executor = chosen()
     while executor is not None and not isinstance(executor, Recorder):
         executor = executor.behind

@@ -41,7 +41,9 @@ class Flag:
 
 @dataclass
 class Jumps:
-    """Flags of a loop: `broken` is set by break, `continued` by continue; None if the loop has no such statement.
+    """Flags of a loop: `broken` is set by break, `continued` by continue.
+
+    None if the loop has no such statement.
 
     Parallel loops have no early exits.
     """

@@ -38,7 +38,10 @@ from .views import View
 
 @dataclass(frozen=True)
 class ScalarArgument:
-    """Signature entry of a number. `dtype` None: a Python float without annotation, of the default float type."""
+    """Signature entry of a number.
+
+    `dtype` None: a Python float without annotation, of the default float type.
+    """
 
     dtype: DType | None
 
@@ -68,7 +71,10 @@ class CompoundArgument:
 
 @dataclass(frozen=True)
 class TemplateArgument:
-    """Signature entry of a template value, compared by `key`: True, 1 and 1.0 are equal but select three instances."""
+    """Signature entry of a template value, compared by `key`.
+
+    True, 1 and 1.0 are equal but have different keys, so they select different instances.
+    """
 
     value: object = field(compare=False)
     key: object
@@ -112,7 +118,10 @@ Signature = tuple[tuple[str, Argument], ...]
 
 
 def argument_of(name: str, annotation: Any, value: Any, kernel: str, where: Location) -> Argument:
-    """Returns the signature entry for one argument of a call. LanguageError if a kernel cannot take the value."""
+    """Returns the signature entry for one argument of a call.
+
+    LanguageError if a kernel cannot take the value.
+    """
     label = f"the argument {name} of the kernel {kernel}"
     if isinstance(annotation, TemplateAnnotation):
         return _template(value, label, where)
@@ -196,7 +205,9 @@ def array_argument(value: Any, label: str, where: Location) -> ArrayArgument:
 def _checked_array(
     annotation: NdarrayAnnotation, found: ArrayArgument, value: Any, label: str, where: Location
 ) -> ArrayArgument:
-    """Returns the signature entry `found` of an array, completed by its annotation. LanguageError if they differ.
+    """Returns the signature entry `found` of an array, completed by its annotation.
+
+    LanguageError if they differ.
 
     In a program a NumPy array keeps its own type where the annotation names vectors or matrices, as in Taichi.
     """
@@ -322,7 +333,10 @@ def members_of(kind: Any, stem: str) -> Iterator[tuple[str, Any]]:
 
 
 def flattened(kind: Any, value: Any, label: str, where: Location) -> list[Any]:
-    """Returns the numbers of an argument, in the order of `members_of`. LanguageError if it is no value of `kind`."""
+    """Returns the numbers of an argument, in the order of `members_of`.
+
+    LanguageError if it is no value of `kind`.
+    """
     if isinstance(kind, ComplexType):
         if isinstance(value, bool | np.bool_) or not isinstance(
             value, int | float | complex | np.number

@@ -76,7 +76,9 @@ class Statements:
         return None
 
     def taken(self, node: ast.If, unbound: frozenset[str] = frozenset()) -> list[ast.stmt] | None:
-        """Returns the branch of an `if` that is decided at compile time; None if it is decided later or unknown.
+        """Returns the branch of an `if` that is decided at compile time.
+
+        None if it is decided later or unknown.
 
         A condition with an index of an inner loop (`unbound`), or with a name that has no value yet, is unknown.
         """

@@ -1,4 +1,6 @@
-"""`stop_grad`: values without a derivative. In the IR such a value is a pair of bit casts, which have no derivative.
+"""`stop_grad`: values without a derivative.
+
+In the IR such a value is a pair of bit casts, which have no derivative.
 
 The pair, float to integer and back, leaves the value unchanged.
 """

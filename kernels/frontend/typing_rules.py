@@ -63,7 +63,10 @@ def lift(x: object) -> Value:
 
 
 def promote(a: DType, b: DType, is_strict: bool = False) -> DType:
-    """Returns the common type of two values other than literals; in a program (`is_strict`) small integers stay so."""
+    """Returns the common type of two values that are no literals.
+
+    In a program (`is_strict`) small integers are not widened.
+    """
     if a is b:
         return a
     if a is DType.bool_ or b is DType.bool_:
@@ -80,7 +83,7 @@ def promote(a: DType, b: DType, is_strict: bool = False) -> DType:
 
 
 def _of_both_signs(a: DType, b: DType) -> DType:
-    """Returns the type that represents a signed and an unsigned type, as in NumPy; u64 if no type represents both."""
+    """Returns the type that represents a signed and an unsigned type, as in NumPy; u64 if none represents both."""
     signed, unsigned = (a, b) if a.is_signed else (b, a)
     if signed.size_bytes > unsigned.size_bytes:
         return signed
@@ -153,7 +156,7 @@ def python_value(x: Value) -> object:
 
 @dataclass(frozen=True)
 class StaticArray:
-    """Array argument inside `ks.static(...)`: shape, element type, and `element`, the shape of vectors or matrices."""
+    """Array argument inside `ks.static(...)`: shape, element type, and the shape of vector or matrix elements."""
 
     shape: tuple[int, ...]
     dtype: DType

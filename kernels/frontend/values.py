@@ -17,7 +17,10 @@ from .layout import ViewLayout
 
 @dataclass(frozen=True)
 class Typed:
-    """Number with an expression of the IR. `weak`: a literal, whose type counts only if no other operand has a type."""
+    """Number with an expression of the IR.
+
+    `weak`: a literal, whose type counts only if no other operand has a type.
+    """
 
     expr: Expr
     weak: bool = False
@@ -136,7 +139,7 @@ class StructValue:
 
 @dataclass(frozen=True)
 class ArrayRef:
-    """Array in a kernel: an argument, or a field of the program, with elements that are numbers, vectors or matrices.
+    """Array in a kernel: an argument or a field; its elements are numbers, vectors or matrices.
 
     `element`: shape of a vector or matrix element. Its components are the first axes of the array in memory, or the last
     (`is_trailing`).

@@ -83,7 +83,10 @@ def own_names() -> tuple[str, ...]:
 
 
 def load(name: str) -> LibrarySequence:
-    """Returns the library sequence `name`, in any case. Raises KeyError that lists the names, and PluginError."""
+    """Returns the library sequence `name`, in any case.
+
+    Raises KeyError that lists the names, and PluginError.
+    """
     lower = name.lower()
     if lower in own_names():
         entry = importlib.import_module(f".{lower}", __name__).ENTRY
