@@ -150,13 +150,13 @@ def clamp(x: Any, low: Any, high: Any) -> Any:
 
 @func
 def step(edge: Any, x: Any) -> Any:
-    """0.0 below the edge, 1.0 from it on."""
+    """0.0 where x is below `edge`, else 1.0."""
     return select(x < edge, 0.0, 1.0)
 
 
 @func
 def smoothstep(edge0: Any, edge1: Any, x: Any) -> Any:
-    """0 up to the first edge, 1 from the second on, a cubic between them."""
+    """0 for x up to `edge0`, 1 from `edge1` on, and a cubic polynomial between them."""
     t = clamp((x - edge0) / (edge1 - edge0), 0.0, 1.0)
     return t * t * (3.0 - 2.0 * t)
 
@@ -208,7 +208,7 @@ def cross(x: Any, y: Any) -> Any:
 
 @func
 def length(x: Any) -> Any:
-    """The Euclidean norm."""
+    """The Euclidean norm of a vector."""
     return x.norm()
 
 
@@ -244,13 +244,13 @@ def refract(x: Any, n: Any, eta: Any) -> Any:
 
 @func
 def determinant(m: Any) -> Any:
-    """The determinant of a matrix of up to four rows."""
+    """The determinant of a square matrix of up to four rows."""
     return m.determinant()
 
 
 @func
 def inverse(m: Any) -> Any:
-    """The inverse of a matrix of up to four rows."""
+    """The inverse of a square matrix of up to four rows."""
     return m.inverse()
 
 
@@ -352,7 +352,7 @@ def cdiv(z: Any, w: Any) -> Any:
 
 @func
 def cinv(z: Any) -> Any:
-    """The reciprocal of a complex number."""
+    """The reciprocal of a complex number z."""
     return cconj(z) / z.dot(z)
 
 

@@ -272,7 +272,8 @@ def in_space(x: Any) -> Floats:
 def corners_of(k: int, indices: Any, n: int, part: Mapping[str, Any] = _WHOLE) -> Any:
     """Returns vertex numbers at the corners of shapes with k corners: (shapes, k).
 
-    `indices`: vertex numbers of all corners; None takes the `n` vertices in order. `part`: options index_offset, index_count.
+    `indices`: vertex numbers of all corners; None takes the `n` vertices in order.
+    `part`: options index_offset and index_count, which select a range of `indices`.
     """
     order = np.arange(n) if indices is None else np.asarray(as_array(indices)).reshape(-1)
     order = chosen(order, "index", part)

@@ -1,6 +1,7 @@
-"""Types of vectors, matrices and structs. `ks.types.vector(3, float)` is called for a value, and makes fields.
+"""Types of vectors, matrices and structs, such as `ks.types.vector(3, float)`.
 
-Types are compared by structure, so they can be part of the signature of a kernel.
+Calling a type returns a value; its methods create fields and arrays. Types are compared by structure, so they can be part of the
+signature of a kernel.
 """
 
 from __future__ import annotations
@@ -115,7 +116,10 @@ class StructType:
         )
 
     def _is_like(self, x: Any) -> bool:
-        """True for a struct whose members all belong to this type, so it is not a value of the first member."""
+        """True if `x` is a struct whose members all belong to this type.
+
+        Any other struct is a value for the first member.
+        """
         return isinstance(x, Struct) and members_of(x).keys() <= self.members.keys()
 
     def field(self, shape: Any = None, **options: Any) -> Any:
@@ -146,9 +150,7 @@ def struct(**members: Any) -> StructType:
 
 
 def dataclass(cls: type) -> StructType:
-    """`@ks.dataclass`: makes a struct type of a class.
-
-    Its annotations are the members, its functions the methods.
+    """`@ks.dataclass`: makes a struct type of a class: its annotations are the members, its functions the methods.
 
     Methods are functions of the program, as in any class. Those that kernels call are decorated with `@ks.func`.
     """

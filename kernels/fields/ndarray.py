@@ -190,7 +190,7 @@ class _OfElements(type):
 
 
 class VectorNdarray(metaclass=_OfElements):
-    """`ks.VectorNdarray(n, dtype, shape)` is an `Ndarray` of vectors of n components."""
+    """Class of ndarrays of vectors of n components, which `ks.VectorNdarray(n, dtype, shape)` creates."""
 
     n_axes = 1
 
@@ -199,7 +199,7 @@ class VectorNdarray(metaclass=_OfElements):
 
 
 class MatrixNdarray(metaclass=_OfElements):
-    """`ks.MatrixNdarray(n, m, dtype, shape)` is an `Ndarray` of matrices of n rows and m columns."""
+    """Class of ndarrays of n x m matrices, which `ks.MatrixNdarray(n, m, dtype, shape)` creates."""
 
     n_axes = 2
 

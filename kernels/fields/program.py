@@ -155,7 +155,7 @@ def current_program() -> Program | None:
 
 
 def begin(program: Program) -> None:
-    """Makes `program` the current one."""
+    """Makes `program` the current program."""
     global _current
     _current = program
     defer_by(program.follower, program.host_kernels)

@@ -38,7 +38,7 @@ class TreeStorage:
     """Memory of one tree of sparse fields: arrays of its nodes (tables, masks, lists) and of its fields."""
 
     def __init__(self, layout: TreeLayout, arrays: dict[str, Array] | None = None) -> None:
-        """`arrays`: existing sections; new ones are allocated without them."""
+        """`arrays`: existing arrays of the tree, by section name; None allocates new ones."""
         self.layout, self.tree = layout, layout.tree
         if arrays is not None:
             self.arrays = arrays

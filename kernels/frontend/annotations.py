@@ -14,9 +14,7 @@ _BARE = (template, types.ndarray, types.template)  # as type checkers want them:
 
 
 def resolve_annotation(fn: Callable[..., Any], annotation: Any) -> Any:
-    """Returns an annotation as an object.
-
-    Text, as `from __future__ import annotations` leaves it, is evaluated.
+    """Returns an annotation as a Python object; text (from `from __future__ import annotations`) is evaluated.
 
     `ks.template` and `ks.types.ndarray` need no parentheses. `Annotated[T, x]` gives x. `Any` gives the same as no annotation.
     """

@@ -83,7 +83,7 @@ def _changed(state: Pass, frontend: Frontend, body: Sequence[ast.stmt]) -> tuple
 
 
 def _whole(state: Pass, frontend: Frontend, place: ast.expr) -> Value | None:
-    """Returns the value left of the first index of a place, such as `x` for `x[i].pos[1]`: an array or locals.
+    """Returns the array or locals before the first index of a place, such as `x` for `x[i].pos[1]`.
 
     None if the frontend cannot resolve it.
     """

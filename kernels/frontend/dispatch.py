@@ -41,9 +41,7 @@ class Executor(ABC):
         """
 
     def caller(self, call: KernelCall) -> Caller | None:
-        """Returns a function for later calls of this instance, in place of `run`.
-
-        None if all calls must use `run`.
+        """Returns a function for later calls of this instance, in place of `run`; None if all must use `run`.
 
         The function takes the arrays, then the numbers, of the instance on plain arrays (lowering.py), by position. It returns
         False, and does nothing, if the arguments do not fit.

@@ -139,10 +139,7 @@ class FunctionCalls:
         return self._expr.operators.each([x], node, lambda v: values.Typed(stopped(v.expr)))
 
     def _operator(self, name: str, args: list[values.Value], node: ast.Call) -> values.Value | None:
-        """Returns the value of a call of Python's `operator` module; None if no operator matches it.
-
-        None if no operator matches it.
-        """
+        """Returns the value of a call of Python's `operator` module; None if no operator matches it."""
         operators = self._expr.operators
         plain = name.strip("_")
         if plain in _OPERATORS:

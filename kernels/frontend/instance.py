@@ -108,9 +108,6 @@ class KernelCall:
         return tuple([arrays[p.name] for p in self.instance.ir.arrays]), (*self.scalars.values(),)
 
     def result(self) -> Any:
-        """Returns the kernel's result after it has run (numbers, vectors, structs, tuples); None if there is none.
-
-        None if it returns nothing.
-        """
+        """Returns the kernel's result after it has run (numbers, vectors, structs, tuples); None if there is none."""
         results = self.instance.results
         return None if results is None else results.read(self.arrays)

@@ -58,7 +58,7 @@ class NdarrayAnnotation:
 
 @dataclass(frozen=True)
 class TemplateAnnotation:
-    """`ks.template()`: a compile-time constant, part of the template signature."""
+    """`ks.template()`: annotation of an argument that is a compile-time constant, part of the signature."""
 
 
 def template() -> TemplateAnnotation:

@@ -144,10 +144,7 @@ _DEFINED: dict[Any, Callable[..., Any]] = {
 
 @functools.cache
 def definition_of(callee: Any, n_arguments: int) -> Func | None:
-    """Returns the `ks.func` that defines a function of NumPy or Python in kernels; None if there is none.
-
-    None if there is no definition.
-    """
+    """Returns the `ks.func` that defines a function of NumPy or Python in kernels; None if there is none."""
     if callee is math.log and n_arguments == 2:
         return Func(_log)
     if callee in (round, np.round, np.around) and n_arguments == 2:

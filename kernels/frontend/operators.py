@@ -200,7 +200,7 @@ class Operators:
         return Typed(binary("and" if op == "and" else "or", truth(a), truth(b)))
 
     def function(self, op: str, x: Typed) -> Typed:
-        """Returns the function `op` of one number; an integer is converted to a float first where `op` needs one."""
+        """Returns the value of the function `op` of one number; an integer becomes a float where `op` needs one."""
         if op == "abs" and not x.dtype.is_float:
             whole = self._state.rules.default_int if x.dtype is DType.bool_ else x.dtype
             return Typed(unary("abs", cast(x.expr, whole)), x.weak)
@@ -337,7 +337,7 @@ class Operators:
         return self.each([a, b], node, lambda x, y: Typed(self.unified(x, y)[0]))
 
     def function_of_two(self, row: Op, a: Typed, b: Typed, node: ast.AST) -> Typed:
-        """Returns a function (row of the operation table) of two numbers in their common type."""
+        """Returns the value of the function `row` (of the operation table) of two numbers in their common type."""
         if row.name == "pow":
             return self.power(a, b, node)
         if row.name == "raw_div" and (a.dtype.is_float or b.dtype.is_float):

@@ -48,10 +48,7 @@ class Frontend(Protocol):
         """Returns the values of expressions from left to right; calls on the right do not change them."""
 
     def exact(self, node: ast.expr, dtype: DType) -> Value | None:
-        """Returns the constant argument of `ks.u64(...)` and the like, in that type; None if it is no constant.
-
-        None if the argument is no constant.
-        """
+        """Returns the constant argument of `ks.u64(...)` and the like, in that type; None if it is no constant."""
 
     def condition(self, node: ast.expr) -> Expr:
         """Returns the truth value of an expression."""

@@ -41,9 +41,7 @@ class Flag:
 
 @dataclass
 class Jumps:
-    """Flags of a loop: `broken` is set by break, `continued` by continue.
-
-    None if the loop has no such statement.
+    """Flags of a loop: `broken` is set by break, `continued` by continue; None without such a statement.
 
     Parallel loops have no early exits.
     """

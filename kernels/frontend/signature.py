@@ -207,9 +207,8 @@ def _checked_array(
 ) -> ArrayArgument:
     """Returns the signature entry `found` of an array, completed by its annotation.
 
-    LanguageError if they differ.
-
-    In a program a NumPy array keeps its own type where the annotation names vectors or matrices, as in Taichi.
+    LanguageError if they differ. In a program a NumPy array keeps its own type where the annotation names vectors or matrices, as
+    in Taichi.
     """
     dtype, n = annotation.dtype, len(found.shape) - len(found.element) - found.is_complex
     if found.is_complex != isinstance(dtype, ComplexType) and dtype is not None:

@@ -76,11 +76,10 @@ class Statements:
         return None
 
     def taken(self, node: ast.If, unbound: frozenset[str] = frozenset()) -> list[ast.stmt] | None:
-        """Returns the branch of an `if` that is decided at compile time.
+        """Returns the branch of an `if` that is decided at compile time; None for any other.
 
-        None if it is decided later or unknown.
-
-        A condition with an index of an inner loop (`unbound`), or with a name that has no value yet, is unknown.
+        The decision is unknown yet if the condition contains an index of an inner loop (`unbound`), or a name that has no value so
+        far.
         """
         frame = self._state.frame
         names = [n for n in ast.walk(node.test) if isinstance(n, ast.Name)]

@@ -1,8 +1,6 @@
 """`stop_grad`: values without a derivative.
 
-In the IR such a value is a pair of bit casts, which have no derivative.
-
-The pair, float to integer and back, leaves the value unchanged.
+In the IR such a value is a pair of bit casts, float to integer and back: it leaves the value unchanged, and has no derivative.
 """
 
 from __future__ import annotations

@@ -98,7 +98,7 @@ def adopt(x: Expr, dtype: DType) -> Expr:
 
 
 def settle(x: Typed, default_float: DType) -> Expr:
-    """Returns the expression of a value that meets no other operand: a float literal gets the default float type."""
+    """Returns the expression of a value without other operands: a float literal gets the default float type."""
     return adopt(x.expr, default_float) if x.weak and x.dtype.is_float else x.expr
 
 

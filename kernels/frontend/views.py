@@ -45,7 +45,7 @@ _KNOWN = {d.numpy: d for d in ARRAY_TYPES}
 
 @dataclass(frozen=True)
 class _ByteRange:
-    """Range of addresses, from `low` up to `high`, that contains all elements of an array argument."""
+    """Addresses of an array argument's bytes: all its elements lie from `low` up to, but without, `high`."""
 
     name: str
     array: NDArray[Any]
@@ -118,7 +118,7 @@ def _are_apart(arrays: Iterable[NDArray[Any]]) -> bool:
 
 
 def _meeting(spans: Sequence[_ByteRange]) -> list[list[_ByteRange]]:
-    """Returns the ranges in groups that overlap, each group in the order of the arguments."""
+    """Returns the ranges in groups whose ranges overlap, each group in the order of the arguments."""
     groups: list[list[_ByteRange]] = []
     end = 0
     for s in sorted(spans, key=lambda s: s.low):
