@@ -67,7 +67,7 @@ def eig(A: Any, dt: Any = float) -> Any:
     """Eigenvalues and eigenvectors of a real 2 x 2 matrix, complex numbers as pairs of real and imaginary part.
 
     Row k of the first result, shape (2, 2), is an eigenvalue: the greater first, or the one with the positive imaginary part.
-    Column k of the second, shape (4, 2), is its eigenvector of length 1. A matrix without two of them has one twice.
+    Column k of the second, shape (4, 2), is its eigenvector of length 1. A matrix that has only one eigenvector gives it twice.
     """
     B, size = _scaled(A.cast(dt))
     a, b, c, d = B[0, 0], B[0, 1], B[1, 0], B[1, 1]

@@ -27,8 +27,8 @@ SOUND = "sound"
 def canonical(trees: Iterable[UsedTree], arrays: Mapping[str, Array]) -> dict[str, Array]:
     """Returns the arrays of a sequence, with the arrays of trees replaced by their canonical form.
 
-    `TREE.cellsN` are the coordinates of a node's active cells (an axis of the node, a cell). `TREE.sound` counts the errors, all 0
-    in a sound state. Fields have the order of the cells.
+    `TREE.cellsN`: coordinates of the active cells of node N (axes of the node, cells). `TREE.sound`: counts of errors, all 0 in a
+    sound state. Elements of fields are in the order of the cells.
     """
     found = dict(arrays)
     for used in trees:
@@ -139,7 +139,7 @@ def _bad_slots(
 ) -> int:
     """Returns the number of slots of a pool that two cells share, or that are both used and free.
 
-    `cells`: containers, and items in them.
+    `cells`: container of each cell of the node, and its item (number in memory).
     """
     if not storage.tree.nodes[node].has.pool or f"free{node}" not in here:
         return 0
@@ -156,7 +156,10 @@ def _bad_slots(
 def _lost_slots(
     storage: TreeStorage, here: Mapping[str, Array], node: int, cells: tuple[Array, Array]
 ) -> int:
-    """Returns the number of slots of a pool that are neither free nor used by a cell, or the excess of used ones."""
+    """Returns the number of slots of a pool that are neither free nor used by a cell, or the excess of used ones.
+
+    `cells`: container of each cell of the node, and its item (number in memory).
+    """
     if not storage.tree.nodes[node].has.pool or f"free{node}" not in here:
         return 0
     row = here["counters"][node]

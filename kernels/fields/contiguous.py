@@ -23,8 +23,8 @@ Array = NDArray[Any]
 class Boxes:
     """Allocated boxes of a node: blocks of its cells that are contiguous in memory.
 
-    `at`: the coordinates of each box, in boxes, by axis. `items`: its number in memory. `heads`: the number of boxes along each
-    axis. `tails`: axis and extent of each dimension of a box, in the order of memory.
+    `at`: coordinates of each box, counted in boxes, by axis. `items`: number of each box in memory.
+    `heads`: number of boxes along each axis. `tails`: axis and extent of each dimension of a box, in the order of memory.
     """
 
     storage: TreeStorage

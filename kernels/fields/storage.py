@@ -277,7 +277,7 @@ class TreeStorage:
         return bits[:, :cells].view(bool)
 
     def _there(self, node: int, containers: Array) -> Array:
-        """Returns the active cells in some containers, numbered through all cells of these containers."""
+        """Returns the numbers of the active cells in some containers, counted over all cells of these."""
         node_k, there = self.tree.nodes[node], None
         shape = len(containers), node_k.cells
         if node_k.has.mask:

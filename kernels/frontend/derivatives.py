@@ -83,7 +83,7 @@ def derivative_call(
 
 
 def overwritten_arrays(call: KernelCall) -> tuple[str, ...]:
-    """Returns the arrays whose old contents the adjoint reads: the call overwrites elements that it has read.
+    """Returns the arrays of which a call overwrites elements that its adjoint reads, so copies are needed.
 
     Raises KernelError.
     """

@@ -69,7 +69,7 @@ class Instance:
 
     @property
     def held(self) -> Fields:
-        """Returns the fields of the program that a recorded sequence stores with a call of this lowered instance."""
+        """Returns the record of the program's fields that a recorded sequence stores with a call of this instance."""
         layouts = [s.layout for _, s in self.structures]
         trees = tuple(UsedTree(x.tree, x.fields) for x in layouts)
         return Fields(frozenset(name for name, _ in self.fields), self.logical, trees)

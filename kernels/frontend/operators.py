@@ -321,7 +321,7 @@ class Operators:
         return self.each([condition, a, b], node, one)
 
     def alike(self, a: Value, b: Value, node: ast.AST) -> Value:
-        """Returns a value with the common types of `a` and `b`, after which locals for either value are declared."""
+        """Returns a value whose numbers have the common types of `a` and `b`: a model for locals that store either."""
         if is_complex(a) is not is_complex(b):
             a, b = (complex_value(*self.complex.parts(x, node)) for x in (a, b))
         if isinstance(a, StructValue) and isinstance(b, StructValue):

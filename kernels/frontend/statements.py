@@ -342,9 +342,9 @@ class Statements:
             self._state.fail(str(values[1]) if len(values) > 1 else text, call)
 
     def _configure(self, call: ast.Call) -> None:
-        """Compiles `loop_config(...)`: `serialize` makes the next loop run in order; block sizes are ignored.
+        """Compiles `loop_config(...)`: `serialize` makes the next loop run in order.
 
-        `serialize` runs the loop in order. Block sizes are ignored, since search finds them.
+        Block sizes are ignored, since search finds them.
         """
         for keyword in call.keywords:
             if keyword.arg == "serialize":

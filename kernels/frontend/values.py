@@ -17,7 +17,7 @@ from .layout import ViewLayout
 
 @dataclass(frozen=True)
 class Typed:
-    """Number with an expression of the IR.
+    """Number in a kernel, given by an expression of the IR.
 
     `weak`: a literal, whose type counts only if no other operand has a type.
     """

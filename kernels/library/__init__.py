@@ -68,7 +68,7 @@ def signed(rng: np.random.Generator, dtype: Any, *shape: int) -> Array:
 
 
 def zeros(dtype: Any, *shape: int) -> Array:
-    """Returns an array of zeros, for an output."""
+    """Returns an array of zeros of shape `shape`, for an output of a sequence."""
     return np.zeros(shape, numpy_dtype(dtype))
 
 
