@@ -24,9 +24,10 @@ def analyse(
     reason: Reason,
     lists: frozenset[str] = frozenset(),
 ) -> Body:
-    """Returns the body of a task over `loops` with its accesses. `lists` are arrays whose first row holds no number twice.
+    """Returns the body (`Body`) of a task over `loops`: its statements with the analysed accesses.
 
-    Precondition: names of loops inside the body are unique and differ from those of the task's loops.
+    `reason`: why the task is non-affine. `lists`: arrays whose first row holds no number twice.
+    Precondition: names of loops inside the statements are unique and differ from those of the task's loops.
     """
     sites = tuple(
         replace(s, is_unique=is_injective(s.index, s.guard, loops, s.loops))
@@ -49,7 +50,10 @@ def sites_of(
     loops: Sequence[Loop],
     lists: frozenset[str] = frozenset(),
 ) -> tuple[Site, ...]:
-    """Returns the accesses of statements over `loops`, in program order. Their `is_unique` is not computed."""
+    """Returns the accesses (`Site`) of statements over `loops`, in program order.
+
+    Their flag `is_unique` is not computed.
+    """
     reader = SiteReader(tuple(loops), statements, lists)
     reader.block(statements, ALWAYS, ())
     return tuple(reader.sites)
@@ -58,10 +62,12 @@ def sites_of(
 def with_invariant_indices(
     loop: For, changed: Collection[str]
 ) -> tuple[tuple[Loop, ...], tuple[Stmt, ...]]:
-    """Returns a loop of a body in terms that dependence tests understand: loops, and its statements over them.
+    """Returns a loop of a body, rewritten for dependence tests: loops, and statements over them.
 
-    Integers that no iteration of the loop changes become indices of step loops around it: indices of the loops around, arguments,
-    and all locals but those `changed` in it. Step loops have one index for all accesses that are compared. The loop is the last.
+    The loops are step loops, and then the loop itself.
+    An integer that no iteration of the loop changes becomes the index of a step loop around it. Such integers are indices of loops
+    around, integer arguments, and integer locals outside of `changed`, the locals that the loop changes.
+    A step loop has one index for all accesses that are compared.
     """
     every = [x for s in nested_statements(loop.body) for e in children(s) for x in walk(e)]
     inside = {s.loop for s in nested_statements((loop,)) if isinstance(s, For)}
@@ -82,10 +88,12 @@ def with_invariant_indices(
 def longest(
     s: For, shapes: Mapping[str, tuple[int, ...]], steps: tuple[Loop, ...] = ()
 ) -> int | None:
-    """Returns an upper bound of a loop's extent inside of these steps of repeats; None where there is no bound.
+    """Returns an upper bound of the number of iterations of loop `s`; None if no array bounds it.
 
     In each iteration the loop accesses some arrays unconditionally, and no access leaves its array. So the arrays' extents bound
-    it.
+    the loop's extent.
+
+    `shapes`: shapes of the arrays by name. `steps`: the step loops of repeats around the loop.
     """
     found = []
     for site in sites_of(s.body, (*steps, Loop(s.loop, UNBOUNDED, False))):

@@ -1,4 +1,7 @@
-"""Alike bodies: tasks that do the same with other arrays, as the channels of one step. Merged, they share most of their values."""
+"""Alike bodies: tasks with the same statements on other arrays, for instance one task for each colour channel.
+
+Fused into one body, such tasks share most of their values.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,10 @@ from ..ir.walk import Renaming, children, nested_statements, walk
 
 
 def alike_bodies(tasks: Sequence[Task]) -> frozenset[tuple[int, int]]:
-    """Returns the pairs of tasks t < u whose bodies are equal but for some arrays, and name one array in the same places."""
+    """Returns pairs (t, u), t < u, of numbers of tasks whose bodies are equal up to names of arrays.
+
+    At least one array has the same name at the same accesses of both bodies.
+    """
     arrays = {
         t: arrays_in_order(task.body.statements)
         for t, task in enumerate(tasks)
@@ -38,7 +44,7 @@ def alike_bodies(tasks: Sequence[Task]) -> frozenset[tuple[int, int]]:
 
 
 def arrays_in_order(body: tuple[Stmt, ...]) -> tuple[str, ...]:
-    """Returns the arrays of statements, in the order in which their text names them first."""
+    """Returns the names of the arrays that statements access, in order of their first access in the text."""
     found: dict[str, None] = {}
     for s in nested_statements(body):
         if isinstance(s, Store | Update):

@@ -14,16 +14,17 @@ from ..ir.domain import BOX, Active, Loop
 
 
 class _System:
-    """Linear Diophantine system for two accesses to one element, each in an iteration of its own."""
+    """Linear Diophantine system that is feasible if two accesses, each in its own iteration, may touch one element."""
 
     def __init__(self) -> None:
         self.equations: list[Affine] = []
         self.bounds: Bounds = {}
 
     def side(self, prefix: str, x: AccessSet) -> list[Affine | None]:
-        """Adds the loops and guards of one access, renamed by `prefix`. Returns its index, an affine expression per axis.
+        """Adds the loops and guards of an access, with loops renamed by `prefix`; returns its index per axis.
 
-        The steps of repeats keep their names: both accesses are made in one step.
+        The index of an axis is an affine expression, or None if it is not affine.
+        The step loops of repeats keep their names: both accesses run in one step.
         """
         names = {loop.name: loop.name if loop.is_step else prefix + loop.name for loop in x.loops}
         for loop in x.loops:
@@ -64,7 +65,7 @@ class _System:
 
 @lru_cache(maxsize=1 << 14)  # long programs are made of few different tasks
 def apart(a: AccessSet, b: AccessSet) -> bool:
-    """True if the two sets of elements of one state are disjoint. False if they overlap, or if that is not decided."""
+    """True if two access sets (elements of one array) are proved disjoint; False without a proof."""
     system = _System()
     left, right = system.side("a:", a), system.side("b:", b)
     for x, y, one_list in zip(left, right, _through_one(a, b), strict=True):
@@ -74,7 +75,7 @@ def apart(a: AccessSet, b: AccessSet) -> bool:
 
 
 def _through_one(a: AccessSet, b: AccessSet) -> list[bool]:
-    """Returns for each axis whether both indices go through the same list, or both through none.
+    """Returns for each axis True if both indices are elements of one index list, or neither is of any list.
 
     Only then are equal indices equal in memory, so only such axes give an equation.
     """
@@ -84,27 +85,28 @@ def _through_one(a: AccessSet, b: AccessSet) -> list[bool]:
 def is_injective(
     index: tuple[AxisMap, ...], guard: Guard, loops: Sequence[Loop], around: Sequence[Loop]
 ) -> bool:
-    """True if no two iterations of `loops` touch one element. False if that is not decided.
+    """True if two iterations of `loops` are proved never to access one element; False without a proof.
 
-    `around` are the loops around the access inside of them, in any of their iterations.
+    `around`: the loops inside the body around the access; each may be at any of its iterations.
     """
     here = AccessSet(BOX, (*loops, *around), index, guard)
     return not any(meet_at(here, here, loops, level) for level in _levels(loops))
 
 
 def meet_in(a: AccessSet, b: AccessSet, loops: Sequence[Loop]) -> bool:
-    """True if `a` in one iteration of the common `loops` may alias `b` in another one."""
+    """True if access `a` in one iteration of `loops` may touch an element of access `b` in another iteration."""
     return any(meet_at(x, y, loops, level) for level in _levels(loops) for x, y in ((a, b), (b, a)))
 
 
 def elements(site: Site, loops: Sequence[Loop]) -> AccessSet:
-    """The elements that an access of a body touches, over all iterations of the task's `loops` and of the loops inside the body."""
+    """Returns the elements that an access touches in all iterations of `loops` and of loops inside the body."""
     return AccessSet(BOX, (*loops, *site.loops), site.index, site.guard)
 
 
 def conflicting(sites: Iterable[Site], loops: Sequence[Loop]) -> list[str]:
-    """The arrays with a conflict between iterations of `loops`: one iteration writes an element that another one accesses.
+    """Returns names of arrays with a conflict between iterations of `loops`.
 
+    One iteration writes an element that another one accesses.
     Both iterations are in one step of the repeats around the loops.
     """
     return in_conflict(((s.state, elements(s, loops), s.writes) for s in sites), loops)
@@ -113,7 +115,10 @@ def conflicting(sites: Iterable[Site], loops: Sequence[Loop]) -> list[str]:
 def in_conflict(
     accesses: Iterable[tuple[State, AccessSet, bool]], loops: Sequence[Loop]
 ) -> list[str]:
-    """Same as `conflicting`, for accesses that are given as state, elements, and whether they write."""
+    """Returns names of arrays with a conflict between iterations of `loops`, as `conflicting` does.
+
+    `accesses`: triples of state (array version), access set, and True if the access writes.
+    """
     by_state: dict[State, dict[tuple[AccessSet, bool], None]] = {}
     for state, touched, writes in accesses:
         by_state.setdefault(state, {})[touched, writes] = None
@@ -129,12 +134,15 @@ def in_conflict(
 
 
 def _levels(loops: Sequence[Loop]) -> list[int]:
-    """The positions of the loops that have several values in one run: all but the steps of repeats."""
+    """Returns positions of the loops that have several iterations in one run: all but the step loops of repeats."""
     return [k for k, loop in enumerate(loops) if not loop.is_step]
 
 
 def in_any_step(x: AccessSet) -> AccessSet:
-    """The elements that an access touches in any step of its repeats. The step need not be that of other accesses."""
+    """Returns the elements that an access touches in any step of its repeats.
+
+    The step may differ from that of other accesses.
+    """
     names = {loop.name: f"any {loop.name}" for loop in x.loops if loop.is_step}
     if not names:
         return x
@@ -175,10 +183,10 @@ def _meet_at(a: AccessSet, b: AccessSet, loops: tuple[Loop, ...], level: int) ->
 
 
 def crosses(a: AccessSet, b: AccessSet, loops: tuple[Loop, Loop], skew: int) -> bool:
-    """True if a dependence from `a` to `b` may prevent skewed execution of two loops.
+    """True if a dependence from access `a` to access `b` may make skewed execution of two nested loops illegal.
 
-    Then `a` touches an element in an earlier iteration of the outer loop than `b`. Its skewed inner index is not smaller than that
-    of `b`: the inner index plus `skew` times the outer index.
+    Then `a` touches an element in an earlier iteration of the outer loop than `b`. Its skewed inner index (the inner index plus
+    `skew` times the outer index) is not smaller than that of `b`.
     """
     outer, inner = loops
     reach, across = outer.extent - 1, inner.extent - 1
@@ -196,9 +204,10 @@ def _meet(
     equations: Sequence[Affine],
     more: Mapping[str, tuple[int, int]] | None = None,
 ) -> bool:
-    """True if the accesses may alias in iterations of the common loops at these distances.
+    """True if two accesses may touch one element at these distances between their iterations.
 
-    `equations` constrain the distances, which are named `d:` and the loop; `more` has the bounds of further variables.
+    `distances`: for each common loop, the least and greatest distance. `equations` constrain the distances, variables `d:LOOP`.
+    `more`: bounds of further variables.
     """
     system = _System()
     system.bounds.update(more or {})

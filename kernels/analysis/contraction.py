@@ -1,8 +1,8 @@
-"""Floating-point contraction: products that are not fused with a sum into a multiply-add, which rounds once.
+"""Contraction analysis: products that a compiler must not fuse with a sum into one multiply-add.
 
-A floor, a comparison, a remainder or a cast to an integer may change its value where an operand is off by one rounding. So the
-operands of such steps are rounded operation by operation, as the program writes them. The rest is contracted, unless `fast_math` is
-False.
+A multiply-add rounds once, product and sum round twice. A floor, a comparison, a remainder or a cast to an integer may change its
+value where an operand is off by one rounding. So the operands of such step functions are rounded operation by operation, as the
+program writes them. All other products may be contracted, unless `fast_math` is False.
 """
 
 from __future__ import annotations
@@ -24,27 +24,30 @@ FREE, SUMS, ALL = 0, 1, 2
 
 @dataclass(frozen=True)
 class ExactRounding:
-    """Scope of exact rounding: values that are rounded operation by operation.
+    """Scope of exact rounding: statements whose products are not contracted into multiply-adds.
 
-    It is a whole body (`is_exact`), or the values written to the names in `fed`.
+    `is_exact`: all statements of the body. Otherwise those that write a local or an array whose name is in `fed`.
     """
 
     is_exact: bool
     fed: frozenset[str] = frozenset()
 
     def level(self, s: ir.Stmt) -> int:
-        """Returns ALL where no product of a statement may be contracted, FREE where each may be."""
+        """Returns ALL if no product of statement `s` may be contracted into a multiply-add, FREE if each may be."""
         is_fed = any(name in self.fed for name, _ in _written(s))
         return ALL if self.is_exact or is_fed else FREE
 
 
 def rounding_of(body: tuple[ir.Stmt, ...], fast_math: bool) -> ExactRounding:
-    """Returns the rounding of a kernel's or a task's statements."""
+    """Returns the scope of exact rounding in a body.
+
+    It is the whole body without `fast_math`, else the values that feed step functions.
+    """
     return ExactRounding(False, fed(body)) if fast_math else ExactRounding(True)
 
 
 def is_step(x: ir.Expr) -> bool:
-    """True if the value of an expression jumps where its operands, which are floats, change by a rounding."""
+    """True if an operation is a step function of floats: its value jumps when an operand changes by one rounding."""
     match x:
         case ir.Unary(op=op):
             return op in _STEPS
@@ -58,9 +61,10 @@ def is_step(x: ir.Expr) -> bool:
 
 
 def fed(body: tuple[ir.Stmt, ...]) -> frozenset[str]:
-    """Names of the locals and arrays whose values feed a step of these statements.
+    """Returns names of locals and arrays whose values feed a step function.
 
-    Values that are computed from themselves, such as sums and iterations, are not among them.
+    Step functions are floor, comparison, remainder, and cast to an integer.
+    Names whose values depend on themselves, such as sums and iterated values, are left out.
     """
     statements = list(nested_statements(body))
     sources: dict[str, set[str]] = {}
@@ -81,7 +85,10 @@ def fed(body: tuple[ir.Stmt, ...]) -> frozenset[str]:
 
 
 def divides(body: tuple[ir.Stmt, ...]) -> bool:
-    """True if a quotient feeds a step. It is then not computed as a product with a reciprocal, which rounds twice."""
+    """True if a quotient of floats feeds a step function, so that it must not become a product with a reciprocal.
+
+    Such a product rounds twice.
+    """
     names = fed(body)
     for s in nested_statements(body):
         values = [value for name, value in _written(s) if name in names]
@@ -109,7 +116,10 @@ def _written(s: ir.Stmt) -> Sequence[tuple[str, ir.Expr]]:
 
 
 def _names(values: Iterable[ir.Expr]) -> set[str]:
-    """The locals and arrays whose values are operands. Operands inside of indices do not count."""
+    """Returns names of the locals and arrays that are operands in `values`.
+
+    Operands inside of indices do not count.
+    """
     found: set[str] = set()
     for x in values:
         match x:
@@ -123,7 +133,10 @@ def _names(values: Iterable[ir.Expr]) -> set[str]:
 
 
 def _reached(names: set[str], sources: dict[str, set[str]]) -> set[str]:
-    """Returns these names, and those that their values are computed from."""
+    """Returns `names` and all names on which their values depend, directly or not.
+
+    `sources`: the names in the values of each name.
+    """
     found: set[str] = set()
     left = list(names)
     while left:

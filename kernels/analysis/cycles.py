@@ -6,7 +6,10 @@ from collections.abc import Collection, Mapping
 
 
 def strong_components(graph: Mapping[str, Collection[str]]) -> dict[str, int]:
-    """Returns a number for each node of a graph, given by its successors: equal ones lie on a common cycle."""
+    """Returns for each node of a graph the number of its strongly connected component.
+
+    `graph`: the successors of each node.
+    """
     order: dict[str, int] = {}
     low: dict[str, int] = {}
     found: dict[str, int] = {}

@@ -2,7 +2,7 @@
 
 A loop whose range depends on the loops around it (kernels/tasks/triangles.py) has such bounds, and so has a branch of a program.
 They are not part of a task's meaning: its value and its condition are right in every iteration of its box. Code generation may omit
-iterations outside of the bounds, and the bound counts only iterations inside.
+iterations outside of the constraints, and the lower bound of the time counts only iterations inside.
 """
 
 from __future__ import annotations
@@ -51,16 +51,16 @@ def cuts_of(task: Task) -> tuple[Cut, ...]:
 
 
 def branch_cuts(task: Task) -> tuple[Cut, ...]:
-    """Returns constraints that hold exactly where the branch of an iteration is taken.
+    """Returns constraints that hold exactly in the iterations of a task that take its branch.
 
-    () where other conditions take part as well, or where there is no branch.
+    () if the condition also has parts that are not affine constraints, or if the task has no branch.
     """
     condition = _branch(task) if task.is_structured else None
     return () if condition is None else _just(condition, task.loops)
 
 
 def _just(condition: Expr, loops: tuple[Loop, ...]) -> tuple[Cut, ...]:
-    """Returns the constraints that are equivalent to a condition; () where there are none."""
+    """Returns constraints on the indices of `loops` that are equivalent to a condition; () if there are none."""
     guard = guard_where(condition, loops)
     cuts = _of_several(guard.bounds)
     is_all = guard.is_exact and not guard.residues and not guard.data
@@ -68,16 +68,19 @@ def _just(condition: Expr, loops: tuple[Loop, ...]) -> tuple[Cut, ...]:
 
 
 def finish_cuts(task: Task) -> tuple[Cut, ...]:
-    """Returns constraints that hold exactly for those results of a reduction that are stored.
+    """Returns constraints that hold exactly for the results of a reduction that the task stores.
 
-    () where other conditions take part as well, or where all results are stored.
+    () if the condition also has parts that are not affine constraints, or if all results are stored.
     """
     kept = _kept(task)
     return () if kept is None else _just(kept, tuple(x for x in task.loops if not x.is_reduction))
 
 
 def taken(task: Task) -> Expr:
-    """Returns the value that a task with a branch stores or adds where the branch is taken."""
+    """Returns the value that a task stores or adds in an iteration that takes its branch.
+
+    Without a branch it is the task's value.
+    """
     value = task.value
     if isinstance(value, Select) and not task.is_guarded:
         value = value.a
@@ -100,7 +103,10 @@ def _branch(task: Task) -> Expr | None:
 
 
 def _kept(task: Task) -> Expr | None:
-    """Returns the condition under which a finished reduction is stored. Elsewhere its target keeps the value that it held."""
+    """Returns the condition under which a task stores a finished reduction; None if it stores all of them.
+
+    Where the condition is false, the target element keeps its old value.
+    """
     match task.finish:
         case Select(condition, _, Load() as old) if access_of(old) == task.target:
             return condition
@@ -117,10 +123,11 @@ _MOST_COUNTED = 1 << 22  # rows of a polyhedron that are counted one by one
 
 
 def points(task: Task, names: Iterable[str] | None = None) -> int:
-    """Returns a lower bound of the number of distinct indices of some loops of a task (default: all) within all constraints.
+    """Returns a lower bound of the number of distinct indices of the loops `names` within all constraints.
 
-    Where the step of a repeat takes part in constraints, it is the average of a step. Exact where constraints with loops in common
-    name at most one loop that is not among these loops.
+    `names` are all loops by default.
+    A step of a repeat in a constraint counts as the average over all steps. The number is exact if each group of constraints that
+    share loops names at most one loop outside of `names`.
     """
     steps = [loop.name for loop in task.steps]
     extents = {loop.name: loop.extent for loop in task.scope}
@@ -145,7 +152,7 @@ def points(task: Task, names: Iterable[str] | None = None) -> int:
 
 
 def _groups(cuts: tuple[Cut, ...]) -> list[tuple[Cut, ...]]:
-    """The constraints in groups: no two groups have a loop in common."""
+    """Returns the constraints partitioned into groups; constraints of different groups have no loop in common."""
     groups: list[tuple[Cut, ...]] = []
     for cut in cuts:
         near = [g for g in groups if any(cut.loops & other.loops for other in g)]
@@ -156,10 +163,10 @@ def _groups(cuts: tuple[Cut, ...]) -> list[tuple[Cut, ...]]:
 
 @lru_cache(maxsize=1 << 10)
 def _count(cuts: tuple[Cut, ...], loops: tuple[tuple[str, int], ...], among: str = "") -> int:
-    """Returns the number of iterations of loops within the constraints; 0 where there are too many rows to count.
+    """Returns the number of iterations of loops within the constraints; 0 if there are more rows than are counted.
 
-    With `among`, one of the loops, it is the number of distinct indices of the others. It counts row by row along that loop, or
-    along the longest one.
+    `loops`: names and extents. `among`: a loop that is not counted: the number is that of distinct indices of the other loops.
+    The count goes row by row along loop `among`, or else along the longest loop.
     """
     along = among or max(loops, key=lambda loop: loop[1])[0]
     length = dict(loops)[along]

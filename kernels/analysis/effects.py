@@ -1,7 +1,8 @@
-"""Effects of tasks: the states that a task reads and writes, and their elements. All order between tasks follows from them.
+"""Effects of tasks: the states (array versions) that a task reads and writes, and the touched elements.
 
-A task that is one assignment touches memory like a body of one statement. Operands of a reduction's `finish` are read behind the
-loops that are reduced over, and its result is written there.
+All order between tasks follows from effects.
+An affine task (one assignment) has the same effects as a body of one statement. Operands of a reduction's `finish` are read after
+the loops that are reduced over, and its result is written there.
 """
 
 from __future__ import annotations
@@ -34,9 +35,10 @@ from .conflicts import in_conflict, meet_in
 
 @dataclass(frozen=True)
 class Effects:
-    """Effects of a task on arrays. `writes` has for each set whether all of it is surely overwritten.
+    """Effects of a task: pairs of state and access set that it reads, and triples that it writes.
 
-    kernels/sparse/states.py names the masks, lists and allocators of sparse fields in them.
+    The flag of a write is True if the task surely overwrites all elements of the set.
+    States of the masks, lists and allocators of sparse fields have names by kernels/sparse/states.py.
     """
 
     reads: tuple[tuple[State, AccessSet], ...]
@@ -45,7 +47,7 @@ class Effects:
 
 @per_object
 def effects(task: Task) -> Effects:
-    """Returns the effects of a task, each once, in reading order."""
+    """Returns the effects of a task, without duplicates, reads and writes in program order."""
     if task.body is None:
         parts = (task.condition, task.value, task.finish)
         return _of_assignment(parts, task.target, task.scope, task.domain)
@@ -86,7 +88,7 @@ def _of_assignment(
 
 
 def _both(a: Guard, b: Guard) -> Guard:
-    """The iterations in both guards."""
+    """Returns the conjunction of two guards: the iterations in which both hold."""
     if a == ALWAYS or b == ALWAYS:
         return b if a == ALWAYS else a
     bounds, residues = (*a.bounds, *b.bounds), (*a.residues, *b.residues)
@@ -95,10 +97,10 @@ def _both(a: Guard, b: Guard) -> Guard:
 
 
 def commuting(task: Task) -> dict[State, ReduceOp]:
-    """Returns the states that a task accesses only by updates with one operation, which is returned with each.
+    """Returns states that a task accesses only by updates with one operation, each with its operation.
 
-    No statement uses the old values. In each of the task's loops several iterations may touch one element, so one thread makes all
-    updates. Where sums may be reassociated, two tasks that update such a state need no order.
+    No statement uses the old values. Several iterations of each loop may update one element, so one thread makes all updates.
+    If sums may be reassociated, two tasks that update such a state need no order.
     """
     if task.body is None or not task.fast_math:
         return {}
@@ -122,15 +124,16 @@ def commuting(task: Task) -> dict[State, ReduceOp]:
 
 
 def written_sets(e: Effects) -> tuple[tuple[State, AccessSet], ...]:
-    """Returns the sets that are written, without the flag that all of a set is surely overwritten."""
+    """Returns the pairs of state and access set that effects write, without the flag for sure overwriting."""
     return tuple(dict.fromkeys((state, x) for state, x, _ in e.writes))
 
 
 @lru_cache(maxsize=1 << 14)  # long programs are made of few different tasks
 def covers(a: AccessSet, b: AccessSet, shape: tuple[int, ...]) -> bool:
-    """True if every element of `b` is surely in `a`, both of one array of this shape. False if that is not decided.
+    """True if access set `a` is proved to contain access set `b`; False without a proof.
 
-    Decided for boxes, and for equal index maps over equal loops under equal guards that do not depend on values.
+    Both are of one array of this shape.
+    There is a proof for boxes, and for equal index maps over equal loops under equal guards that do not depend on values.
     """
     is_plain = all(x.affine is not None and not x.through for x in a.index) and a.domain == BOX
     if a == b and is_plain and a.guard.is_exact:
@@ -170,7 +173,7 @@ def region_of(x: AccessSet, shape: tuple[int, ...]) -> Region:
 def are_independent(task: Task, loop: Loop, safe: frozenset[str] = frozenset()) -> bool:
     """True if no two iterations of a task's loop conflict: none touches an element that another one writes.
 
-    Arrays in `safe` may conflict.
+    `safe`: arrays that are not tested, since their conflicts do no harm.
     """
     return _are_independent(effects(task), loop, safe)
 
@@ -184,7 +187,7 @@ def _are_independent(found: Effects, loop: Loop, safe: frozenset[str]) -> bool:
 
 @per_object
 def task_reads(task: Task) -> tuple[tuple[Access, bool], ...]:
-    """Returns each distinct read of the task, with whether it happens in `finish` (after the reduction)."""
+    """Returns each distinct read of a task: the access, and True if `finish` reads it after the reduction."""
     if task.body is not None:
         return tuple(
             dict.fromkeys((access_at(s, task.loops), False) for s in task.body.sites if s.reads)
@@ -204,7 +207,7 @@ def _reads_of(parts: _Parts, target: Access) -> tuple[tuple[Access, bool], ...]:
 
 @per_object
 def task_writes(task: Task) -> tuple[Access, ...]:
-    """Returns each distinct write of the task: exactly one, unless it has a body."""
+    """Returns the distinct writes of a task: several for a body, exactly one for an affine task."""
     if task.body is not None:
         return tuple(dict.fromkeys(access_at(s, task.loops) for s in task.body.sites if s.writes))
     return (task.target,)
@@ -223,9 +226,10 @@ def arrays_written(task: Task) -> tuple[str, ...]:
 
 
 def written_region(task: Task, array: str, shape: tuple[int, ...]) -> Region | None:
-    """Returns the region of `array` that the task surely writes (exact) or may write (inexact); None if it writes none of it.
+    """Returns the box of elements of `array` that the task writes, exact or inexact; None if it writes none.
 
-    It is never exact for a task with a body, as in the keys of problems: an array that a body fills is no plain output.
+    Exact: the task surely writes each element. Inexact: it may write some of them.
+    The box of a body is never exact. Keys of problems rely on that: an array that a body fills is no plain output.
     """
     state = State("value", array)
     found = hull([region_of(x, shape) for s, x, _ in effects(task).writes if s == state])
@@ -239,11 +243,11 @@ def read_region(task: Task, array: str, shape: tuple[int, ...]) -> Region | None
 
 
 def overwrites_all(task: Task, problem: Problem, array: str) -> bool:
-    """True if the task surely writes every element of `array`. It may read it as well."""
+    """True if the task surely writes every element of `array` of the problem. It may read the array as well."""
     return overwrites(task, array, problem.array(array).shape)
 
 
 def overwrites(task: Task, array: str, shape: tuple[int, ...]) -> bool:
-    """True if the task surely writes every element of an array of this shape."""
+    """True if the task surely writes every element of `array`, which has this shape."""
     written = written_region(task, array, shape)
     return written is not None and written.covers(whole(shape))

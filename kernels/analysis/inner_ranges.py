@@ -1,4 +1,4 @@
-"""Inner loops with extents that only a run determines: row ranges (CSR), and loops whose iterations may be vectorised."""
+"""Loops inside of bodies with extents known only at run time: CSR rows, and loops that may be vectorised."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from .vectorisable import refusal
 
 @dataclass(frozen=True)
 class RowStarts:
-    """Row pointers of a loop: its iteration i has the row from `array[i + offset]` to `array[i + offset + 1]`, as in CSR."""
+    """Row pointers of a loop, as in CSR: iteration i has the row `array[i + offset]` to `array[i + offset + 1]`."""
 
     array: str
     offset: int
 
 
 def is_uneven(body: Sequence[ir.Stmt]) -> bool:
-    """True if the amount of work of an iteration with this body is known only at run time."""
+    """True if an iteration with this body has an amount of work that is known only at run time."""
     return any(
         isinstance(s, ir.While) or (isinstance(s, ir.For) and not isinstance(s.extent, ir.Const))
         for s in nested_statements(tuple(body))
@@ -38,7 +38,7 @@ def is_uneven(body: Sequence[ir.Stmt]) -> bool:
 
 
 def end_of(loop: Loop, body: Sequence[ir.Stmt]) -> ir.Expr | None:
-    """Returns the end of a loop whose length is known only at run time; None if it is no such loop.
+    """Returns the first index at which a loop of unknown length stops having an effect; None for any other loop.
 
     The loop's body is one branch, which is taken in the iterations before the end.
     """
@@ -53,7 +53,7 @@ def end_of(loop: Loop, body: Sequence[ir.Stmt]) -> ir.Expr | None:
 
 
 def row_starts(loop: str, body: tuple[ir.Stmt, ...]) -> RowStarts | None:
-    """Returns the row pointers of `loop` if its body surely runs over rows; None if it does not.
+    """Returns the row pointers of `loop` if its body loops over rows of a CSR matrix; None if it does not.
 
     Each iteration reads the begin of its own row and that of the next one. Nothing in the body writes the array.
     """
@@ -96,10 +96,9 @@ def _uncast(e: ir.Expr) -> ir.Expr:
 
 
 def lane_ranges(body: tuple[ir.Stmt, ...], problem: Problem, fast_math: bool) -> tuple[ir.For, ...]:
-    """Returns the innermost loops of a body that may be vectorised.
+    """Returns the innermost loops that may be vectorised since they only sum into locals around them.
 
-    Their only results are sums into locals of the iteration around them. The order of the sums is free, and nothing in the loop
-    reads them.
+    The order of each sum is free, and no statement of the loop reads the sum.
     """
     every = list(nested_statements(body))
     return tuple(
@@ -113,7 +112,7 @@ def lane_ranges(body: tuple[ir.Stmt, ...], problem: Problem, fast_math: bool) ->
 
 
 def _outside(body: tuple[ir.Stmt, ...], loop: ir.For) -> Iterator[ir.Stmt]:
-    """Yields the statements that are not inside of a loop."""
+    """Yields the statements of a body at any depth that are not inside of `loop`."""
     for s in body:
         yield s
         for block in blocks(s) if s is not loop else ():
@@ -143,12 +142,12 @@ def _only_adds_up(loop: ir.For, elsewhere: Iterator[ir.Stmt], fast_math: bool) -
 
 
 def _read(s: ir.Stmt) -> set[str]:
-    """The locals that a statement itself reads."""
+    """Returns the locals that a statement reads, without statements nested in it."""
     return {x.name for e in children(s) for x in walk(e) if isinstance(x, ir.Local)}
 
 
 def sets_first(body: tuple[ir.Stmt, ...], own: set[str]) -> bool:
-    """True if each of these locals is set before any other use of it."""
+    """True if the body sets each local in `own` at its top level before any other use of that local."""
     ready: set[str] = set()
     for s in body:
         touched = _read(s)
@@ -166,7 +165,7 @@ def sets_first(body: tuple[ir.Stmt, ...], own: set[str]) -> bool:
 def widest(body: Sequence[ir.Stmt]) -> int:
     """Returns the size in bytes of the widest type that the body computes with, at least 4.
 
-    If the body computes with floats, only these count.
+    If the body computes with floats, only float types count.
     """
     sizes: dict[bool, int] = {}
     for s in nested_statements(tuple(body)):

@@ -22,7 +22,7 @@ class BasicBlock:
     """Basic block in structured form: a run of statements of a body. Blocks have numbers in the order of the text.
 
     Block 0 is the body itself; an `If` has two blocks. `around` are the loops of the body around the block, outermost first.
-    `times` is the number of its runs in each run of the block around it; None where values or indices decide.
+    `times` is the number of runs of the block in each run of the block around it; None if values or indices decide that number.
     """
 
     number: int
@@ -34,10 +34,10 @@ class BasicBlock:
 
 @dataclass(frozen=True)
 class Needed:
-    """Must-execute statement, with its needed expressions, the number of its block, and its place there.
+    """Must-execute statement: its needed expressions, its basic block, and its position in that block.
 
-    Of an `If` and of a `For` the condition or extent is needed. The condition of a `While` is in the block that it runs, at place
-    -1: it is evaluated once more than the block runs.
+    Of an `If` the condition is needed, of a `For` the extent. The condition of a `While` is in the block that the loop runs, at
+    position -1: it is evaluated once more than the block runs.
 
     `late`: the statement is needed if the innermost loop around it runs this number of further iterations, which use its value.
     """
@@ -51,7 +51,7 @@ class Needed:
 
 @lru_cache(maxsize=64)  # asked for each array of a task
 def blocks_of(body: tuple[ir.Stmt, ...]) -> tuple[BasicBlock, ...]:
-    """Returns the blocks of a body."""
+    """Returns the basic blocks of a body, in the order of the text."""
     return tuple(block for block, _ in _blocks(body))
 
 
@@ -62,7 +62,7 @@ def needed(body: tuple[ir.Stmt, ...]) -> tuple[Needed, ...]:
 
 
 def surely(e: ir.Expr) -> Iterator[ir.Expr]:
-    """Yields the parts of an expression that are evaluated for any values of its conditions, parents first."""
+    """Yields the subexpressions that are evaluated whatever value each condition in `e` has, parents first."""
     yield e
     match e:
         case ir.Select():
@@ -75,7 +75,7 @@ def surely(e: ir.Expr) -> Iterator[ir.Expr]:
 
 
 def known_extent(s: ir.For) -> int | None:
-    """Returns the extent of a loop if it is a constant, else None."""
+    """Returns the number of iterations of a loop if it is a constant, else None."""
     affine = to_affine(s.extent)
     return max(0, affine.const) if affine is not None and not affine.terms else None
 
@@ -168,7 +168,10 @@ class _NeedReader:
                 self.collect(inner, made)
 
     def read(self, b: int, after: tuple[tuple[int, int], ...]) -> None:
-        """Marks the statements of a block. `after` are the places behind it, nearest first, where control continues."""
+        """Marks the needed statements of block `b`.
+
+        `after`: the positions (block, statement) behind the block at which control may continue, nearest first.
+        """
         block, inside = self.inside[b]
         for k in reversed(range(len(block.statements))):
             s = block.statements[k]
@@ -200,7 +203,11 @@ class _NeedReader:
         return None
 
     def is_overwritten(self, s: ir.Store, behind: tuple[tuple[int, int], ...]) -> bool:
-        """True if the stored value is dead: no statement reads the array, and a later statement stores the element again."""
+        """True if the stored value is dead.
+
+        No statement reads the array, and a later one stores the element again.
+        `behind`: the positions (block, statement) at which control may continue, nearest first.
+        """
         if s.array in self.looked_at:
             return False
         return any(
@@ -210,9 +217,11 @@ class _NeedReader:
         )
 
     def uses(self, name: str, behind: tuple[tuple[int, int], ...], goes_on: bool) -> int | None:
-        """Returns the distance in iterations (`late`) of the nearest sure use of a local before it is set again; None without one.
+        """Returns the distance in iterations (`late`) of the nearest sure use of a local before it is set again.
 
-        With `goes_on`, uses behind loops that end count as well.
+        None without such a use.
+        `behind`: the positions (block, statement) at which control may continue, nearest first.
+        `goes_on`: uses behind the end of a loop count as well.
         """
         best: int | None = None
         is_near = True  # still in the innermost loop around where it is set
@@ -232,7 +241,10 @@ class _NeedReader:
         return best
 
     def in_next(self, name: str, b: int, block: BasicBlock) -> int | None:
-        """Returns the same distance for a use in the next iteration of the loop that runs a block."""
+        """Returns the distance in iterations of a use in the next iteration of the loop around `block`.
+
+        None without such a use.
+        """
         loop = block.around[-1]
         if isinstance(loop, ir.While) and any(_reads(e, name) for e in conjuncts(loop.condition)):
             return 1
@@ -240,8 +252,10 @@ class _NeedReader:
         return None if found is None or found >= _LATEST else found + 1
 
     def used_in(self, name: str, b: int, first: int, end: int) -> tuple[int | None, bool]:
-        """Returns the same distance for a part of one block, and whether uses behind it do not matter: the local is set again, or
-        is used at once.
+        """Returns the distance of a sure use of a local in a part of a block, and a flag.
+
+        The part is statements `first` to `end` of block `b`. The distance is in iterations, None without a use.
+        The flag is True if uses behind these statements do not matter: the local is set again, or is used at once.
         """
         block, inside = self.inside[b]
         best: int | None = None
@@ -264,7 +278,7 @@ class _NeedReader:
 
 
 def conjuncts(e: ir.Expr) -> tuple[ir.Expr, ...]:
-    """Returns the conditions whose conjunction `e` is."""
+    """Returns the conditions of which `e` is the conjunction; `e` itself if it is no conjunction."""
     match e:
         case ir.Binary(op="and"):
             return (*conjuncts(e.a), *conjuncts(e.b))
@@ -276,9 +290,11 @@ def _only_last_counts(
     around: Sequence[ir.For | ir.While],
     known: dict[int, tuple[frozenset[str], frozenset[str]]],
 ) -> bool:
-    """True if a loop stores repeatedly to one element and does not read the array. Compilers keep only the last of such stores.
+    """True if a loop in `around` stores repeatedly to the element of `s` and does not read the array.
 
-    `known`, by identity, caches for each loop the locals that it changes and the arrays that it reads.
+    Compilers keep only the last of such stores.
+
+    `known`: cache from the identity of a loop to the locals that it changes and the arrays that it reads.
     """
     read = {x.name for i in s.indices for x in walk(i) if isinstance(x, ir.Local | ir.LocalElement)}
     loops = {x.loop for i in s.indices for x in walk(i) if isinstance(x, ir.LoopIndex)}
@@ -294,7 +310,7 @@ def _only_last_counts(
 
 
 def _looked_at(statements: tuple[ir.Stmt, ...]) -> frozenset[str]:
-    """The arrays that statements read or update."""
+    """Returns the names of the arrays that statements read or update."""
     every = tuple(nested_statements(statements))
     loaded = {
         x.array for s in every for e in children(s) for x in walk(e) if isinstance(x, ir.Load)

@@ -1,6 +1,6 @@
-"""Neighbouring loads (load grouping): an iteration reads elements a few places apart, and nothing between changes them.
+"""Load grouping: loads of one iteration from elements a few positions apart, unchanged between the loads.
 
-Vectorised code may then load all elements of a group at once for each iteration, where it would gather each one by itself
+Vectorised code may then load all elements of a group at once for each iteration, instead of one gather for each element
 (codegen/bodies/lanes_neighbours.py). Memory between two elements that a program reads is inside of the array, too.
 """
 
@@ -22,9 +22,9 @@ _Key = tuple[str, int, tuple[ir.Expr | None, ...]]
 
 @dataclass(frozen=True)
 class LoadGroup:
-    """Load group: elements of one array at constant distances.
+    """Load group: elements of one array at constant distances in memory (row-major order).
 
-    `load` is the group's first load in the text. The group's first element is `before` places in front of that of `load`.
+    `load` is the group's first load in the text. The group's first element is `before` positions in front of that of `load`.
     """
 
     number: int  # of those of a block
@@ -35,7 +35,7 @@ class LoadGroup:
 
 @dataclass(frozen=True)
 class Near:
-    """Adjacent members of a group, or nearly adjacent ones: `length` elements from the one at `start` on."""
+    """Contiguous elements around members of a load group: `length` elements from position `start` of the group."""
 
     group: LoadGroup
     start: int
@@ -44,7 +44,7 @@ class Near:
 
 @dataclass(frozen=True)
 class _SeenLoad:
-    """A load at a statement. `distance` is that of its element from the one at its indices without their constants."""
+    """A load in a statement; `distance`, in elements, is the row-major offset by the constants in its indices."""
 
     at: int
     load: ir.Load
@@ -52,7 +52,10 @@ class _SeenLoad:
 
 
 def split_constant(e: ir.Expr) -> tuple[ir.Expr | None, int]:
-    """Returns an index as a base and a constant. Sums that wrap around are not split."""
+    """Returns an index as a pair: an expression (None for a constant index) and the constant added to it.
+
+    Integer sums that may wrap around are not split.
+    """
     match e:
         case ir.Const(value, dtype) if not dtype.is_float:
             return None, int(value)
@@ -75,7 +78,7 @@ def _is_wider(of: ir.DType, to: ir.DType) -> bool:
 
 
 def row_length(dtype: ir.DType) -> int:
-    """The number of elements of the longest row that is one vector."""
+    """Returns the greatest number of elements of this type that are loaded as one vector."""
     return max(1, GROUP_BYTES // dtype.size_bytes) if dtype.size_bytes >= 4 else 1
 
 
@@ -86,11 +89,11 @@ def near_loads(
     most: Callable[[ir.DType], int],
     given: Container[str] = (),
 ) -> tuple[Mapping[ir.Load, tuple[Near, int]], ...]:
-    """Returns for each statement of a block the group of each load, with the load's place in the group.
+    """Returns for each statement a map from grouped load to its contiguous elements and its position there.
 
-    `may`: true for a load that may join a group. `most`: for each type the largest number of elements from the first to the last.
-    Loads that short-circuit evaluation may skip are ignored, and so are the values of the locals in `given`. Blocks inside are
-    analysed by themselves.
+    `may`: True for a load that may join a group. `most`: for each type the largest number of elements from the first to the last.
+    `given`: locals whose values are not searched for loads. Loads that short-circuit evaluation may skip are ignored.
+    Nested blocks are analysed by themselves.
     """
     found: list[dict[ir.Load, tuple[Near, int]]] = [{} for _ in body]
     places: dict[tuple[object, ...], int] = {}
@@ -117,7 +120,7 @@ def _groups(
     may: Callable[[ir.Load], bool],
     given: Container[str],
 ) -> dict[_Key, list[_SeenLoad]]:
-    """The loads of a block in groups at constant distances, in their order."""
+    """Returns the loads of a block by array and indices without constants, each group in the order of the text."""
     groups: dict[_Key, list[_SeenLoad]] = {}
     versions, answers = _Versions(), dict[_Key, bool]()
     for at, s in enumerate(body):
@@ -138,7 +141,7 @@ def _groups(
 
 
 def _runs(distances: Sequence[int], most: int) -> list[list[int]]:
-    """Runs of at least two distances, all of them less than `most` behind the first one."""
+    """Returns runs of at least two distances; in each run all are less than `most` behind its first one."""
     runs: list[list[int]] = []
     for n in distances:
         if runs and n - runs[-1][0] < most:
@@ -152,7 +155,7 @@ def _runs(distances: Sequence[int], most: int) -> list[list[int]]:
 
 
 def _evaluated(s: ir.Stmt) -> tuple[ir.Expr, ...]:
-    """Returns the expressions of a statement that run once and before anything else of it."""
+    """Returns the expressions of a statement that are evaluated exactly once, before the statement has any effect."""
     match s:
         case ir.If(condition):
             return (condition,)
@@ -162,7 +165,7 @@ def _evaluated(s: ir.Stmt) -> tuple[ir.Expr, ...]:
 
 
 def _sure(e: ir.Expr) -> Iterator[ir.Load]:
-    """Yields the loads that may run wherever an expression does. Both sides of a selection are among them."""
+    """Yields the loads that may run wherever `e` is evaluated. Both sides of a selection are among them."""
     match e:
         case ir.Binary("and" | "or", a, _):
             yield from _sure(a)
@@ -175,7 +178,7 @@ def _sure(e: ir.Expr) -> Iterator[ir.Load]:
 
 @dataclass
 class _Versions:
-    """Value numbering at a place of a block: names of locals and arrays get the numbers of their versions."""
+    """Value numbering at a position of a block: each local and array name has the number of its current version."""
 
     numbers: dict[str, int] = field(default_factory=dict)
     meanings: dict[str, ir.Expr] = field(default_factory=dict)  # of locals: others, and a constant
@@ -184,7 +187,7 @@ class _Versions:
         return self.numbers.get(name, 0)
 
     def seen(self, e: ir.Expr) -> ir.Expr:
-        """Returns an expression with versioned names: equal results have equal values."""
+        """Returns an expression with versioned names. Equal versioned expressions have equal values."""
         e = mapped(e, self.seen, lambda s: s)
         match e:
             case ir.Local(name, dtype):
@@ -199,7 +202,7 @@ class _Versions:
         return e
 
     def change(self, s: ir.Stmt) -> None:
-        """Updates the versions for the changes that a statement makes."""
+        """Gives a new version number to each local and array that statement `s` changes."""
         meaning = self.seen(s.value) if isinstance(s, ir.SetLocal) else None
         changed = {local_changed(x) for x in nested_statements((s,))} | written_in((s,))
         for name in changed:
@@ -210,7 +213,7 @@ class _Versions:
 
 
 def _is_short(e: ir.Expr) -> bool:
-    """True if an index is one value plus a constant, so that expressions made with it stay short."""
+    """True if an index is one operand plus a constant, so that expressions built from it stay short."""
     base, _ = split_constant(e)
     while isinstance(base, ir.Cast) and _is_wider(base.x.dtype, base.dtype):
         base = base.x
@@ -227,7 +230,7 @@ def has_near_loads(
     shape_of: Callable[[str], Sequence[int]],
     most: Callable[[ir.DType], int],
 ) -> bool:
-    """True if a body, or a block in it, has neighbouring loads that are not contiguous across iterations.
+    """True if a body, at any depth, has neighbouring loads that are not contiguous from iteration to iteration.
 
     Their indices are not affine, or no loop runs along the last axis.
     """

@@ -30,11 +30,11 @@ OWN = "own block"  # the term of an index with the number of the block
 
 @dataclass(frozen=True)
 class PrefetchRow:
-    """Row of a block: the elements of an array that the loop `loop` touches.
+    """Row of a block: contiguous elements of an array that the loop `loop` touches.
 
     `first` is the index of the first element along the array's last axis, in terms of OWN and of the loops around; the row has
-    `n_bytes`. `before` are the other indices. The next row begins `step_bytes` further on (0: there is none), the next block
-    `block_bytes`.
+    `n_bytes`. `before` are the indices along the other axes. The next row begins `step_bytes` further on (0: there is no next row).
+    The next block begins `block_bytes` further on.
     """
 
     loop: str
@@ -48,14 +48,15 @@ class PrefetchRow:
 
     @property
     def n_lines(self) -> int:
-        """The number of cache lines of the row, if it begins at a line."""
+        """Number of cache lines of the row, if it begins at the start of a line."""
         return -(-self.n_bytes // LINE_BYTES)
 
 
 @dataclass(frozen=True)
 class PrefetchCandidates:
-    """Prefetch candidates of a loop. The local `own` has the number of an iteration's block: `number`, an element of a list.
+    """Prefetch candidates of a loop over an index list: rows of the block that each iteration accesses.
 
+    The local `own` holds the block number of an iteration; its value is `number`, an element of the list.
     `last` is the last index of the list; its element there may be unused.
     """
 
@@ -71,9 +72,9 @@ class PrefetchCandidates:
         return max(x.block_bytes for x in self.rows) >= _LEAST_BYTES
 
     def later(self, distance: int) -> ir.Expr:
-        """Returns the number of the block `distance` iterations ahead, or of the one at the end of the list.
+        """Returns the block number for the iteration `distance` ahead, clamped to the end of the list.
 
-        It is any number if the list's element was never set.
+        The number is arbitrary if that element of the list was never set.
         """
 
         def ahead(e: ir.LoopIndex) -> ir.Expr:
@@ -87,7 +88,10 @@ class PrefetchCandidates:
 def blocks_of(
     loop: str, body: Sequence[ir.Stmt], array: Callable[[str], ArrayInfo]
 ) -> PrefetchCandidates | None:
-    """Returns the blocks that iterations of a loop touch, by the first list that names some; None without such a list."""
+    """Returns the prefetch candidates of `loop`, from the first index list that gives block numbers.
+
+    None without such a list. `array`: shape and type of an array by name.
+    """
     body = tuple(body)
     times = Counter(local_changed(s) for s in nested_statements(body))
     once = [s for s in nested_statements(body) if isinstance(s, ir.SetLocal) and times[s.name] == 1]
@@ -106,8 +110,9 @@ def blocks_of(
 def _end_of_list(
     e: ir.Expr, loop: str, written: frozenset[str], array: Callable[[str], ArrayInfo]
 ) -> int | None:
-    """Returns the last index of the list of which a block number is the element at the loop's index; None if it is no such number.
+    """Returns the last index of the list if `e`, a block number, is the list's element at the index of `loop`.
 
+    None if it is not.
     The only load is at that index, so no other load depends on elements behind the list's end.
     """
     found = loads(e)
@@ -125,7 +130,7 @@ def _end_of_list(
 
 
 class _RowReader:
-    """Collects the rows of a block. `known`: the locals that are set once, with their values."""
+    """Collector of the rows of a block. `known`: values of the locals that are set exactly once."""
 
     def __init__(
         self, own: str, known: Mapping[str, ir.Expr], array: Callable[[str], ArrayInfo]
@@ -137,7 +142,10 @@ class _RowReader:
     def rows(
         self, body: Sequence[ir.Stmt], around: tuple[ir.For, ...], names: Container[str]
     ) -> Iterator[PrefetchRow]:
-        """Yields the rows of these names in statements inside of these loops, in the order of the text."""
+        """Yields the rows that statements inside of the loops `around` touch, in the order of the text.
+
+        `names`: names of the loops over rows.
+        """
         for s in body:
             match s:
                 case ir.For() if s.loop in names and _is_row(s):
@@ -148,7 +156,7 @@ class _RowReader:
                     yield from self.rows((*s.then, *s.orelse), around, names)
 
     def row(self, s: ir.For, around: tuple[ir.For, ...]) -> Iterator[PrefetchRow]:
-        """Yields the rows that one loop touches, an array each.
+        """Yields the rows that one loop touches, one for each array and index.
 
         Rows that differ in a constant are one row. A row that is also stored counts as written.
         """
@@ -178,7 +186,7 @@ class _RowReader:
                 yield made
 
     def affine(self, e: ir.Expr) -> Affine | None:
-        """Returns an index as an affine expression, with its locals substituted; None where some are unknown."""
+        """Returns an index as an affine expression, with values for its locals; None if a value is unknown."""
         names = {x.name for x in walk(e) if isinstance(x, ir.Local)}
         found = {name: self.value(name) for name in names}
         if any(x is None for x in found.values()):
@@ -188,9 +196,9 @@ class _RowReader:
         )
 
     def value(self, name: str) -> ir.Expr | None:
-        """Returns the value of a local with its operands substituted.
+        """Returns the value of a local in which all other locals are replaced by their values.
 
-        None unless it, and in turn each local in it, is set exactly once.
+        None unless the local, and in turn each local in its value, is set exactly once.
         """
         if name not in self.known:
             self.known[name] = None
@@ -210,7 +218,7 @@ def _is_row(s: ir.For) -> bool:
 
 
 def _touched(body: tuple[ir.Stmt, ...]) -> Iterator[tuple[str, tuple[ir.Expr, ...], bool]]:
-    """Yields the accesses of a body as array, indices, and whether they write."""
+    """Yields the accesses of a body as triples: array, indices, and True if the access writes."""
     for s in nested_statements(body):
         if isinstance(s, ir.Store | ir.Update):
             yield s.array, s.indices, True

@@ -1,5 +1,6 @@
-"""Rescaled reductions: sums whose terms hold another result of their own loop, added up while that result is not yet known.
+"""Rescaled reductions: sums whose terms depend on another reduction over the same loop, in one pass with it.
 
+The sum is accumulated before the other reduction's result is final, and is corrected whenever that result changes.
 A result m and a sum of terms f(x, m) over one loop are one pass where the maps r(m, n) exist with f(x, n) = r(m, n)(f(x, m)), each
 an endomorphism of the sum's monoid. Whenever the result so far changes from m to n, r(m, n) corrects the sum so far. Two families
 of such maps are known here, of a maximum that grows:
@@ -30,21 +31,21 @@ COUNT = "count"  # local: iterations that were added up at the last correction
 
 
 def before(array: str) -> str:
-    """The local of a result when a sum was last corrected."""
+    """Returns the name of the local that holds the result of reduction `array` at the last correction of a sum."""
     return f"before {array}"
 
 
 def now(array: str) -> str:
-    """The local of a result so far."""
+    """Returns the name of the local that holds the result of reduction `array` over the iterations so far."""
     return f"now {array}"
 
 
 @dataclass(frozen=True)
 class Rescaling:
-    """The correction of a sum so far, in terms of the locals `before` and `now` of results, and of COUNT.
+    """Correction of a partial sum when a result changes, in terms of the locals `before` and `now`, and of COUNT.
 
-    Where `is_lost` holds, nothing is left of the sum. Elsewhere it is multiplied by `factor`, then `added` is added to it. With
-    `is_mean` the result so far is that of all iterations, were the others like those so far.
+    Where `is_lost` holds, the partial sum becomes neutral. Elsewhere it is multiplied by `factor`, then `added` is added to it.
+    `is_mean`: `before` and `now` hold the result scaled to all iterations, as if the others had the same mean as those so far.
     """
 
     is_lost: ir.Expr | None = None
@@ -55,21 +56,24 @@ class Rescaling:
 
 @dataclass(frozen=True)
 class Base:
-    """A reduction whose result the terms of another one hold; `pairs` maps all of its loops to loops of that one."""
+    """Reduction whose result the terms of another reduction contain.
+
+    `task`: the reduction. `pairs`: for each of its loops the loop of the other reduction that is fused with it.
+    """
 
     task: Task
     pairs: Mapping[str, str]
 
     @property
     def value(self) -> ir.Expr:
-        """The reduced value, in the loops of the other reduction."""
+        """The reduced value of `task` with its loops renamed to those of the other reduction."""
         assert self.task.value is not None
         renaming = Renaming(loops={old: ir.LoopIndex(new) for old, new in self.pairs.items()})
         return renaming.apply(self.task.value)
 
 
 def rescaling(bases: Sequence[Base], task: Task) -> Rescaling | None:
-    """Returns the correction of the sums of `task` whenever results of `bases` change; None if there is none."""
+    """Returns the correction of the partial sums of `task` when results of `bases` change; None if none is known."""
     assert task.value is not None
     if task.is_guarded or not all(_are_loops_of(b.task, task, b.pairs) for b in bases):
         return None
@@ -88,7 +92,10 @@ def _read(e: ir.Expr) -> set[str]:
 
 
 def _is_greatest(base: Task) -> bool:
-    """True if results are the greatest or the least term, and maybe of one more value: they only grow, or only fall."""
+    """True if a reduction is a maximum or minimum, also with one more value in its `finish`.
+
+    Its result changes in one direction only.
+    """
     if base.op not in ("max", "min"):
         return False
     match base.finish:
@@ -100,7 +107,7 @@ def _is_greatest(base: Task) -> bool:
 
 
 def _are_loops_of(base: Task, task: Task, pairs: Mapping[str, str]) -> bool:
-    """True if a result of `base` and one of `task` are reduced over the same iterations."""
+    """True if `base` and `task` reduce over the same iterations; `pairs` maps loops of `base` to those of `task`."""
     theirs = {x.name: x for x in task.loops}
     reduced = {pairs[x.name] for x in base.loops if x.is_reduction and x.name in pairs}
     return (
@@ -114,7 +121,10 @@ def _are_loops_of(base: Task, task: Task, pairs: Mapping[str, str]) -> bool:
 
 
 def _of_squares(bases: Sequence[Base], task: Task) -> Rescaling | None:
-    """Terms that are squared distances to the mean of the same values, with the same weights."""
+    """Returns the correction for squared distances to the mean of the same values; None for other terms.
+
+    The terms may have weights, which are those of the mean.
+    """
     assert task.value is not None
     if not (task.fast_math and task.op == "add" and task.dtype.is_float):
         return None
@@ -176,7 +186,7 @@ def _of_weighted_mean(
 
 
 def _is_never_negative(factors: Sequence[ir.Expr]) -> bool:
-    """True if a product of these factors is no negative number, whatever arrays hold."""
+    """True if the product of these factors is proved never negative, whatever values the arrays have."""
     alone = [x for x in factors if factors.count(x) % 2]
     return all(_is_positive_or_zero(x) for x in alone)
 
@@ -197,7 +207,7 @@ def _is_positive_or_zero(e: ir.Expr) -> bool:
 
 
 def _scale(e: ir.Expr) -> float | None:
-    """Returns c of an expression c m of a result m; None of other expressions."""
+    """Returns the constant c of an expression c * m, where m is a result; None for other expressions."""
     match e:
         case ir.Accumulator() | ir.Load():
             return 1.0
@@ -214,7 +224,7 @@ def _scale(e: ir.Expr) -> float | None:
 
 
 def _distance(centre: ir.Expr, arrays: Sequence[str], dtype: ir.DType) -> ir.Expr:
-    """Returns the distance that a centre of results has moved since the last correction."""
+    """Returns the distance between the `centre` (made of the results of `arrays`) now and at the last correction."""
 
     def at(when: Mapping[str, ir.Expr], e: ir.Expr) -> ir.Expr:
         if isinstance(e, ir.Load):
@@ -238,7 +248,7 @@ def _product(factors: Sequence[ir.Expr], dtype: ir.DType) -> ir.Expr:
 
 
 def _equal_factors(e: ir.Expr, wanted: Sequence[ir.Expr]) -> bool:
-    """True if an expression is the product of these factors, in any order."""
+    """True if an expression is the product of the `wanted` factors, in any order."""
     left = list(wanted)
     for x, is_divisor in _factors(e):
         if is_divisor or x not in left:
@@ -251,7 +261,7 @@ def _equal_factors(e: ir.Expr, wanted: Sequence[ir.Expr]) -> bool:
 
 
 class _RescaledTerms:
-    """Terms of a sum that read a maximum, or a minimum, of values `x`."""
+    """Terms of a reduction that depend on a maximum or minimum of values `x`, reduced by task `base`."""
 
     def __init__(self, base: Task, x: ir.Expr, task: Task) -> None:
         assert base.op is not None
@@ -275,14 +285,17 @@ class _RescaledTerms:
         return self._of_selected(value) or self._of_product(value)
 
     def _wanted_where(self, condition: ir.Expr) -> None:
-        """Takes note that terms count where a condition holds, as a value of the maximum may do."""
+        """Records that terms count only where `condition` holds.
+
+        It is recorded if the maximum selects its values by the same condition.
+        """
         x = self.values[-1]
         if isinstance(x, ir.Select) and x.condition == condition and is_neutral(self.base_op, x.b):
             self.values.append(x.a)
             self._note_numbers()
 
     def _note_numbers(self) -> None:
-        """Takes note of a value that the maximum leaves out where it is no number: then it equals nothing."""
+        """Records the operand x if the maximum ignores NaN: then a NaN equals no maximum."""
         match self.values[-1]:
             case ir.Select(ir.Compare("eq", a, b), x, other) if a == b == x and is_neutral(
                 self.base_op, other
@@ -290,7 +303,10 @@ class _RescaledTerms:
                 self.values.append(x)
 
     def _adds_nothing(self, e: ir.Expr) -> bool:
-        """True if a term is neutral, or what a minimum or maximum is finished with, too."""
+        """True if a term leaves the sum, minimum or maximum of the task unchanged.
+
+        It is the neutral element, or the value with which `finish` combines a minimum or maximum.
+        """
         if e == neutral_of(self.op, e.dtype) or is_neutral(self.op, e):
             return True
         match self.task.finish:
@@ -304,11 +320,11 @@ class _RescaledTerms:
         return isinstance(e, ir.Load) and e.array == self.base.target.array
 
     def _is_free(self, e: ir.Expr) -> bool:
-        """True if an expression does not depend on the maximum."""
+        """True if an expression does not load the maximum."""
         return not any(map(self._is_result, loads(e)))
 
     def _of_selected(self, value: ir.Expr) -> Rescaling | None:
-        """Terms that count where a value is the maximum."""
+        """Returns the correction for terms that count only where a value equals the maximum; None for other terms."""
         match value:
             case ir.Select(ir.Compare("eq", a, b), wanted, other) if self._is_free(
                 wanted
@@ -324,7 +340,7 @@ class _RescaledTerms:
         return None
 
     def _of_product(self, value: ir.Expr) -> Rescaling | None:
-        """Terms with an exponential of the distance to the maximum as a factor."""
+        """Returns the correction for terms with a factor exp(c (x - m)), m the maximum; None for other terms."""
         if not self.task.fast_math or self.op != "add":
             return None
         factors = list(_factors(value))
@@ -353,7 +369,7 @@ class _RescaledTerms:
         return None
 
     def _rate(self, e: ir.Expr) -> float | None:
-        """Returns c where an expression is c (x - m); None if it is not."""
+        """Returns c if an expression is c (x - m), m the maximum; None if it is not."""
         if e.dtype is not self.base.dtype:
             return None
         match e:
@@ -377,7 +393,7 @@ class _RescaledTerms:
 
 
 def _factors(e: ir.Expr) -> Iterator[tuple[ir.Expr, bool]]:
-    """Yields the factors of a product of floats; with True those that divide it."""
+    """Yields each factor of a product of floats, with True for a divisor."""
     match e:
         case ir.Binary(op="mul", a=a, b=b):
             yield from _factors(a)

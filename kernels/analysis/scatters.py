@@ -1,4 +1,4 @@
-"""Scatter detection: arrays whose elements several iterations of a body update, where the order of the updates is free."""
+"""Scatter detection: arrays of which several iterations update the same elements, in any order."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _LACKING = (ir.DType.f16, ir.DType.bool_)
 
 @dataclass(frozen=True)
 class Reach:
-    """Tile extent along an axis: an iteration touches `base` plus `least` to `largest`.
+    """Range of elements that an iteration touches along an axis: `base + least` to `base + largest`.
 
-    Where `base` is None, it touches the elements `least` to `largest` themselves.
+    `base` is an expression of the iteration. If it is None, the range is `least` to `largest` in each iteration.
     """
 
     base: ir.Expr | None
@@ -32,11 +32,11 @@ class Reach:
 
     @property
     def span(self) -> int:
-        """The number of elements along the axis."""
+        """Number of elements of the range."""
         return self.largest - self.least + 1
 
     def with_(self, other: Reach) -> Reach:
-        """Returns the smallest range that contains this one and `other`, which has the same base."""
+        """Returns the smallest range that contains this range and `other`, which has the same base."""
         return replace(
             self, least=min(self.least, other.least), largest=max(self.largest, other.largest)
         )
@@ -44,9 +44,10 @@ class Reach:
 
 @dataclass(frozen=True)
 class Scatter:
-    """Scatter: an array with elements that several iterations update, all by `op`.
+    """Scatter: an array with elements that several iterations update, all by operation `op`.
 
-    `window` has a range per axis if all updates of an iteration lie in a box whose origin can be computed before; else it is ().
+    `window` has a range per axis if all updates of an iteration lie in a box whose origin can be computed before the first of them.
+    Else it is ().
     """
 
     array: str
@@ -55,15 +56,15 @@ class Scatter:
 
     @property
     def bases(self) -> tuple[ir.Expr, ...]:
-        """The expressions that give the origin of the box, axis by axis."""
+        """Expressions for the origin of the box of an iteration's updates, axis by axis."""
         return tuple(r.base for r in self.window if r.base is not None)
 
 
 @dataclass(frozen=True)
 class Placing:
-    """Computation of a box's origin in one iteration: it happens where all `conditions` hold, after these `statements`.
+    """Computation of the origin of an iteration's box: run `statements`, if all `conditions` hold.
 
-    `kept` are locals that are computed from floats: a second computation may round to another element.
+    `kept`: locals that are computed from floats. They are not computed twice: a second computation may round to another element.
     """
 
     conditions: tuple[ir.Expr, ...]
@@ -72,7 +73,7 @@ class Placing:
 
 
 def scatters(task: Task, problem: Problem) -> tuple[Scatter, ...]:
-    """Returns the scatters of a task of one loop; () if there are none, or if other accesses keep its iterations in order.
+    """Returns the scatters of a task with one loop; () if other accesses keep its iterations in order.
 
     Sums of floats may be reordered where `fast_math` allows it.
     """
@@ -111,10 +112,10 @@ def _of_body(task: Task, arrays: tuple[ArrayInfo, ...]) -> tuple[Scatter, ...]:
 
 
 def placing(task: Task, bases: Sequence[ir.Expr]) -> Placing | None:
-    """Returns the computation of the `bases` in an iteration, before any of its updates; None where it is not simple.
+    """Returns the computation of the expressions `bases` in an iteration, before any of its updates.
 
-    It is not simple where locals that are set several times, local arrays, or arrays that the task writes take part. Neither is it
-    where a base that is computed from floats is no local.
+    None if it is not simple: it involves locals that are set several times, local arrays, or arrays that the task writes. A base
+    that is computed from floats must be a local, too.
     """
     assert task.body is not None
     conditions, body = _inside(task.body.statements)
@@ -144,7 +145,7 @@ def placing(task: Task, bases: Sequence[ir.Expr]) -> Placing | None:
 
 
 def _is_rounded(e: ir.Expr, statements: Sequence[ir.SetLocal]) -> bool:
-    """True if floats take part in a value that is computed after these statements."""
+    """True if the value of an expression depends on floats through locals that `statements` set."""
     names, values = set(locals_read(e)), [e]
     for s in statements:  # the last one first
         if s.name in names:
@@ -154,7 +155,7 @@ def _is_rounded(e: ir.Expr, statements: Sequence[ir.SetLocal]) -> bool:
 
 
 def _inside(body: tuple[ir.Stmt, ...]) -> tuple[tuple[ir.Expr, ...], tuple[ir.Stmt, ...]]:
-    """Returns the conditions of the branches that enclose all statements of a body, and these statements."""
+    """Returns the conditions of the branches that enclose all statements of a body, and the enclosed statements."""
     conditions: list[ir.Expr] = []
     while len(body) == 1 and isinstance(body[0], ir.If) and not body[0].orelse:
         conditions.append(body[0].condition)
@@ -163,7 +164,10 @@ def _inside(body: tuple[ir.Stmt, ...]) -> tuple[tuple[ir.Expr, ...], tuple[ir.St
 
 
 def _shared(body: Body, loops: tuple[Loop, ...]) -> list[str]:
-    """The arrays with a conflict between iterations of these loops in one step, except those whose concurrent access is safe."""
+    """Returns arrays with a conflict between iterations of `loops`, except those that are safe to share.
+
+    The iterations are in one step of the repeats.
+    """
     return [array for array in conflicting(body.sites, loops) if array not in body.trees.safe]
 
 
@@ -173,9 +177,10 @@ def _shared(body: Body, loops: tuple[Loop, ...]) -> list[str]:
 def _window(
     task: Task, updates: Sequence[ir.Update], arrays: Mapping[str, ArrayInfo]
 ) -> tuple[Reach, ...]:
-    """Returns the box of all updates of an iteration, clipped to the array along axes where it does not move.
+    """Returns the box of all updates of an iteration, a range per axis.
 
-    () where there is no such box, or where its origin cannot be computed before.
+    An axis along which the box does not move is clipped to the array.
+    () if there is no such box, or if its origin cannot be computed before the first update.
     """
     assert task.body is not None
     lengths = {
@@ -207,7 +212,7 @@ def _is_ready(
     bases: Sequence[ir.Expr],
     arrays: Mapping[str, ArrayInfo],
 ) -> bool:
-    """True if the origin can be computed before the updates.
+    """True if the origin of the box (`bases`) can be computed before the updates of each iteration.
 
     That holds also in iterations whose guards skip all of these updates.
     """
@@ -223,7 +228,7 @@ def _is_ready(
 
 
 def _surely(body: Sequence[ir.Stmt]) -> Iterator[ir.Stmt]:
-    """Yields the statements that run whenever a body does, up to the first that may end the call."""
+    """Yields the statements that run in each execution of a body, up to the first that may end the call."""
     for s in body:
         if any(isinstance(x, ir.Assert) for x in nested_statements((s,))):
             return
@@ -233,7 +238,10 @@ def _surely(body: Sequence[ir.Stmt]) -> Iterator[ir.Stmt]:
 
 
 def _reach(e: ir.Expr, lengths: Mapping[str, int]) -> Reach | None:
-    """Returns the range of an index while the loops of known `lengths` inside the body run; None where it is not known."""
+    """Returns the range of an index over all iterations of the loops inside the body; None if it is unknown.
+
+    `lengths`: the known extents of these loops.
+    """
     match e:
         case ir.Cast(x=x) if _is_wider(e):
             return _reach(x, lengths)
@@ -266,6 +274,6 @@ def _of_parts(e: ir.Binary, lengths: Mapping[str, int]) -> Reach | None:
 
 
 def _is_wider(e: ir.Cast) -> bool:
-    """True if a cast preserves every integer."""
+    """True if a cast preserves the value of every integer of its operand's type."""
     of, to = e.x.dtype, e.dtype
     return of.is_integer and to.is_index and to.size_bytes >= of.size_bytes and of.is_signed

@@ -22,20 +22,20 @@ Shape = Callable[[str], tuple[int, ...]]
 
 
 def is_safe(e: Expr, loops: Sequence[Loop], shape: Shape) -> bool:
-    """True if `e` may be evaluated in every iteration of `loops`."""
+    """True if evaluating `e` in every iteration of `loops` leaves no array and divides no integer by zero."""
     return all(_is_safe_node(x, loops, shape) for x in walk(e))
 
 
 def is_safe_where_wanted(e: Expr, loops: Sequence[Loop], shape: Shape) -> bool:
-    """True if all of `e` may be evaluated wherever its value is needed, regardless of the conditions inside of it."""
+    """True if all of `e` may be evaluated wherever its value is needed, without short-circuiting."""
     return all(_is_safe_node(x, loops, shape) for part in _unsure(e) for x in walk(part))
 
 
 def may_blend(task: Task, problem: Problem) -> bool:
-    """True if a guarded task may store in all of its iterations.
+    """True if a guarded task may store in all of its iterations, with the old value where its guard is false.
 
-    Its reads and its target are inside of their arrays. An iteration whose guard is false stores the old value again, in an element
-    that no other iteration stores to.
+    Its reads and its target are inside of their arrays in all iterations.
+    No other iteration stores to the element that gets its old value again.
     """
     assert task.value is not None
     lengths = {loop.name: loop.extent for loop in task.scope}
@@ -58,7 +58,7 @@ def _is_safe_value(
 
 
 def _unsure(e: Expr) -> Iterator[Expr]:
-    """Yields the parts of an expression whose values are not always needed."""
+    """Yields the subexpressions of `e` that are evaluated only for some values of the conditions in `e`."""
     match e:
         case Select():
             yield e.a

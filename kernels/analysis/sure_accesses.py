@@ -1,4 +1,4 @@
-"""Must-access analysis: memory references that a task with a body makes whatever values its arrays have.
+"""Must-access analysis: memory accesses that a task with a body makes whatever values its arrays have.
 
 They are in loops of known extents, outside of branches.
 """
@@ -19,7 +19,10 @@ from .must_execute import BasicBlock, Needed, blocks_of, needed, set_in, surely
 
 @dataclass(frozen=True)
 class SureAccess:
-    """Must-access of a body, with the extents of all loops that it depends on, in the order of the text. An update is two."""
+    """Must-access of a body, with the extents of all loops that its index depends on, in the order of the text.
+
+    An update of an element is two accesses, a read and a write.
+    """
 
     access: Access
     loops: tuple[tuple[str, int], ...]
@@ -29,7 +32,7 @@ class SureAccess:
 
 @lru_cache(maxsize=64)  # asked for each array of a task
 def sure_accesses(task: Task) -> tuple[SureAccess, ...]:
-    """Returns the must-accesses of a task's body; () without a body."""
+    """Returns the must-accesses of a task's body; () for a task without a body."""
     if task.body is None:
         return ()
     blocks = blocks_of(task.body.statements)
@@ -50,7 +53,7 @@ def sure_accesses(task: Task) -> tuple[SureAccess, ...]:
 
 
 def touched_at(n: Needed) -> Sequence[tuple[str, tuple[Expr, ...], bool]]:
-    """Returns the must-accesses of a needed statement as array, indices, and whether they write. Reads come first."""
+    """Returns the must-accesses of a needed statement: array, indices, and True if it writes. Reads come first."""
     loads = (x for e in n.expressions for x in surely(e) if isinstance(x, Load))
     found = [(x.array, x.indices, False) for x in loads]
     match n.statement:
@@ -62,9 +65,9 @@ def touched_at(n: Needed) -> Sequence[tuple[str, tuple[Expr, ...], bool]]:
 
 
 def known_loops(task: Task, blocks: Sequence[BasicBlock], n: Needed) -> dict[str, int] | None:
-    """Returns the extents of the loops around a statement.
+    """Returns the extents by name of the loops around a needed statement.
 
-    None where it is in a branch, or in a loop whose length depends on values.
+    None if the statement is in a branch, or in a loop whose length depends on values.
     """
     if n.late:
         return None
@@ -81,7 +84,7 @@ def known_loops(task: Task, blocks: Sequence[BasicBlock], n: Needed) -> dict[str
 
 
 def plain_locals(body: tuple[Stmt, ...]) -> Renaming:
-    """Returns a substitution for locals that are set once, to affine functions of loops."""
+    """Returns a substitution for the locals that are set exactly once, to affine functions of loop indices."""
     changes = set_in(body)
     known: dict[str, Expr] = {}
     for s in nested_statements(body):
@@ -93,7 +96,7 @@ def plain_locals(body: tuple[Stmt, ...]) -> Renaming:
 
 
 def wholly_known(task: Task) -> frozenset[str]:
-    """Returns the arrays that a task either only reads or only writes, and whose accesses are all sure.
+    """Returns arrays that a task only reads or only writes, by must-accesses with affine indices alone.
 
     All indices of these accesses are affine.
     """

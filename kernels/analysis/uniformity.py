@@ -18,7 +18,7 @@ _Path = tuple[int, ...]  # of blocks, outermost first
 
 @dataclass(frozen=True)
 class _Touch:
-    """An access to a local: the blocks around it."""
+    """A read or write of a local, at a path of blocks: the blocks around it."""
 
     path: _Path
     is_set: bool
@@ -35,9 +35,9 @@ class _Change:
 
 
 class Uniformity:
-    """Uniformity in the `body` of a loop `lane` that runs in lanes. Its statements have identities.
+    """Uniformity analysis of the `body` of loop `lane`, whose iterations are vector lanes.
 
-    `sums` are locals from outside to which the lanes add.
+    The statements have identities. `sums`: locals set outside of the loop to which the lanes add.
     """
 
     def __init__(self, lane: str, body: tuple[ir.Stmt, ...], sums: frozenset[str]) -> None:
@@ -58,7 +58,7 @@ class Uniformity:
                 self.varying.add(change.name)
 
     def varies(self, e: ir.Expr) -> bool:
-        """True if lanes may have different values of an expression."""
+        """True if an expression may have different values in different lanes."""
         match e:
             case ir.LoopIndex(loop):
                 return loop == self.lane
@@ -69,14 +69,17 @@ class Uniformity:
         return any(map(self.varies, children(e)))
 
     def is_whole(self, s: ir.Stmt) -> bool:
-        """True if a change of a local needs no mask: nothing reads the values that it leaves in lanes that are not live."""
+        """True if statement `s` may change its local in all lanes without a mask.
+
+        Nothing reads the values that it then leaves in lanes that are not live.
+        """
         return s.uid in self._whole and local_changed(s) not in self.sums
 
 
 def _is_whole(touches: list[_Touch], masked: _Path) -> bool:
-    """True if nothing reads the local outside of the innermost block that only some lanes may enter.
+    """True if all accesses to a local are in one block that sets the local first, inside of all `masked` blocks.
 
-    That block sets the local first.
+    `masked`: the blocks around a change that not all lanes need to enter.
     """
     owner = touches[0].path
     for t in touches[1:]:
@@ -89,7 +92,7 @@ def _is_whole(touches: list[_Touch], masked: _Path) -> bool:
 
 
 class _LocalReader:
-    """Collects the accesses to locals, in the order of the text."""
+    """Collector of the accesses to each local, in the order of the text."""
 
     def __init__(self, of: Uniformity) -> None:
         self.varies = of.varies
@@ -130,7 +133,7 @@ class _LocalReader:
 
 
 def affine_locals(body: tuple[ir.Stmt, ...]) -> dict[str, ir.Expr]:
-    """Returns the locals of a body's top level that are set once, to functions of loop indices alone."""
+    """Returns locals that a body's top level sets exactly once, to functions of loop indices, with their values."""
     changed = [local_changed(s) for s in nested_statements(body)]
     return {
         s.name: s.value
@@ -143,7 +146,7 @@ def affine_locals(body: tuple[ir.Stmt, ...]) -> dict[str, ir.Expr]:
 
 
 def looks_up(e: ir.Expr) -> bool:
-    """True if an expression has indices that may be outside in lanes that are not live."""
+    """True if an expression loads at indices that may be outside of the array in lanes that are not live."""
     return any(
         isinstance(x, ir.Load)
         or (isinstance(x, ir.LocalElement) and not isinstance(x.index, ir.Const))
@@ -156,12 +159,12 @@ def looks_up(e: ir.Expr) -> bool:
 
 @dataclass(frozen=True)
 class Ranges:
-    """The least and greatest values of integer expressions; `extents` are those of loops, if they are known."""
+    """Value-range analysis of integer expressions: least and greatest values. `extents`: the known ones of loops."""
 
     extents: Mapping[str, int] = field(default_factory=dict)
 
     def of(self, e: ir.Expr) -> tuple[int, int] | None:
-        """Returns the range of an expression; None if it is unknown."""
+        """Returns the least and greatest value of an expression; None if they are unknown."""
         found = self._of(e)
         if found is None or not e.dtype.is_integer:
             return None
@@ -207,7 +210,10 @@ class Ranges:
         return None
 
     def narrowed(self, e: ir.Expr) -> ir.Expr | None:
-        """Returns an i64 expression as one of i32 with the same value; None if 32 bits may not hold it, or its parts."""
+        """Returns an i64 expression as an i32 expression of the same value.
+
+        None if its value, or that of a subexpression, may not fit into 32 bits.
+        """
         if e.dtype is I32:
             return e
         found = self.of(e)

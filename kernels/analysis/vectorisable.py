@@ -10,9 +10,9 @@ MOST_ELEMENTS = 512  # of local arrays: each has a vector or two on the stack of
 
 
 def refusal(body: tuple[ir.Stmt, ...], problem: Problem) -> str:
-    """Returns the reason why a body cannot be vectorised, as the end of a sentence; "" if it can.
+    """Returns the reason why a body cannot be vectorised, as the end of a sentence; "" if it can be.
 
-    Precondition: its iterations are independent.
+    Precondition: the iterations of the body are independent.
     """
     arrays = set[str]()
     n_elements = 0

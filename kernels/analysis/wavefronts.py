@@ -1,4 +1,4 @@
-"""Loop skewing for wavefronts: sweeps, nests of two sequential loops, and their legal reorderings.
+"""Loop skewing for wavefronts: sweeps (nests of two sequential loops) and their legal reorderings.
 
 Skewing adds `skew` times the outer index to the inner one (Wolf and Lam, A loop transformation theory and an algorithm to maximize
 parallelism, IEEE TPDS 2, 1991). Afterwards no iteration depends on one with a larger index along either loop. So rectangular tiles
@@ -25,9 +25,10 @@ MOST_SKEW = 4  # tiles with a larger skew are hardly more than corners
 
 @dataclass(frozen=True)
 class Sweep:
-    """Sweep: iterations 0 <= i < `extent` of a loop `outer`, in each of which `before` sets locals, and then `inner` runs.
+    """Sweep: a nest of a counting loop `outer`, 0 <= i < `extent`, and a loop `inner`.
 
-    `has_chain`: iterations of `inner` depend on older ones of the same run of it.
+    An iteration of `outer` runs `before`, which sets locals, and then `inner`.
+    `has_chain`: an iteration of `inner` depends on earlier iterations of the same run of `inner`.
     """
 
     outer: str
@@ -45,16 +46,16 @@ class Sweep:
 
     @property
     def width(self) -> int:
-        """The number of skewed inner indices."""
+        """Number of distinct skewed inner indices."""
         x = self.inner_extent
         ends = (0, self.extent - 1)
         return max(0, *(x.const + (x.coefficient(self.outer) + self.skew) * i for i in ends))
 
 
 def sweep_at(body: Sequence[ir.Stmt], k: int) -> tuple[Sweep, int] | None:
-    """Returns the sweep that begins with statement k of a body, and its number of statements; None if there is none.
+    """Returns the sweep that begins with statement `k`, and its number of statements; None if there is none.
 
-    A sweep is a while loop that counts, around a `for` whose extent is affine in its index. Its iterations may be reordered.
+    A sweep is a counting while loop around a `for` whose extent is affine in the counter. Its iterations may be reordered.
     """
     found = _counted(body, k)
     if found is None:
@@ -75,7 +76,10 @@ def sweep_at(body: Sequence[ir.Stmt], k: int) -> tuple[Sweep, int] | None:
 
 
 def _counted(body: Sequence[ir.Stmt], k: int) -> tuple[str, int, tuple[ir.Stmt, ...], int] | None:
-    """Returns a sequential loop as its index, extent, statements, and the number of statements that it replaces."""
+    """Returns the counting loop at statement `k`; None if there is no such loop.
+
+    The loop is its index, extent, statements, and the number of statements that it replaces.
+    """
     match tuple(body[k : k + 2]):
         case (
             ir.SetLocal(name, ir.Const(value=0, dtype=dtype)),
@@ -107,7 +111,7 @@ def _mentioned(body: tuple[ir.Stmt, ...]) -> set[str]:
 
 
 def _is_private(before: tuple[ir.SetLocal, ...], inner: ir.For, others: Sequence[ir.Stmt]) -> bool:
-    """True if no local carries a value from one iteration to another, or out of the nest."""
+    """True if no local carries a value from one iteration of the nest to another, or out of the nest."""
     inside = list(nested_statements(inner.body))
     if any(isinstance(s, ir.Print | ir.Assert | ir.LocalArray | ir.SetElement) for s in inside):
         return False
@@ -136,7 +140,7 @@ def _inner_extent(before: tuple[ir.SetLocal, ...], inner: ir.For) -> Affine | No
 
 
 def _skewed(sweep: Sweep, length: Affine) -> Sweep | None:
-    """Returns the sweep with the least skew that allows tiling; None where none up to MOST_SKEW does."""
+    """Returns the sweep with the least skew that makes tiling legal; None if no skew up to MOST_SKEW does."""
     ends = (length.const, length.const + length.coefficient(sweep.outer) * (sweep.extent - 1))
     loops = (
         Loop(sweep.outer, sweep.extent, False),
