@@ -1,4 +1,4 @@
-"""Arithmetic of the interpreter on arrays: NumPy's, or a replacement for it."""
+"""Arithmetic of the reference interpreter on arrays: that of NumPy, or another class with the same methods."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ class AbstractArithmetic(ABC):
 
     @abstractmethod
     def operation(self, op: str, *operands: Any) -> Any:
-        """The result of an operation on one or two operands, element by element."""
+        """The result of an operation of the language on one or two operands, element by element."""
 
     @abstractmethod
     def reduced(self, op: str, terms: Array, axis: tuple[int, ...], keepdims: bool = False) -> Any:
-        """The reduction of terms along axes."""
+        """The reduction of `terms` by operation `op` along the axes `axis`."""
 
     @abstractmethod
     def contracted(self, a: Array, b: Array, shape: tuple[int, ...], n_reduced: int) -> Array:
-        """The sum of products, as `contract`."""
+        """The sum of products of two arrays, with the meaning of `contraction.contract`."""
 
     @abstractmethod
     def scattered(self, op: str, array: Array, indices: tuple[Array, ...], values: Array) -> None:
-        """Updates elements in place; several indices may denote the same element."""
+        """Updates elements of `array` at `indices` in place by `op`; several indices may denote the same element."""
 
 
 class NumpyArithmetic(AbstractArithmetic):

@@ -1,4 +1,7 @@
-"""Sums of products, which the interpreter computes by BLAS: a matrix product has too many terms to store before they are added."""
+"""Sums of products, which the interpreter computes by BLAS.
+
+A matrix product has too many terms to store before they are added.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,10 @@ Factors = tuple[Load, Load]
 
 
 def contraction(loop: For) -> tuple[Factors, ...] | None:
-    """The factors of a loop that only adds up products of floats; None for any other loop."""
+    """The factors of the products that a loop adds up, if it does nothing else; None for any other loop.
+
+    All factors are floats. There is a pair of factors for each sum.
+    """
     match loop.body:
         case (UpdateLocal() as update,):
             return factors(update)

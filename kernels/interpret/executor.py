@@ -1,4 +1,4 @@
-"""Executor that interprets calls."""
+"""Executor that runs calls of kernels in the reference interpreter."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ from .trees import run_on_trees
 
 
 class Interpreter(Executor):
-    """Runs calls at once; a kernel on sparse fields runs before sparse lowering, on the fields themselves."""
+    """Executor that interprets each call at once.
+
+    A kernel on sparse fields runs before sparse lowering, on the fields themselves.
+    """
 
     def run(self, call: KernelCall) -> Any:
         settle()

@@ -98,7 +98,7 @@ class _Lane:
 
 @dataclass
 class AbstractRun:
-    """Run of a kernel on its arrays."""
+    """Interpreter of the statements of one kernel, with its arrays, scalars and locals."""
 
     arrays: dict[str, Array]
     scalars: dict[str, Any]
@@ -170,14 +170,14 @@ class AbstractRun:
         self._end_locals(before)
 
     def _end_locals(self, before: set[str]) -> None:
-        """Ends a block: removes the locals other than `before`."""
+        """Ends a block: removes all locals but those in `before`, which existed when the block began."""
         for name in set(self.local) - before:
             del self.local[name]
 
     def _for_uneven(self, s: For, extents: Array) -> None:
         """Runs a loop whose length differs from lane to lane, as lanes over a box.
 
-        Lanes outside their iteration range are masked out.
+        Lanes outside of their own iteration range are masked out. `extents`: the length of the loop in each lane.
         """
         before, outer = set(self.local), self.mask
         self.origins[s.loop] = together(s.extent, {lane.loop for lane in self.lanes})
@@ -310,7 +310,10 @@ class AbstractRun:
         self.local[name] = self.arithmetic.operation(op, old, value)
 
     def _sum_of_products(self, s: UpdateLocal, new_axes: int) -> Array | None:
-        """The sum of products that an update adds; None for other terms, or if the mask excludes only some of the terms."""
+        """The sum of products that an update adds to a local; None for other terms.
+
+        None also if the mask excludes only some of the terms.
+        """
         pairs = factors(s) if new_axes else None
         if pairs is None or (self.mask is not None and np.ndim(self.mask) > self.depth[s.name]):
             return None
@@ -427,7 +430,7 @@ class AbstractRun:
         )
 
     def _gathered(self, name: str, indices: tuple[Expr, ...]) -> tuple[Any, ...]:
-        """The checked indices as integers or index arrays; 0 for masked lanes."""
+        """The indices of a load in all lanes, checked against the array: integers or index arrays; 0 in masked lanes."""
         return self._checked_indices(name, indices, self.arrays[name].shape)
 
     def _checked_indices(
@@ -457,9 +460,10 @@ class AbstractRun:
         return form[0], {loop: c for loop, c in terms.items() if c}
 
     def _view(self, name: str, indices: tuple[Expr, ...]) -> Array | None:
-        """The elements for all lanes, as a strided view with one axis for each lane (length 1 for a lane that does not appear).
+        """The elements that all lanes load, as a strided view with one axis for each lane.
 
-        None unless each index is linear, with at most one lane in each and no lane in two.
+        An axis has length 1 for a lane loop that does not occur in the indices.
+        None unless each index is linear, with at most one lane loop in each and none in two.
         """
         array = self.arrays[name]
         by_loop = {lane.loop: k for k, lane in enumerate(self.lanes)}
@@ -497,7 +501,7 @@ class AbstractRun:
 
 
 class _Run(AbstractRun):
-    """Run on plain arrays."""
+    """Interpreter of a kernel on plain arrays."""
 
 
 def printed(value: Any, dtype: DType, wanted: str) -> str:
@@ -517,7 +521,7 @@ def _check(name: str, axis: int, low: int, high: int, extent: int) -> None:
 
 
 def out_of_range(name: str, axis: int, value: Any, extent: int) -> NoReturn:
-    """Raises IndexError for an index along an axis of an array of `extent` elements there."""
+    """Raises IndexError for an index `value` along an axis of an array that has `extent` elements there."""
     raise KernelRuntimeIndexError(
         f"index {axis} of {name} is {int(value)}, outside 0..{extent - 1}"
     )

@@ -26,7 +26,7 @@ from .contraction import contraction
 
 @dataclass(frozen=True)
 class LanePlan:
-    """Plan of one loop.
+    """Plan of one loop for the interpreter: as NumPy lanes, or one iteration after the other.
 
     `is_vector`: it may run as lanes. `inner_lanes`: the maximal number of lanes that loops inside it need for each of its
     iterations.
@@ -40,7 +40,7 @@ Plans = dict[int, LanePlan]  # by the identity of the loop
 
 
 def plan_lanes(body: tuple[ir.Stmt, ...]) -> Plans:
-    """Plans every loop of statements that have identities."""
+    """Returns the plan of every loop in statements that have identities."""
     plans: Plans = {}
     _plan_block(body, frozenset(), plans, {})
     return plans
@@ -49,9 +49,9 @@ def plan_lanes(body: tuple[ir.Stmt, ...]) -> Plans:
 def _plan_block(
     body: Iterable[ir.Stmt], declared: frozenset[str], plans: Plans, longest: Mapping[str, int]
 ) -> int:
-    """Plans every loop of a block, and returns the maximal number of lanes that the block needs.
+    """Adds the plan of every loop of a block to `plans`; returns the maximal number of lanes that the block needs.
 
-    `declared` are the earlier locals, `longest` the maximal iteration counts of the enclosing loops.
+    `declared`: the locals declared earlier. `longest`: the maximal iteration counts of the enclosing loops.
     """
     lanes = 1
     for statement in body:
@@ -89,7 +89,10 @@ def _plan_loop(
 
 
 def _most(extent: ir.Expr, longest: Mapping[str, int]) -> int:
-    """The maximal iteration count of a loop, at least 1; 1 if it is unknown."""
+    """The maximal iteration count of a loop, at least 1; 1 if it is unknown.
+
+    `longest`: the maximal iteration counts of the enclosing loops.
+    """
     const, terms = linear(unclamped(extent)) or (1, {})
     if any(loop not in longest for loop in terms):
         return 1
@@ -97,7 +100,10 @@ def _most(extent: ir.Expr, longest: Mapping[str, int]) -> int:
 
 
 def unclamped(extent: ir.Expr) -> ir.Expr:
-    """An extent without `max(.., 0)`, since a loop with a negative extent does not run either."""
+    """The operand of an extent `max(.., 0)`: a loop with a negative extent does not run either.
+
+    Any other extent is returned as it is.
+    """
     match extent:
         case ir.Binary("max", a, ir.Const(value=0)) | ir.Binary("max", ir.Const(value=0), a):
             return a
@@ -197,7 +203,7 @@ def _combined(
 
 
 def _extents_allow(loop: ir.For, plans: Plans) -> bool:
-    """True if the loops inside run equally long in all lanes, or may differ in length."""
+    """True if the loops inside of `loop` run equally long in all lanes, or may run over a box with a mask."""
     for s in nested_statements(loop.body):
         if not isinstance(s, ir.For):
             continue
@@ -224,7 +230,7 @@ def _may_differ(loop: ir.For, plans: Plans) -> bool:
 
 
 def together(extent: ir.Expr, lanes: Collection[str]) -> tuple[str, ...]:
-    """The lane loops whose index shortens a loop one for one; empty if the extent depends on lanes in another way.
+    """The lane loops whose index shortens a loop by one iteration per step; () if lanes change it in another way.
 
     Over the sum of its own index and theirs, the loop ends at the same value in all lanes.
     """

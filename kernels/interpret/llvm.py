@@ -1,9 +1,9 @@
-"""LLVM backend of the reference: a kernel as scalar loops in program order, for kernels too slow to interpret.
+"""LLVM backend of the reference: scalar loops in program order, for kernels too slow to interpret.
 
 Results equal the interpreter's, except for the order of sums over lanes; nothing is printed. An index outside its array ends the
 function: it returns the number of the check, 1 for the first of `Printed.places`, and stores the index in `at[0]`. It returns 0 on
 success. A failed assertion ends it in the same way. The module shares no code with code generation, since it is the reference for
-it.
+generated code.
 """
 
 from __future__ import annotations
@@ -74,25 +74,25 @@ _MOST_KEPT = 16  # texts of kernels
 
 @dataclass(frozen=True)
 class AxisCheck:
-    """Bounds check: one axis of an array, of `extent` elements along it."""
+    """Bounds check in the compiled kernel: one axis of an array, of `extent` elements along it."""
 
     array: str
     axis: int
     extent: int
 
     def fail(self, index: int) -> NoReturn:
-        """Raises the IndexError for an index outside."""
+        """Raises the IndexError for an index that failed the check."""
         out_of_range(self.array, self.axis, index, self.extent)
 
 
 @dataclass(frozen=True)
 class Claim:
-    """Check of an assertion."""
+    """Check of an assertion in the compiled kernel."""
 
     text: str
 
     def fail(self, index: int) -> NoReturn:
-        """Raises the AssertionError, without the values of its message."""
+        """Raises the AssertionError of the kernel, without the values in its message."""
         raise failed_assertion(self.text)
 
 
@@ -142,7 +142,7 @@ def _printed(kernel: KernelIR, held: tuple[tuple[str, DType], ...], is_moved: bo
 
 
 def _named(place: AxisCheck | Claim, own: Mapping[str, str]) -> AxisCheck | Claim:
-    """Returns the check of an array with its own name."""
+    """Returns the check with the array's own name, instead of its number. `own`: the names by number."""
     if isinstance(place, Claim):
         return place
     return replace(place, array=own.get(place.array, place.array))
@@ -335,7 +335,7 @@ class _LlvmWriter:
         return self.locals[name, dtype]
 
     def _reserved(self, kind: Any, n: int | None = None) -> Value:
-        """Allocates stack memory once for each call of the function."""
+        """Allocates stack memory for one value, or an array of `n`, once for each call of the function."""
         self.entry.position_before(self.entry.block.terminator)
         return self.entry.alloca(kind, size=None if n is None else max(n, 1))
 

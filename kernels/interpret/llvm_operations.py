@@ -33,7 +33,7 @@ def type_of(dtype: DType) -> Any:
 
 
 def stored_type(dtype: DType) -> Any:
-    """The type of an element of an array."""
+    """The LLVM type of an array element in memory."""
     return BYTE if dtype is DType.bool_ else type_of(dtype)
 
 
@@ -45,7 +45,7 @@ def constant(value: Any, dtype: DType) -> Value:
 
 
 def operation(build: Any, op: str, a: Value, b: Value, dtype: DType) -> Value:
-    """The result of an operation on two values of one type."""
+    """The result of an operation of the language on two operands of type `dtype`."""
     if op in _BITS:
         return getattr(build, _BITS[op])(a, b)
     if op in ("min", "max"):
@@ -64,7 +64,7 @@ def operation(build: Any, op: str, a: Value, b: Value, dtype: DType) -> Value:
 
 
 def unary(build: Any, op: str, x: Value, of: DType, dtype: DType) -> Value:
-    """The result of an operation on a value of type `of`, as a value of type `dtype`."""
+    """The result of an operation on one operand of type `of`, as a value of type `dtype`."""
     zero = constant(0, of)
     match op:
         case "not" | "bit_not":
@@ -95,7 +95,7 @@ def unary(build: Any, op: str, x: Value, of: DType, dtype: DType) -> Value:
 
 
 def compare(build: Any, op: str, a: Value, b: Value, of: DType) -> Value:
-    """The result of a comparison. With a NaN only != is true."""
+    """The result of a comparison of two operands of type `of`. With a NaN only != is true."""
     sign = _SIGNS[op]
     if of.is_float:
         return (build.fcmp_unordered if op == "ne" else build.fcmp_ordered)(sign, a, b)
@@ -123,7 +123,7 @@ def convert(build: Any, x: Value, of: DType, dtype: DType) -> Value:
 
 
 def loaded(build: Any, place: Value, held: DType, dtype: DType) -> Value:
-    """The element at an address, whose array has type `held`, as a value of type `dtype`."""
+    """The array element at an address, converted to type `dtype`; the array has type `held`."""
     x = build.load(place)
     if held is DType.bool_:
         x = build.icmp_unsigned("!=", x, ir.Constant(BYTE, 0))
@@ -131,7 +131,7 @@ def loaded(build: Any, place: Value, held: DType, dtype: DType) -> Value:
 
 
 def put(build: Any, x: Value, of: DType, place: Value, held: DType) -> None:
-    """Stores a value of type `of` at an address, whose array has type `held`."""
+    """Stores a value of type `of` at an address in an array, converted to the array's type `held`."""
     x = convert(build, x, of, held)
     build.store(build.zext(x, BYTE) if held is DType.bool_ else x, place)
 
@@ -147,7 +147,7 @@ def call(build: Any, name: str, dtype: DType, *given: Value) -> Value:
 
 
 def _function(op: str, dtype: DType) -> str:
-    """The name of the C library's function."""
+    """The name of the C library's function for an operation on floats of this type."""
     return OPS[op].c + ("f" if dtype is DType.f32 else "")
 
 
@@ -177,7 +177,10 @@ def _of_floats(build: Any, op: str, a: Value, b: Value, dtype: DType) -> Value:
 
 
 def _floored(build: Any, op: str, a: Value, b: Value, dtype: DType) -> Value:
-    """The // or % of floats as in NumPy, which stay exact where a / b is rounded to a whole number (npy_divmod)."""
+    """The // or % of floats as in NumPy (npy_divmod).
+
+    It stays exact where a / b is rounded to a whole number.
+    """
     zero, one = constant(0, dtype), constant(1, dtype)
     rest = build.frem(a, b)
     has_rest = build.fcmp_unordered("!=", rest, zero)
@@ -200,7 +203,7 @@ def _floored(build: Any, op: str, a: Value, b: Value, dtype: DType) -> Value:
 
 
 def _shifted(build: Any, op: str, a: Value, b: Value, dtype: DType) -> Value:
-    """A shift as in NumPy: a shift beyond all bits gives the bits that are shifted in.
+    """A shift as in NumPy: a shift by more than all bits leaves only bits that were shifted in.
 
     LLVM leaves this value undefined, and an index may depend on it.
     """
@@ -240,7 +243,10 @@ def _truncated(build: Any, x: Value, of: DType, is_word: bool) -> Value:
 
 
 def _quotient(build: Any, op: str, a: Value, b: Value, dtype: DType) -> Value:
-    """The quotient or remainder of integers: 0 for a divisor of 0, wrapped for a divisor of -1. LLVM leaves both undefined."""
+    """The quotient or remainder of integers: 0 for a divisor of 0, wrapped for a divisor of -1.
+
+    LLVM leaves both undefined.
+    """
     zero, one = constant(0, dtype), constant(1, dtype)
     by_zero = compare(build, "eq", b, zero, dtype)
     is_mod = op in ("raw_mod", "mod")

@@ -60,9 +60,9 @@ def mixed(seed: int, k: int) -> int:
 
 
 class Mover:
-    """Emits the LLVM code that moves a result; its counter is at the address `place`.
+    """Writer of the LLVM code that moves a result by a unit in the last place; its counter is at address `place`.
 
-    With `calls` it is a function for each operation: large kernels are compiled far sooner, and run somewhat longer.
+    With `calls` the code is a function for each operation: large kernels are compiled far sooner, and run somewhat longer.
     """
 
     def __init__(self, build: Any, place: Value, *, calls: bool = False) -> None:
@@ -70,7 +70,10 @@ class Mover:
         self._functions: dict[tuple[str, DType], Any] = {}
 
     def moved(self, op: str, found: Value, operands: tuple[Value, ...], dtype: DType) -> Value:
-        """The moved result of an operation that `rounds`. An exact, zero, infinite or subnormal result is not moved."""
+        """The moved result of an operation that rounds.
+
+        An exact, zero, infinite or subnormal result is not moved. `found`: the rounded result of the `operands`.
+        """
         if not self._calls:
             return self._moved(op, found, operands, dtype)
         function = self._functions.get((op, dtype))
@@ -79,7 +82,7 @@ class Mover:
         return self._build.call(function, (found, *operands, self._place))
 
     def _function(self, op: str, n_operands: int, dtype: DType) -> Any:
-        """A function of a result, its operands and the counter's address that returns the moved result."""
+        """The LLVM function that moves a result. Its arguments: the result, its operands, the counter's address."""
         kind = type_of(dtype)
         signature = ir.FunctionType(kind, [kind] * (1 + n_operands) + [self._place.type])
         made = ir.Function(self._build.module, signature, f"moved.{op}.{dtype.name}")
@@ -110,7 +113,7 @@ class Mover:
         return build.bitcast(build.add(build.bitcast(found, word), step), type_of(dtype))
 
     def _step(self, word: Any) -> Value:
-        """A random 1 or -1."""
+        """A random 1 or -1, an integer of LLVM type `word`."""
         build = self._build
         counter = build.add(build.load(self._place), ir.Constant(WORD, _STEP))
         build.store(counter, self._place)
@@ -149,13 +152,13 @@ class Mover:
 
 
 class ArrayMover(AbstractArithmetic):
-    """Moves the results of operations on NumPy arrays."""
+    """Arithmetic on NumPy arrays that moves each rounded result by a unit in the last place."""
 
     def __init__(self, seed: int) -> None:
         self._rng = np.random.default_rng(seed)
 
     def operation(self, op: str, *operands: Any) -> Any:
-        """A result of NumPy, moved if it was rounded."""
+        """The result of NumPy for an operation, moved if it was rounded."""
         found = OPS[op].numpy(*operands)
         dtype = np.asarray(found).dtype
         if dtype.kind != "f" or op in _EXACT:
@@ -219,6 +222,6 @@ class ArrayMover(AbstractArithmetic):
 
 
 def _is_whole(x: Array, most: float) -> bool:
-    """True if all are whole numbers, and sums of them up to `most` are exact."""
+    """True if all elements are whole numbers, and sums of magnitude `most` are exact in their type."""
     is_small = most < 2.0 ** (np.finfo(x.dtype).nmant + 1)
     return bool(is_small) and bool((np.rint(x) == x).all())

@@ -21,9 +21,9 @@ def initial_arrays(
     recording: Recording,
     arrays: Mapping[str, Array],
 ) -> dict[str, Array]:
-    """The initial arrays of a recording.
+    """The initial arrays of a recording by name.
 
-    They are copies of arrays that a call writes, temporaries of zeros, and the other arrays themselves.
+    They are copies of arrays that a call writes, zeros for temporaries, and the other arrays themselves.
     """
     written = {name for call in recording.calls for name in written_by(call)}
     found: dict[str, Array] = {}
@@ -59,6 +59,6 @@ def run_calls(
 
 
 def written_by(call: Call) -> set[str]:
-    """The arrays of the sequence that a call writes."""
+    """Names of the sequence's arrays that a call writes."""
     names = dict(zip((p.name for p in call.ir.arrays), call.arrays, strict=True))
     return {names[array] for array in written_in(call.ir.body)}

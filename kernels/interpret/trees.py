@@ -25,7 +25,7 @@ def run_on_trees(
     scalars: Mapping[str, Any],
     trees: Mapping[str, TreeStorage],
 ) -> None:
-    """Runs a kernel in place; arrays that are sparse fields are `FieldView`s.
+    """Runs a kernel on sparse fields in place; in `arrays`, sparse fields are `FieldView`s.
 
     Raises the errors of `run_kernel`, and IndexError if a cell outside is activated.
     """
@@ -35,7 +35,7 @@ def run_on_trees(
 
 
 class _TreeRun(AbstractRun):
-    """Run on sparse fields and plain arrays."""
+    """Interpreter of a kernel on sparse fields and plain arrays."""
 
     def __init__(self, *args: Any, trees: dict[str, TreeStorage]) -> None:
         super().__init__(*args)
@@ -71,7 +71,7 @@ class _TreeRun(AbstractRun):
         return all(0 <= int(self.value(i)) < n for i, n in zip(indices, shape, strict=True))
 
     def cell(self, tree: str, node: int, indices: tuple[kernel.Expr, ...]) -> list[Any]:
-        """The indices of one cell; IndexError where it is outside."""
+        """The indices of one cell of a tree's node; IndexError if there is no such cell."""
         found = [int(self.value(i)) for i in indices]
         if not self.is_inside(tree, node, indices):
             raise KernelRuntimeIndexError(f"the cell {found} is outside of its node in {tree}")

@@ -1,4 +1,4 @@
-"""Cost estimates of a kernel, interpreted and compiled, to choose between the two."""
+"""Cost estimates of a kernel, interpreted and compiled, to choose between the two ways."""
 
 from __future__ import annotations
 
@@ -29,7 +29,10 @@ _ARITHMETIC: dict[str, Callable[[float, float], float]] = {
 
 @dataclass(frozen=True)
 class RunCost:
-    """Nanoseconds of one run, interpreted and compiled. Lengths that depend on data are estimated, see `_Counter`."""
+    """Estimated time in ns of one run of a kernel, interpreted and compiled.
+
+    Lengths that depend on data are estimated (`_Counter`).
+    """
 
     interpreted_ns: float
     compiled_ns: float
@@ -41,7 +44,7 @@ def n_nodes(ir: kernel.KernelIR) -> int:
 
 
 def work_of(ir: kernel.KernelIR) -> RunCost:
-    """The estimated work of one call."""
+    """The estimated time of one call of a kernel, interpreted and compiled."""
     longest = max((n for p in ir.arrays for n in p.shape), default=1)
     body = identified(ir.body)
     return _Counter(plan_lanes(body), longest).block(body, 1.0, 1.0, {})
@@ -59,7 +62,10 @@ class _Counter:
         lanes: float,
         middles: Mapping[str, float],
     ) -> RunCost:
-        """The work of statements that run `steps` times in `lanes` each; `middles` are typical indices of the enclosing loops."""
+        """The estimated time of statements that run `steps` times, each time in `lanes` NumPy lanes.
+
+        `middles`: the typical index of each enclosing loop.
+        """
         interpreted_ns = compiled_ns = 0.0
         for s in body:
             nodes = sum(1 for x in children(s) for _ in walk(x)) + 1
@@ -90,7 +96,7 @@ class _Counter:
     def _extent(self, x: kernel.Expr, times: float, middles: Mapping[str, float]) -> float:
         """The typical length of a loop that is entered `times` times.
 
-        Lengths read from arrays count as lists that share the longest extent.
+        A length that is read from an array counts as the length of a list; the lists together have the longest extent.
         """
         known = max(0.0, self._typical(x, middles))
         parts = list(walk(x))
