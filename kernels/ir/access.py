@@ -18,7 +18,7 @@ StateKind = Literal["value", "mask", "list", "allocator"]
 
 @dataclass(frozen=True, order=True)
 class State:
-    """State that tasks read and write: the values of an array, or the mask, list or allocator of a sparse field."""
+    """State that tasks read and write: values of an array, or the mask, a list or the allocator of a sparse node."""
 
     kind: StateKind
     name: str
@@ -28,19 +28,19 @@ class State:
 
     @property
     def label(self) -> str:
-        """The state in drawings: the array whose values it is, else its kind and node."""
+        """Name of the state in drawings: the array's name for values of an array, else kind and node."""
         return self.name if self.kind == "value" else str(self)
 
 
 @dataclass(frozen=True)
 class AxisMap:
-    """Index map of one axis: `floor(affine / divisor)`.
+    """Index map of an access along one axis of the array: `floor(affine / divisor)`.
 
-    `affine` is None where the index is computed from values. Then `window` may give it as a local of the body plus a constant from
+    `affine` is None if the index depends on data. Then `window` may bound the index by a local of the body plus a constant from
     least to largest: (local, least, largest).
 
-    With `through`, a list, the loop that runs over the list stands in `affine` for the number in the list's first row. No two of
-    these numbers are equal. So two indices through one list are equal where their affine parts are.
+    `through`: an index list, if the index is computed from an element of the list's first row. In `affine`, the loop over the list
+    stands for that element. No two elements are equal. So two indices through one list are equal if their affine parts are.
     """
 
     affine: Affine | None
@@ -50,15 +50,16 @@ class AxisMap:
 
     @property
     def plain(self) -> Affine | None:
-        """The affine index in memory; None where the index is no affine one."""
+        """The index as an affine expression, if it is one in memory; else None."""
         return self.affine if self.divisor == 1 and not self.through else None
 
 
 @dataclass(frozen=True)
 class Guard:
-    """Guard of an access: it happens only in iterations within `bounds` (low <= affine < high) and `residues`.
+    """Guard of an access: a condition that bounds the iterations in which the access is made.
 
-    `data` are the numbers of the accesses whose values take part in the condition. `is_exact`: it happens in all of these
+    They are the iterations within `bounds` (triples low <= affine < high) and `residues`.
+    `data`: numbers of the accesses whose values the condition depends on. `is_exact`: the access is made in all of these
     iterations.
     """
 
@@ -85,7 +86,7 @@ class AccessSet:
 
     @property
     def moves(self) -> bool:
-        """True if the elements may differ between steps of a repeat."""
+        """True if the touched elements depend on the step of a repeat."""
         steps = {loop.name for loop in self.loops if loop.is_step}
         affine = [x.affine for x in self.index if x.affine is not None]
         affine += [x for x, _, _ in self.guard.bounds] + [r.affine for r in self.guard.residues]
@@ -94,29 +95,29 @@ class AccessSet:
 
 @dataclass(frozen=True)
 class Access:
-    """Access of an array: an affine index per axis, or None where the index is not affine."""
+    """Access of an affine task to an array: an affine index per axis, None for an axis with another index."""
 
     array: str
     axes: tuple[Affine | None, ...]
 
 
 def access_of(load: Load) -> Access:
-    """Returns the access that a load makes."""
+    """Returns the access (affine index per axis) of a load."""
     return Access(load.array, tuple(to_affine(i) for i in load.indices))
 
 
 def index_loops(access: Access) -> set[str]:
-    """Returns the loops whose indices occur in an access."""
+    """Returns names of the loops whose indices occur in an access."""
     return {loop for axis in access.axes if axis is not None for loop, _ in axis.terms}
 
 
 def maps_of(axes: tuple[Affine | None, ...]) -> tuple[AxisMap, ...]:
-    """Returns the index maps of an access; an axis is None where its index is not affine."""
+    """Returns an index map for each axis, whose affine index is None if it is not affine."""
     return tuple(map(AxisMap, axes))
 
 
 def flat_strides(access: Access, array: ArrayInfo) -> dict[str, int]:
-    """Distance in elements between neighbours along each loop of an access to a C-ordered array."""
+    """Distance in memory, in elements, by which one iteration of each loop moves an access to a C-ordered array."""
     strides: dict[str, int] = {}
     step = 1
     for axis, extent in zip(reversed(access.axes), reversed(array.shape), strict=True):
@@ -131,20 +132,23 @@ def flat_strides(access: Access, array: ArrayInfo) -> dict[str, int]:
 
 @dataclass(frozen=True)
 class Region:
-    """Bounding box of the touched elements, with inclusive bounds per axis. `is_exact`: the box contains no other elements."""
+    """Bounding box of touched elements of an array, with inclusive bounds per axis.
+
+    `is_exact`: the box contains no other elements.
+    """
 
     bounds: tuple[tuple[int, int], ...]
     is_exact: bool
 
     def covers(self, other: Region) -> bool:
-        """True if every element of `other` is surely touched."""
+        """True if this region surely contains every element of region `other`."""
         return self.is_exact and all(
             a[0] <= b[0] and b[1] <= a[1] for a, b in zip(self.bounds, other.bounds, strict=True)
         )
 
 
 def whole(shape: tuple[int, ...]) -> Region:
-    """Returns the region of a whole array."""
+    """Returns the region of all elements of an array of this shape."""
     return Region(tuple((0, n - 1) for n in shape), True)
 
 

@@ -20,7 +20,10 @@ _NARROW = 64  # elements that may well go one by one
 
 @dataclass(frozen=True)
 class Affine:
-    """`const + sum(coefficient * loop index)`; `terms` sorted by loop name, no zero coefficient."""
+    """Affine expression `const + sum(coefficient * loop index)`.
+
+    `terms` are sorted by loop name and have no zero coefficient.
+    """
 
     const: int
     terms: tuple[tuple[str, int], ...]
@@ -30,12 +33,12 @@ class Affine:
 
 
 def constant(value: int) -> Affine:
-    """Returns the affine expression without loops."""
+    """Returns the affine expression that is a constant."""
     return Affine(value, ())
 
 
 def combine(parts: Iterable[tuple[int, Affine]]) -> Affine:
-    """Returns `sum(factor * affine)`."""
+    """Returns the linear combination `sum(factor * affine)` of affine expressions."""
     const, terms = 0, dict[str, int]()
     for factor, part in parts:
         const += factor * part.const
@@ -45,7 +48,7 @@ def combine(parts: Iterable[tuple[int, Affine]]) -> Affine:
 
 
 def to_affine(e: Expr) -> Affine | None:
-    """Returns `e` as an affine function of loop indices; None where it is none. Parameters and loads are not affine."""
+    """Returns `e` as an affine function of loop indices; None if it is none, or has parameters or loads."""
     match e:
         case Const():
             return constant(int(e.value)) if isfinite(e.value) and e.value == int(e.value) else None
@@ -64,7 +67,7 @@ def to_affine(e: Expr) -> Affine | None:
 
 
 def expression(affine: Affine, dtype: DType) -> Expr:
-    """Returns `affine` as an expression of loop indices of this type: positive terms, then negative ones, then the constant."""
+    """Returns `affine` as an IR expression of this type: positive terms, then negative ones, then the constant."""
     parts: list[Expr] = []
     for loop, step in sorted(affine.terms, key=lambda term: term[1] < 0):
         index: Expr = LoopIndex(loop, dtype)
@@ -82,7 +85,10 @@ def expression(affine: Affine, dtype: DType) -> Expr:
 
 
 def unclamped(extent: Expr) -> Expr:
-    """Returns an extent without `max(.., 0)`: a loop with a negative extent does not run either."""
+    """Returns the operand of an extent `max(.., 0)`: a loop with a negative extent does not run either.
+
+    Any other extent is returned as it is.
+    """
     match extent:
         case Binary(op="max", a=a, b=Const(value=0)) | Binary(op="max", a=Const(value=0), b=a):
             return a
@@ -123,17 +129,17 @@ def rename(affine: Affine, loops: Mapping[str, str]) -> Affine:
 
 
 def without(affine: Affine, names: Collection[str]) -> Affine:
-    """Returns `affine` without the terms of these loops."""
+    """Returns `affine` without the terms of the loops `names`."""
     return Affine(affine.const, tuple(t for t in affine.terms if t[0] not in names))
 
 
 def drop_unit_loops(affine: Affine, extents: Mapping[str, int]) -> Affine:
-    """Returns `affine` without the loops that run once: their index is 0."""
+    """Returns `affine` without the terms of loops with one iteration, whose index is 0."""
     return Affine(affine.const, tuple(t for t in affine.terms if extents.get(t[0]) != 1))
 
 
 def index_range(affine: Affine, extents: Mapping[str, int]) -> tuple[int, int]:
-    """Returns the smallest and the largest value over all iterations."""
+    """Returns the smallest and the largest value of an affine index over all iterations."""
     reach = [c * (extents[n] - 1) for n, c in affine.terms]
     return (
         affine.const + sum(r for r in reach if r < 0),
@@ -142,7 +148,7 @@ def index_range(affine: Affine, extents: Mapping[str, int]) -> tuple[int, int]:
 
 
 def reach(x: Expr, extents: Mapping[str, int | None]) -> tuple[int, int] | None:
-    """Returns the least and the greatest value of an affine index, both of which it takes; None where not known."""
+    """Returns the least and the greatest value of an affine index, which takes both; None if they are unknown."""
     form = to_affine(x)
     if form is None:
         return None
@@ -155,9 +161,9 @@ def reach(x: Expr, extents: Mapping[str, int | None]) -> tuple[int, int] | None:
 def limits(
     x: Expr, extents: Mapping[str, int | None], values: Mapping[str, tuple[int, int]] | None = None
 ) -> tuple[int, int] | None:
-    """Returns numbers that enclose every value of an integer expression, not always tightly; None where not known.
+    """Returns a lower and an upper limit of an integer expression, not always tight; None if they are unknown.
 
-    `values`: limits of locals.
+    `values`: limits of locals. `extents`: numbers of iterations of loops, None if unknown.
     """
     exact = reach(x, extents)
     if exact is not None or not x.dtype.is_index:
@@ -186,7 +192,7 @@ def limits(
 
 
 def _within(found: tuple[int, int] | None, dtype: DType) -> tuple[int, int] | None:
-    """Returns limits that a type can hold, else None: beyond them values wrap around."""
+    """Returns these limits if the type can hold both, else None: beyond them values wrap around."""
     return found if found is not None and all(map(dtype.holds, found)) else None
 
 
@@ -197,7 +203,10 @@ def _merge(op: str, a: int, b: int) -> int:
 
 
 def _one_sided(op: str, known: tuple[int, int] | None) -> tuple[int, int] | None:
-    """`min(unknown, k)` is at most k, `max(unknown, k)` at least k; BEYOND stands for no limit."""
+    """Returns limits of `op` of an unknown operand and one with the limits `known`; None without limits.
+
+    `min(unknown, k)` is at most k, `max(unknown, k)` at least k. BEYOND stands for no limit.
+    """
     if known is None or op == "add":
         return None
     return (-BEYOND, known[1]) if op == "min" else (known[0], BEYOND)
@@ -209,9 +218,9 @@ Bounds = dict[str, tuple[int, int]]
 
 
 def feasible(equations: Iterable[Affine], bounds: Mapping[str, tuple[int, int]]) -> bool:
-    """True if some integers within `bounds` make every equation zero.
+    """True if some integers within `bounds` make every equation (affine expression) zero.
 
-    True as well where the search for a solution exceeds its budget.
+    True also if the search for a solution exceeds its budget.
     """
     system, box = list(equations), dict(bounds)
     if not _narrow(system, box) or _contradict(system, box):
@@ -254,16 +263,16 @@ def _contradict(equations: list[Affine], bounds: Bounds) -> bool:
 
 
 def _is_beyond(terms: Mapping[str, int], const: int, bounds: Bounds) -> bool:
-    """True if an equation's variables within their bounds never make it zero."""
+    """True if a linear equation has no solution with its variables within their bounds."""
     ends = [(c * bounds[n][0], c * bounds[n][1]) for n, c in terms.items()]
     low, high = const + sum(map(min, ends)), const + sum(map(max, ends))
     return low > 0 or high < 0
 
 
 def _is_witness(equations: list[Affine], bounds: Bounds, corner: int) -> bool:
-    """True if a solution is found by setting each undetermined variable to the middle of its bounds, or to the next value.
+    """True if a trial finds a solution: each undetermined variable is set near the middle of its bounds.
 
-    Bit k of `corner` selects the next value for the undetermined variable number k, in the order of choice.
+    Bit k of `corner` selects the value after the middle for the undetermined variable number k, in the order of choice.
     """
     values: dict[str, int] = {}
     left = list(equations)
@@ -309,9 +318,10 @@ def _solve(equations: list[Affine], bounds: Bounds, budget: list[int]) -> bool:
 
 
 def _narrow(equations: list[Affine], bounds: Bounds) -> bool:
-    """Interval and divisibility propagation, until bounds change hardly any more; False at a contradiction.
+    """Narrows bounds by interval and divisibility propagation; False at a contradiction.
 
-    Where two wide variables are multiples of each other, each round removes one element only: a fixpoint is out of reach.
+    It stops when bounds change hardly any more. Where two wide variables are multiples of each other, each round removes one
+    element only: a fixpoint is out of reach.
     """
     if any(low > high for low, high in bounds.values()):
         return False
@@ -349,7 +359,7 @@ def _narrow(equations: list[Affine], bounds: Bounds) -> bool:
 
 
 def _ends(coefficient: int, bounds: tuple[int, int]) -> tuple[int, int]:
-    """Returns the least and the largest value of a term."""
+    """Returns the least and the largest value of the term `coefficient * x` with x within bounds."""
     a, b = coefficient * bounds[0], coefficient * bounds[1]
     return (a, b) if a < b else (b, a)
 

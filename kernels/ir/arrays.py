@@ -9,7 +9,10 @@ from .kernel import DType
 
 @dataclass(frozen=True)
 class ArrayInfo:
-    """Array of the sequence. `role` determines whether its contents outlive the sequence: temporaries do not."""
+    """Array of a kernel sequence: name, element type, shape, and role.
+
+    `role` determines whether the contents outlive the sequence: those of temporaries do not.
+    """
 
     name: str
     dtype: DType

@@ -1,4 +1,4 @@
-"""Bodies of non-affine tasks: their statements, with all memory accesses in them."""
+"""Bodies of non-affine tasks: their statements, with all memory accesses of the statements."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Shape = Literal["straight", "guarded", "loops"]
 
 
 class Closure(Enum):
-    """Reason kinds for a non-affine (closed) task."""
+    """Kinds of reasons for which a task is non-affine."""
 
     BRANCH = "branch"  # control flow that depends on values
     RANGE = "range"  # a loop whose extent is no constant
@@ -36,7 +36,7 @@ class Closure(Enum):
 
 @dataclass(frozen=True)
 class Reason:
-    """Reason why a task is non-affine: `text` has no verb ("an if around a store")."""
+    """Reason for which a task is non-affine: `text` has no verb ("an if around a store")."""
 
     kind: Closure
     text: str
@@ -45,10 +45,11 @@ class Reason:
 
 @dataclass(frozen=True)
 class Site:
-    """Access in a body: a place where a state is touched. `number` counts accesses in the order of the text.
+    """Access in a body: a position in the text at which a state (array version) is read or written.
 
+    `number` counts accesses in the order of the text.
     `loops` are the loops of the body around the access. `operator` is that of an update. `is_unique`: no two iterations of the
-    task's loops touch one element here.
+    task's loops touch one element by this access.
     """
 
     number: int
@@ -71,10 +72,11 @@ class Site:
 
 @dataclass(frozen=True)
 class Body:
-    """Body of a non-affine task: `statements` run once per iteration of the task's loops; locals belong to one iteration.
+    """Body of a non-affine task: `statements` run once per iteration of the task's loops.
 
-    `shape` is "straight" where every statement always runs, and "guarded" where some are in branches. It is "loops" where the
-    number of iterations of a loop inside is known at run time only. `reason`: why the task is no assignment over a band.
+    Locals belong to one iteration.
+    `shape` is "straight" if every statement always runs, and "guarded" if some are in branches. It is "loops" if the
+    number of iterations of a loop inside is known only at run time. `reason`: why the task is no assignment over a band of loops.
     """
 
     statements: tuple[ir.Stmt, ...]
@@ -88,12 +90,15 @@ class Body:
         return hash((self.statements, self.sites, self.shape, self.trees))
 
     def __hash__(self) -> int:
-        """Computed once: tables of facts on tasks are asked again and again, and a body may have thousands of expressions."""
+        """Hash by value, computed once: a body may have thousands of expressions, and is a key of many tables."""
         return self._hash
 
 
 def access_at(site: Site, loops: Sequence[Loop]) -> Access:
-    """Returns an access in terms of these loops of its task alone: axes with other indices count as not affine."""
+    """Returns the affine index per axis of an access of a body, in terms of `loops` of its task.
+
+    An axis whose index depends on anything else counts as not affine.
+    """
     own = {loop.name for loop in loops}
     return Access(
         site.state.name,
@@ -105,7 +110,7 @@ def access_at(site: Site, loops: Sequence[Loop]) -> Access:
 
 
 def loads_of(value: ir.Expr, loops: Sequence[Loop]) -> tuple[Site, ...]:
-    """Returns the loads of one expression over `loops`, in reading order. Their `is_unique` is not computed."""
+    """Returns the loads of one expression over `loops`, in reading order. Their flag `is_unique` is not computed."""
     return _loads_of(value, tuple(loops))
 
 
@@ -117,7 +122,10 @@ def _loads_of(value: ir.Expr, loops: tuple[Loop, ...]) -> tuple[Site, ...]:
 
 
 def guard_where(condition: ir.Expr, loops: Sequence[Loop]) -> Guard:
-    """Returns the iterations of `loops` in which a condition holds. The numbers in `data` are those of the condition's loads."""
+    """Returns the guard (bounds on `loops`) under which a condition holds.
+
+    Numbers in `data` are those of the condition's loads.
+    """
     return _guard_where(condition, tuple(loops))
 
 
@@ -130,7 +138,10 @@ def _guard_where(condition: ir.Expr, loops: tuple[Loop, ...]) -> Guard:
 
 
 class SiteReader:
-    """Collects the accesses of statements. Locals whose value is a function of loop indices are substituted."""
+    """Collector of the accesses of statements.
+
+    Locals whose value is a function of loop indices are substituted in indices.
+    """
 
     def __init__(
         self,
@@ -193,7 +204,10 @@ class SiteReader:
         self.comes_from(s.name, s.value, here, guard)
 
     def in_list(self, value: ir.Expr) -> tuple[str, str] | None:
-        """Returns the loop of the task and the list if a value is the list's number at that loop's index, else None."""
+        """Returns the loop and the list if a value is the list's element at the index of that loop; else None.
+
+        The loop is one of the task, and the element is in the list's first row.
+        """
         while isinstance(value, ir.Cast):
             value = value.x
         match value:
@@ -202,7 +216,10 @@ class SiteReader:
         return None
 
     def comes_from(self, name: str, value: ir.Expr, here: frozenset[int], guard: Guard) -> None:
-        """Records the accesses that the value of a local depends on: its operands, and the conditions under which it is set."""
+        """Records the accesses that the value of a local depends on.
+
+        These are the loads of its operands, and of the conditions under which it is set.
+        """
         found = self.deciding(value, here).union(guard.data)
         self.behind[name] = self.behind.get(name, frozenset()) | found
 
@@ -235,7 +252,7 @@ class SiteReader:
         self.forget(s.body)
 
     def forget(self, body: tuple[ir.Stmt, ...]) -> None:
-        """Forgets the values of locals that `body` changes: they are unknown before and behind it."""
+        """Removes the known values of locals that `body` changes: they are unknown before and behind the body."""
         for s in nested_statements(body):
             self.known.pop(local_changed(s), None)
 
@@ -251,7 +268,7 @@ class SiteReader:
         return index_range(x, {loop.name: loop.extent for loop in (*self.loops, *around)})
 
     def deciding(self, e: ir.Expr, here: frozenset[int]) -> frozenset[int]:
-        """Returns the accesses whose values an expression depends on; `here` are those of its own loads."""
+        """Returns numbers of the accesses whose values an expression depends on; `here` are its own loads."""
         names = locals_read(e)
         return here.union(*(self.behind.get(name, frozenset()) for name in names))
 
@@ -276,9 +293,9 @@ class SiteReader:
                     self.read(part, guard, around)
 
     def unsure(self, guard: Guard, condition: ir.Expr, first: int) -> Guard:
-        """Returns the guard of operands that are needed only for some values of a condition.
+        """Returns the guard of operands that are evaluated only for some values of a condition.
 
-        It adds no bounds: both sides of a selection may be evaluated.
+        It adds no bounds: both sides of a selection may be evaluated. `first`: the number of the condition's first load.
         """
         data = self.deciding(condition, frozenset(range(first, len(self.sites))))
         return replace(guard, data=tuple(sorted({*guard.data, *data})), is_exact=False)
@@ -326,7 +343,7 @@ class SiteReader:
     def sum(self, e: ir.Binary, around: tuple[Loop, ...]) -> AxisMap:
         """Returns the index map of a sum or difference: `floor(a / d) + b` is `floor((a + d b) / d)`.
 
-        A computed local plus an affine function of loops inside the body has a window.
+        A local that depends on data plus an affine function of loops inside the body gets a window.
         """
         for x, other in ((e.a, e.b), (e.b, e.a)):
             b = to_affine(other)
@@ -346,7 +363,10 @@ class SiteReader:
     # --- guards
 
     def narrowed(self, guard: Guard, e: ir.Expr, holds: bool, data: frozenset[int]) -> Guard:
-        """Returns `guard` where the condition `e` holds, or does not hold."""
+        """Returns `guard` and the condition `e` (with `holds`), or `guard` and its negation (without).
+
+        `data`: numbers of the accesses that the condition depends on.
+        """
         match e:
             case ir.Unary(op="not", x=x):
                 return self.narrowed(guard, x, not holds, data)
@@ -362,9 +382,9 @@ class SiteReader:
         return replace(guard, data=tuple(sorted({*guard.data, *data})), is_exact=False)
 
     def compared(self, guard: Guard, e: ir.Compare, holds: bool) -> Guard | None:
-        """Returns the guard where a comparison of affine values holds, or does not hold.
+        """Returns `guard` with a comparison of affine values, or with its negation if `holds` is False.
 
-        None where no bounds or residues express it.
+        None if no bounds or residues express it.
         """
         op = e.op if holds else _NEGATED[e.op]
         a, b = self.resolved(e.a), self.resolved(e.b)
@@ -421,7 +441,10 @@ def _bounded(guard: Guard, affine: Affine, low: int, high: int) -> Guard:
 
 
 def count_of(s: ir.For) -> Count:
-    """Returns the source of a loop's length that is known only at run time: an argument, or a value computed at the loop."""
+    """Returns the source of a loop's number of iterations: an argument, or a value computed at the loop.
+
+    The number is known only at run time.
+    """
     e = unclamped(s.extent)
     while isinstance(e, ir.Cast):
         e = e.x

@@ -1,4 +1,4 @@
-"""Iteration domains of tasks: loops, and the sets that their iterations are taken from."""
+"""Iteration domains of tasks: loops, and sets of iterations (all of a box, or the active cells of a sparse field)."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ UNBOUNDED = 1 << 40  # an unknown extent: longer than any array
 class Count:
     """Source of a number of iterations that is known only at run time.
 
-    It is that of a list's elements, the length of a dynamic node, an argument of the kernel, or a value computed where the loop
-    begins. `name` is that of the node, of the argument, or of the loop whose extent is computed.
+    `kind`: number of elements of a list, length of a dynamic node, argument of the kernel, or value computed where the loop begins.
+    `name`: that of the node, of the argument, or of the loop whose extent is computed.
     """
 
     kind: Literal["list", "length", "argument", "value"]
@@ -38,7 +38,7 @@ class Loop:
 
     @property
     def is_known(self) -> bool:
-        """True if it runs exactly `extent` times."""
+        """True if the loop runs exactly `extent` iterations."""
         return self.count is None
 
 
@@ -58,11 +58,11 @@ class Box:
 
 @dataclass(frozen=True)
 class Active:
-    """Domain of a struct-for: the active cells below a listed node.
+    """Domain of a struct-for (loop over active cells): the active cells below a node that has a list.
 
-    The outermost loop counts the elements of the node's list, the others the cells of one element. `leaf` has the cells of an
-    element along each axis. `tests_cells`: cells inside an element may be inactive. `parts`: only the elements or cells of these
-    colours.
+    The outermost loop counts the elements of the node's list, the others the cells of one element. `leaf`: number of cells of an
+    element along each axis. `tests_cells`: cells inside an element may be inactive. `parts`: only elements or cells of these
+    residue classes (colours).
     """
 
     tree: str

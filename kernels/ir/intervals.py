@@ -19,9 +19,9 @@ _MONOTONE = {"floordiv": int.__floordiv__, "shr": int.__rshift__, "shl": int.__l
 
 
 def range_of(e: Expr, leaf: Callable[[Expr], Range | None] = lambda _: None) -> Range:
-    """Returns an interval that contains all values of an integer expression. Where it may wrap around, it is that of its type.
+    """Returns an interval that contains all values of an integer expression.
 
-    `leaf` gives sharper intervals for some expressions.
+    An expression that may wrap around has the interval of its type. `leaf` gives sharper intervals for some expressions.
     """
     least, most = e.dtype.range
     low, high = leaf(e) or _unwrapped(e, leaf)
@@ -63,5 +63,5 @@ def _unwrapped(e: Expr, leaf: Callable[[Expr], Range | None]) -> Range:
 
 
 def _is_step(op: str, by: float) -> bool:
-    """True if division or shift by this constant is monotone."""
+    """True if `x op by` (a division or a shift by a constant) is monotone in x."""
     return by > 0 if op == "floordiv" else 0 <= by < 32

@@ -1,4 +1,4 @@
-"""The intermediate representation of a kernel after template instantiation: one page of frozen dataclasses.
+"""Intermediate representation of a kernel after template instantiation: its grammar as frozen dataclasses.
 
 Shapes are part of the template signature, so array extents and nearly all loop ranges are constants here. Loops always start at 0
 and step by 1: the frontend folds other starts and steps into the index expressions.
@@ -63,7 +63,7 @@ class DType(Enum):
 
     @property
     def stored(self) -> DType:
-        """The type of elements in memory that store such values: a byte for a truth value."""
+        """The element type of arrays that store values of this type: a byte for a truth value."""
         return DType.u8 if self is DType.bool_ else self
 
     @property
@@ -98,7 +98,7 @@ class DType(Enum):
 
 @dataclass(frozen=True)
 class Location:
-    """A place in the user's source, for error messages."""
+    """Position in the user's source, for error messages."""
 
     file: str
     line: int
@@ -230,7 +230,7 @@ class Cast:
 
 @dataclass(frozen=True)
 class Bitcast:
-    """Reinterpretation of the bits of `x` as a value of another type of the same size."""
+    """Reinterpretation of the bits of `x` as a value of another type of the same size in bytes."""
 
     x: Expr
     dtype: DType
@@ -238,7 +238,10 @@ class Bitcast:
 
 @dataclass(frozen=True)
 class IsActive:
-    """True if the cell of a tree's node at these indices, one for each axis of the node, is active. Cells outside are inactive."""
+    """True if the cell of a tree's node at `indices`, one for each axis of the node, is active.
+
+    Cells outside of the node are inactive.
+    """
 
     tree: str
     node: int
@@ -248,7 +251,7 @@ class IsActive:
 
 @dataclass(frozen=True)
 class Length:
-    """The number of cells of a dynamic node, in its container at these indices of its parent."""
+    """Number of cells of a dynamic node in one container, the one at `indices` of the node's parent."""
 
     tree: str
     node: int
@@ -258,10 +261,10 @@ class Length:
 
 @dataclass(frozen=True)
 class Item:
-    """Position of a cell in the arrays of its node's fields, along their last axis.
+    """Item of a cell: its position along the last axis of the arrays of the node's fields.
 
-    The cell is that of a tree's node at these indices. An inactive cell below a pointer, hash or dynamic node has an item of zeros.
-    A cell outside has any existing item.
+    The cell is that of a tree's node at `indices`. An inactive cell below a pointer, hash or dynamic node has an item of zeros.
+    A cell outside of the node has any existing item.
     """
 
     tree: str
@@ -302,7 +305,10 @@ Expr = (
 
 @dataclass(frozen=True)
 class AbstractStatement:
-    """Base of statements. `uid`: identity within a kernel or body, given by `identified` and kept by `replace`; 0 without one."""
+    """Base of statements.
+
+    `uid`: identity within a kernel or body, given by `identified` and kept by `replace`; 0 without one.
+    """
 
     uid: int = field(default=0, compare=False, repr=False, kw_only=True)
 
@@ -370,9 +376,9 @@ class Store(AbstractStatement):
 
 @dataclass(frozen=True)
 class Update(AbstractStatement):
-    """`array[indices] op= value`: atomic where iterations share the element, and then free to be reassociated.
+    """`array[indices] op= value`: atomic if several iterations update the element; their order is then free.
 
-    `result` is the local that takes the element's old value, of the array's dtype; "" where it is not used.
+    `result` is the local that gets the element's old value, of the array's dtype; "" if the old value is not used.
     """
 
     array: str
@@ -393,7 +399,7 @@ class If(AbstractStatement):
 
 @dataclass(frozen=True)
 class While(AbstractStatement):
-    """`while condition:`; the condition is evaluated before each pass.
+    """`while condition:`; the condition is evaluated before each iteration.
 
     Nothing else leaves a block: `break`, `continue` and an early `return` are flags that conditions read.
     """
@@ -408,10 +414,10 @@ Part = str | Expr  # of what is printed: a text as it is, or a value
 
 @dataclass(frozen=True)
 class Print(AbstractStatement):
-    """Writes `parts` one behind the other to standard output, with nothing between or behind them.
+    """Prints `parts` one behind the other to standard output, with nothing between or behind them.
 
-    `formats` has a conversion of C's printf without its % for each value of `parts`, "" for the default of its dtype. () is "" for
-    all.
+    `formats`: for each value of `parts` a conversion of C's printf without its %, "" for the default of its dtype. `()` stands for
+    "" for all values.
     """
 
     parts: tuple[Part, ...]
@@ -421,7 +427,10 @@ class Print(AbstractStatement):
 
 @dataclass(frozen=True)
 class Assert(AbstractStatement):
-    """Ends the call where `condition` is false, and reports `message` and `parts`, formatted as for `Print`. Only in debug mode."""
+    """Ends the call with an error if `condition` is false. Only in debug mode.
+
+    The error has the text of `message` and `parts`, formatted as for `Print`.
+    """
 
     condition: Expr
     message: str
@@ -434,7 +443,7 @@ class Assert(AbstractStatement):
 class ForActive(AbstractStatement):
     """Loop over the cells of a tree's node that are active when the loop begins, in any order.
 
-    `loops` are the indices, one for each axis of the node.
+    `loops`: names of the index along each axis of the node.
     """
 
     tree: str
@@ -446,8 +455,9 @@ class ForActive(AbstractStatement):
 
 @dataclass(frozen=True)
 class Activate(AbstractStatement):
-    """Activates the cell of a node at these indices, and the cells above that contain it. New cells have fields of zeros.
+    """Activates the cell of a tree's node at `indices`, and the cells above that contain it.
 
+    Fields of new cells are zero.
     For a dynamic node it activates the cells before it, too. An index outside activates nothing and ends the call with an error.
     """
 
@@ -459,7 +469,7 @@ class Activate(AbstractStatement):
 
 @dataclass(frozen=True)
 class Deactivate(AbstractStatement):
-    """Deactivates the cell and everything in it: it then reads as zero.
+    """Deactivates the cell of a tree's node at `indices` and everything in it, which then reads as zero.
 
     For a dynamic node it deactivates all cells of the container at these indices of its parent. An inactive cell stays inactive.
     """
@@ -472,9 +482,9 @@ class Deactivate(AbstractStatement):
 
 @dataclass(frozen=True)
 class Append(AbstractStatement):
-    """Activates the next cell of a dynamic node, in its container at these indices of its parent.
+    """Activates the next cell of a dynamic node, in the container at `indices` of the node's parent.
 
-    The local `result` takes the cell's index (i32). In parallel loops the order of several appends is unspecified.
+    The local `result` gets the cell's index (i32). In parallel loops the order of several appends is unspecified.
     """
 
     tree: str
@@ -505,9 +515,9 @@ Stmt = (
 
 @dataclass(frozen=True)
 class ArrayParam:
-    """Array argument with the shape and dtype of its instantiation (C order, contiguous).
+    """Array parameter of a kernel, with shape and dtype of its instantiation (C order, contiguous).
 
-    `is_list`: its first row, a list of cells, has no number twice.
+    `is_list`: the array is a list of cells: its first row has no number twice.
     """
 
     name: str
@@ -518,9 +528,10 @@ class ArrayParam:
 
 @dataclass(frozen=True)
 class Placed:
-    """Sparse field: an array whose last axes are those of a node of a tree. Inactive elements, and those outside, are 0.
+    """Sparse field: an array whose last axes are those of a node of a tree.
 
-    A cell is activated just before a store to it. A store to an inactive cell has no effect.
+    Inactive elements, and elements outside of the node, are 0. A cell is activated just before a store to it.
+    A store to an inactive cell has no effect.
     """
 
     array: str
@@ -530,11 +541,13 @@ class Placed:
 
 @dataclass(frozen=True)
 class KernelIR:
-    """Intermediate representation of one instantiated kernel. Each outermost `For` of `body` is a parallel range-for.
+    """Intermediate representation of one instantiated kernel.
 
-    A kernel on sparse fields is lowered (kernels/sparse) to one on plain arrays. Its leaf loops are `independent`: their iterations
-    are parallel by definition, too. Indices of `trusted` arrays are in bounds. `shared`: arrays in which inactive cells share the
-    first elements of each row, which are never written, and the number of these elements.
+    Each outermost `For` of `body` is a parallel range-for.
+    A kernel on sparse fields is lowered (kernels/sparse) to one on plain arrays. `independent`: its leaf loops, whose iterations
+    are parallel by definition, too. `trusted`: arrays whose indices are in bounds. `shared`: pairs of an array and a number n:
+    inactive
+    cells share the first n elements of each row of the array, which are never written.
     """
 
     name: str

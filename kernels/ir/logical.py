@@ -1,4 +1,4 @@
-"""Loops on sparse fields as the program states them, before sparse lowering."""
+"""Loops on sparse fields in terms of trees and cells, before sparse lowering to plain arrays."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .walk import blocks, nested_statements
 
 @dataclass(frozen=True)
 class FieldPlace:
-    """A field in a tree: its type, the shape of its components, and the node whose items are its elements."""
+    """A field in a tree: its type, the shape of its components, and the node at whose cells it has values."""
 
     dtype: DType
     components: tuple[int, ...]
@@ -24,7 +24,7 @@ class FieldPlace:
 class LogicalKernel:
     """Kernel on sparse fields before sparse lowering; its statements have identities.
 
-    `fields`: the number, in its tree, of each array of `ir.placed`. `trees`: the trees of the sequence with their fields.
+    `fields`: for each array of `ir.placed`, the field's number in its tree. `trees`: the trees of the sequence with their fields.
     """
 
     ir: KernelIR
@@ -34,11 +34,14 @@ class LogicalKernel:
 
 @dataclass(frozen=True, eq=False)
 class LogicalCall:
-    """Call of a kernel before sparse lowering, with the sequence's array and value of each parameter.
+    """Call of a kernel before sparse lowering.
 
-    `sections`: the sequence's array of each state of a tree, by tree and key. `reused`: for each statement at top level, the nodes
-    whose lists are those of earlier loops. `demoted` are the activations of surely active cells and `once` the hoisted ones, as
-    numbers in the text.
+    `arrays` and `scalars`: the sequence's array and the value of each parameter.
+    `sections`: the sequence's array that holds each state of a tree, by tree and key. `reused`: for each statement at top level,
+    the
+    nodes whose lists remain valid from earlier loops.
+    `demoted`: the activations of surely active cells, which do nothing. `once`: the hoisted activations. Both are numbers of
+    activations in the order of the text.
     """
 
     kernel: LogicalKernel
@@ -52,7 +55,7 @@ class LogicalCall:
 
 @dataclass(frozen=True)
 class LogicalLoop:
-    """Loop of a call before sparse lowering: statement `top` of its kernel."""
+    """Loop of a call before sparse lowering: statement number `top` at the top level of the call's kernel."""
 
     call: LogicalCall
     top: int
@@ -65,7 +68,7 @@ class LogicalLoop:
 
 
 def check_loops(ir: KernelIR) -> None:
-    """Raises LanguageError if a loop over active cells stands in another statement."""
+    """Raises LanguageError if a loop over active cells is nested in another statement."""
     for s in nested_statements(tuple(x for top in ir.body for block in blocks(top) for x in block)):
         if isinstance(s, ForActive):
             raise LanguageError(

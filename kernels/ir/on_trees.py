@@ -1,4 +1,4 @@
-"""Sparse facts of a body: list uses of its loops, activations, and states that threads may safely change at once."""
+"""Sparse facts of a body: list uses of its loops, activations, and states safe for concurrent changes."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ EACH, NEEDED, ONCE = "ACTIVATE", "DEMOTED", "ELEMENT"  # the values of `activate
 
 @dataclass(frozen=True)
 class ListSite:
-    """List use of a loop. `has_flag`: a flag records changes of cells since the list was made.
+    """Use of a list of active cells by a loop of a body.
 
-    `is_right`: the list that the same task made for an earlier loop is surely valid.
+    `has_flag`: a flag records changes of cells since the list was made.
+    `is_right`: the list that the same task made for an earlier loop is surely still valid.
     """
 
     name: str
@@ -27,9 +28,10 @@ class ListSite:
 
 @dataclass(frozen=True)
 class TileSite:
-    """Field whose neighbour cells a loop over the cells of leaves reads: they may be staged in local arrays of `n_bytes`.
+    """Field of which a loop over the cells of leaves reads neighbour cells: it may be staged in local arrays.
 
-    `n_crossed` is the maximal number of axes along which a read leaves the leaf. `field` is the field's array in the kernel.
+    The local arrays have `n_bytes`. `n_crossed` is the maximal number of axes along which a read leaves the leaf.
+    `field` is the field's array in the kernel.
     """
 
     name: str
@@ -40,13 +42,15 @@ class TileSite:
 
 @dataclass(frozen=True)
 class OnTrees:
-    """Sparse facts of a body. `lists`: the list uses of a body that makes a list.
+    """Sparse facts of a body: list uses, activations, and arrays that are safe for concurrent access.
 
-    `way`: the value of `activate` for a body that activates cells.
+    `lists`: the list uses, for a body that makes a list. `way`: the value of the choice `activate`, for a body that activates
+    cells.
 
-    `apart`: fields without conflicts between iterations of the outermost loop, by the coordinates of their cells. `shared`: states
-    that several threads may change at once, with atomic updates (kernels/sparse/pools.py). `tiles`: fields that may be staged.
-    `loops`: of a variant of the body, its loops with their names in the body that decisions are about.
+    `apart`: fields without conflicts between iterations of the outermost loop, proved by the coordinates of their cells. `shared`:
+    states that several threads may change at once, with atomic updates (kernels/sparse/pools.py). `tiles`: fields that may be
+    staged.
+    `loops`: of a variant of a body, pairs of a loop's name here and in the original body, which decisions refer to.
     """
 
     lists: tuple[ListSite, ...] = ()
@@ -57,7 +61,7 @@ class OnTrees:
     loops: tuple[tuple[str, str], ...] = ()
 
     def name_of(self, loop: str) -> str:
-        """The name of a loop of this body in decisions; "" for a loop that only this variant has."""
+        """The name by which decisions refer to loop `loop`; "" for a loop that only this variant of the body has."""
         return dict(self.loops).get(loop, "") if self.loops else loop
 
     @property
@@ -75,9 +79,10 @@ NO_TREES = OnTrees()
 
 
 def making(statements: tuple[ir.Stmt, ...], how: Sequence[str]) -> tuple[ir.Stmt, ...]:
-    """Returns the statements that make a list for all loops that use it, each in its way of `how`.
+    """Returns the statements that make a list, once for each loop that uses it, in the ways `how`.
 
-    Precondition: `statements` are one branch, which is taken where the list is outdated. A list that is surely valid is checked
+    A way is to make the list anew, to make it if it is outdated, or neither.
+    Precondition: `statements` are one branch, which is taken if the list is outdated. A list that is surely valid is checked
     only at its first use: no cell has changed until the loop that uses it.
     """
     (test,) = statements
@@ -97,9 +102,10 @@ def making(statements: tuple[ir.Stmt, ...], how: Sequence[str]) -> tuple[ir.Stmt
 
 @dataclass(frozen=True)
 class Compaction:
-    """Stream compaction that makes a list: where `test` holds (None: always), `loop` stores elements in `array`.
+    """Stream compaction that makes a list: `loop` stores in `array` the elements that it selects.
 
-    The local `count` numbers the elements. The stores `ends` mark the list as made; the first of them stores the count.
+    It runs if `test` holds (None: always). The local `count` is the number of elements so far. The stores `ends` mark the list as
+    made; the first of them stores the count.
     """
 
     test: ir.Expr | None
@@ -110,12 +116,15 @@ class Compaction:
 
     @property
     def counting(self) -> tuple[ir.Stmt, ...]:
-        """The loop's body without its stores. A nested loop that only counts its iterations is replaced by their number."""
+        """Statements of the loop's body that count elements, without the stores.
+
+        A nested loop that only counts its iterations is replaced by one addition.
+        """
         return _counted(_without_stores(self.loop.body), self.count)
 
 
 def compactions(statements: tuple[ir.Stmt, ...]) -> tuple[Compaction, ...]:
-    """Returns the compactions that the statements consist of, in order; () where the statements are something else."""
+    """Returns the compactions that the statements consist of, in order; () if there are other statements."""
     found: list[Compaction] = []
     rest = list(statements)
     while rest:
@@ -136,7 +145,7 @@ def compactions(statements: tuple[ir.Stmt, ...]) -> tuple[Compaction, ...]:
 def _compaction(
     test: ir.Expr | None, body: list[ir.Stmt]
 ) -> tuple[Compaction | None, list[ir.Stmt]]:
-    """Returns the compaction at the begin of the statements, and the statements behind it."""
+    """Returns the compaction at the begin of `body`, None if there is none, and the statements behind it."""
     match body:
         case [
             ir.SetLocal(name=name, value=ir.Const(value=0) as zero),
@@ -163,7 +172,7 @@ def _without_stores(body: tuple[ir.Stmt, ...]) -> tuple[ir.Stmt, ...]:
 
 
 def _counted(body: tuple[ir.Stmt, ...], count: ir.Local) -> tuple[ir.Stmt, ...]:
-    """Replaces loops that only add 1 to `count` by one addition of their extent."""
+    """Returns the statements with each loop that only adds 1 to `count` replaced by one addition of its extent."""
     made: list[ir.Stmt] = []
     for k, s in enumerate(body):
         if isinstance(s, ir.For) and _only_counts(s, count, body[:k], body[k + 1 :]):
@@ -176,9 +185,10 @@ def _counted(body: tuple[ir.Stmt, ...], count: ir.Local) -> tuple[ir.Stmt, ...]:
 def _only_counts(
     loop: ir.For, count: ir.Local, before: Sequence[ir.Stmt], behind: Sequence[ir.Stmt]
 ) -> bool:
-    """True if the only effect of a loop is that it adds its number of iterations to `count`.
+    """True if the only effect of a loop is to add its number of iterations to `count`.
 
-    The locals that it sets are never read later, and before it only after they are set in the same block.
+    No statement behind the loop reads a local that the loop sets. Statements before it read such a local only after they set it.
+    `before` and `behind`: the statements of the same block.
     """
     adds = [s for s in loop.body if isinstance(s, ir.UpdateLocal)]
     others = [s for s in loop.body if isinstance(s, ir.SetLocal)]
@@ -197,6 +207,6 @@ def _only_counts(
 
 
 def _read(body: Sequence[ir.Stmt]) -> set[str]:
-    """The locals that statements read."""
+    """Returns names of the locals that statements read."""
     every = (x for s in nested_statements(tuple(body)) for e in children(s) for x in walk(e))
     return {x.name for x in every if isinstance(x, ir.Local)}

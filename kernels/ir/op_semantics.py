@@ -14,7 +14,7 @@ MIX_SHIFTS = (30, 27, 31)
 
 
 def unsigned(x: Numbers) -> Numbers:
-    """Returns the same bits as unsigned integers."""
+    """Returns integers reinterpreted as unsigned integers with the same bits."""
     return x.view(np.dtype(f"u{x.dtype.itemsize}"))
 
 
@@ -70,7 +70,7 @@ def lgamma(x: Numbers) -> Numbers:
 
 
 def _by_element(function: Callable[[float], float], x: Numbers) -> Numbers:
-    """Returns the values of a function of doubles, rounded to the type of `x`."""
+    """Returns `function`, of doubles, applied to each element of `x` and rounded to the type of `x`."""
     values = np.array([function(float(v)) for v in np.ravel(x)], np.float64)
     return values.reshape(np.shape(x)).astype(np.asarray(x).dtype)[()]
 
@@ -83,19 +83,19 @@ def raw_div(a: Numbers, b: Numbers) -> Numbers:
 
 
 def raw_mod(a: Numbers, b: Numbers) -> Numbers:
-    """The remainder of `raw_div`; 0 for integers and a divisor of 0."""
+    """The remainder of integer division rounded towards zero (`raw_div`); 0 for integers and a divisor of 0."""
     return np.fmod(a, b)
 
 
 def floor_mod(a: Numbers, b: Numbers) -> Numbers:
-    """`a` less the multiple of `b` below it, each step rounded: near a multiple it may be `b`, or below zero."""
+    """`a - b * floor(a / b)`, each operation rounded: near a multiple of b it may be `b`, or below zero."""
     return a - np.floor(a / b) * b
 
 
 def power(a: Numbers, b: Numbers) -> Numbers:
-    """`a` to the power `b`; for integers modulo the number of the type's values.
+    """`a` to the power `b`; for integers modulo the number of values of their type.
 
-    A negative exponent gives the quotient rounded towards zero, and 0 where that is not defined.
+    A negative exponent of integers gives the quotient rounded towards zero, and 0 if that is not defined.
     """
     if not np.issubdtype(b.dtype, np.signedinteger):
         return np.power(a, b)

@@ -22,13 +22,15 @@ Takes = Literal["numbers", "floats", "integers", "words", "u64", "bools"]
 class Op:
     """Operation of the language. Arguments and result have one dtype; the result of a comparison is a bool.
 
-    `numpy` defines its semantics. `takes`: "words" are integers of 32 and 64 bits. `gives` is the dtype of the result where it
-    differs. `sign` is the operator between its operands in Python. `c` is the function of <math.h> on a double; the one on a float
-    has an f behind it. `module` is the Python module of the function, "" for a builtin; in NumPy it has the name of `numpy`.
-    `flops` are floating-point operations that are surely executed.
+    `numpy` defines its semantics. `takes`: the types of its operands ("words" are integers of 32 and 64 bits). `gives` is the dtype
+    of
+    the result if it is another one. `sign` is the operator between its operands in Python. `c` is the function of <math.h> on a
+    double; the function on a float has an f behind that name. `module` is the Python module of the function, "" for a builtin; in
+    NumPy the function has the name of `numpy`. `flops` are floating-point operations that are surely executed.
 
     For reductions, `neutral` is the neutral element. `combine` is the C expression that reduces two results `a` and `b` to one.
-    `noun` is the reduction's name. `is_partial`: not defined for all numbers. `doc` makes it a function of the language.
+    `noun` is the reduction's name. `is_partial`: not defined for all numbers. `doc`: docstring of the public function of the
+    language; "" if there is no such function.
     """
 
     name: str
@@ -59,11 +61,11 @@ class Op:
 
     @property
     def text(self) -> str:
-        """The name of the function in `module`."""
+        """The name of the operation's function in its Python module."""
         return str(self.numpy.__name__) if self.module == "numpy" else self.name
 
     def accepts(self, dtype: DType) -> bool:
-        """True if operands may have this type."""
+        """True if operands of the operation may have this type."""
         match self.takes:
             case "numbers":
                 return dtype is not DType.bool_
@@ -79,7 +81,7 @@ class Op:
                 return dtype is DType.bool_
 
     def result(self, dtype: DType) -> DType:
-        """The type of the result on operands of this type."""
+        """The type of the operation's result on operands of this type."""
         return self.gives or dtype
 
 
@@ -92,14 +94,14 @@ TRANSCENDENTAL = 8.0
 def _function(
     name: str, numpy: np.ufunc, doc: str, *, flops: float = TRANSCENDENTAL, **more: Any
 ) -> Op:
-    """Returns a function of floats that has the same name in <math.h> and Python."""
+    """Returns the operation of a function of floats that has the same name in <math.h> and Python."""
     return Op(name, numpy.nin, numpy, "floats", c=name, flops=flops, doc=doc, **more)
 
 
 def _special(
     name: str, meaning: Callable[..., Any], doc: str, *, c: str = "", is_partial: bool = False
 ) -> Op:
-    """Returns a function of floats that <math.h> and Python have and NumPy does not."""
+    """Returns the operation of a function of floats that <math.h> and Python have and NumPy does not."""
     flops = TRANSCENDENTAL
     return Op(name, 1, meaning, "floats", c=c or name, flops=flops, doc=doc, is_partial=is_partial)
 

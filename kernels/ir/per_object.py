@@ -1,4 +1,4 @@
-"""Memoisation by object: results that belong to one immutable value are computed once for it."""
+"""Memoisation by object: a function's result for an immutable argument is stored in the argument itself."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ R = TypeVar("R")
 
 
 def per_object(function: Callable[[T], R]) -> Callable[[T], R]:
-    """Returns `function`, which stores its result in its argument, as `cached_property` does from inside of a class.
+    """Returns `function` with memoisation: its result is stored in its argument, like a `cached_property`.
 
-    A table by value would hash a task with its whole body for each question. Long programs ask thousands of times.
+    A table by value would hash a task with its whole body at each call. Long programs have thousands of calls.
     """
     name = f"{function.__module__}.{function.__qualname__}"
 

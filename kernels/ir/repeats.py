@@ -1,4 +1,4 @@
-"""Repeat detection (tandem repeats): parts of a sequence that run several times in a row are recorded once.
+"""Repeat detection (tandem repeats): runs of equal calls in a sequence are recorded once, with their count.
 
 A Python loop around kernels calls them again and again. Calls that equal those just before form a repeat of their period, which may
 contain further repeats.
@@ -24,9 +24,9 @@ _FEWEST_GROWING = 3  # steps from which growth counts as linear: two numbers alw
 
 @dataclass(frozen=True)
 class Repeat:
-    """Repeat: the members `first` to `stop - 1` of a sequence run `count` times in a row.
+    """Repeat: members (calls or tasks) `first` to `stop - 1` of a sequence run `count` times in a row.
 
-    Two repeats of a sequence are nested or disjoint. `index` is the name of the step's number.
+    Two repeats of a sequence are nested or disjoint. `index` is the name of the loop index that numbers the steps.
     """
 
     first: int
@@ -39,7 +39,7 @@ class Repeat:
         return range(self.first, self.stop)
 
     def is_inside(self, outer: Repeat) -> bool:
-        """True if it is a repeat in each step of another one."""
+        """True if each step of repeat `outer` contains this repeat."""
         return self != outer and outer.first <= self.first and self.stop <= outer.stop
 
 
@@ -47,8 +47,9 @@ class Repeat:
 class Folded:
     """Folded sequence: calls that repeat are recorded once.
 
-    `kept` are the positions of the remaining calls. `repeats` are the repeats over these, outer ones first. `slopes` has for each
-    remaining call the growth of its numbers per step of a repeat, by the repeat's position.
+    `kept` are the positions of the remaining calls. `repeats` are the repeats over the remaining calls, outer ones first.
+    `slopes`: for each remaining call the growth of its number arguments per step of a repeat, by the repeat's position in
+    `repeats`.
     """
 
     kept: tuple[int, ...]
@@ -61,12 +62,13 @@ def fold(
     few: int = FEW_CALLS,
     numbers: NDArray[np.int64] | None = None,
 ) -> Folded:
-    """Folds the repeats of a sequence of calls.
+    """Returns a sequence of calls with its repeats folded: each call of a repeat is recorded once.
 
-    Calls that differ only in their `numbers` (a row each) are equal in `calls`. Such numbers must grow by a constant per step.
+    `calls`: labels of the calls. Calls that differ only in their `numbers` (a row of number arguments each) have equal labels. The
+    numbers must grow by a constant per step of a repeat.
 
-    The repeat that saves most calls is found first, then repeats before it, inside of it and behind it. Sequences of `few` calls
-    have none; repeats whose numbers grow have more calls than that.
+    The repeat that saves most calls is found first, then repeats before it, inside of it and behind it. Sequences of at most `few`
+    calls have none; a repeat whose numbers grow has more than `few` calls.
     """
     every = np.asarray(calls, np.int64)
     folding = _Folding(few, len(every))
@@ -79,20 +81,20 @@ def fold(
 
 
 def in_order(n_members: int, repeats: Sequence[Repeat]) -> Iterator[int]:
-    """Yields the members of a sequence in order of execution."""
+    """Yields the positions of the members of a sequence in order of execution, with each repeat run `count` times."""
     return (member for member, _ in with_steps(n_members, repeats))
 
 
 def with_steps(n_members: int, repeats: Sequence[Repeat]) -> Iterator[tuple[int, dict[str, int]]]:
-    """Yields the members in order of execution, each with the numbers of the steps around it, by the name of the index.
+    """Yields the positions of members in order of execution, each with the step of each repeat around it.
 
-    Precondition: outer `repeats` come first.
+    The steps are by the name of the repeat's index. Precondition: outer `repeats` come first.
     """
     return _run(0, n_members, tuple(repeats), {})
 
 
 def times(n_members: int, repeats: Sequence[Repeat]) -> tuple[int, ...]:
-    """Returns the number of runs of each member."""
+    """Returns for each member of a sequence the number of its runs in all steps of the repeats around it."""
     found = [1] * n_members
     for r in repeats:
         for member in r.members:
@@ -101,7 +103,7 @@ def times(n_members: int, repeats: Sequence[Repeat]) -> tuple[int, ...]:
 
 
 def are_nested(n_members: int, repeats: Sequence[Repeat]) -> bool:
-    """True if the repeats contain only members, outer ones come first, and each two are nested or disjoint."""
+    """True if the repeats lie within the sequence, outer ones come first, and each two are nested or disjoint."""
     ends = [n_members]
     at = 0
     for r in repeats:
@@ -115,9 +117,9 @@ def are_nested(n_members: int, repeats: Sequence[Repeat]) -> bool:
 
 
 def repeats_of(around: Sequence[tuple[Loop, ...]]) -> tuple[Repeat, ...]:
-    """Returns the repeats of a sequence.
+    """Returns the repeats of a sequence, given the repeat loops around each member.
 
-    `around` has the loops around each member, outermost first. Loops of one name are one repeat.
+    `around`: for each member these loops, outermost first. Consecutive members with the same loop are in one repeat.
     """
     found: list[Repeat] = []
     opened: list[tuple[Loop, int]] = []  # with its place in `found`
@@ -157,7 +159,10 @@ class _Folding:
         self.slopes: list[tuple[int, NDArray[np.int64]]] = []  # from which place on; of each repeat
 
     def add(self, calls: NDArray[np.int64], numbers: NDArray[np.int64], place: int) -> None:
-        """Folds a run of calls that begins at `place`."""
+        """Folds the calls of a part of the sequence that begins at position `place`.
+
+        `calls`: their labels. `numbers`: their number arguments, a row each.
+        """
         found = self.most_saving(calls, numbers) if self.is_long else None
         if found is None:
             self.kept += range(place, place + len(calls))
@@ -174,7 +179,7 @@ class _Folding:
         self.add(calls[end:], numbers[end:], place + end)
 
     def slopes_at(self, place: int) -> dict[int, tuple[int, ...]]:
-        """Returns the growth of a call's numbers per step, for each repeat around it."""
+        """Returns the growth of the numbers of the call at `place` per step, for each repeat around it."""
         found = {}
         for k, (first, slopes) in enumerate(self.slopes):
             if first <= place < first + len(slopes) and slopes[place - first].any():
@@ -205,9 +210,9 @@ class _Folding:
 def _longest_run(
     calls: NDArray[np.int64], numbers: NDArray[np.int64], period: int
 ) -> tuple[int, int, bool]:
-    """Returns the longest run of calls that equal those a period later: its begin, its length, and whether some numbers grow.
+    """Returns the longest run of calls that equal those a period later: its begin, length, and a flag.
 
-    Numbers of calls must grow by the same amount each time.
+    The flag is True if some number arguments grow. They must grow by the same amount each time.
     """
     n = len(calls) - period
     growth = numbers[period:] - numbers[:-period]
@@ -225,7 +230,7 @@ def _longest_run(
 
 
 def _apart(calls: NDArray[np.int64], slopes: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Returns labels of calls, which are equal where both the calls and the growth of their numbers are equal."""
+    """Returns new labels of calls, equal if the old labels and the growth of their numbers (`slopes`) are equal."""
     if not slopes.any():
         return calls
     rows = np.column_stack((calls, slopes))

@@ -34,7 +34,10 @@ def scalar(c: ir.Const) -> Any:
 
 
 def _folded(op: str, dtype: ir.DType, *operands: ir.Const) -> ir.Expr | None:
-    """Returns the constant result; None where an operand is a literal outside of its type's range."""
+    """Returns the result of an operation on constants.
+
+    None if an operand is a literal outside of its type's range.
+    """
     if any(c.dtype.is_integer and not c.dtype.holds(c.value) for c in operands):
         return None
     with np.errstate(all="ignore"):
@@ -52,7 +55,7 @@ def cast(x: ir.Expr, dtype: ir.DType) -> ir.Expr:
 
 
 def bitcast(x: ir.Expr, dtype: ir.DType) -> ir.Expr:
-    """Returns the bits of `x` in a type of the same size."""
+    """Returns the expression that reinterprets the bits of `x` in a type of the same size."""
     if x.dtype is dtype:
         return x
     if isinstance(x, ir.Const):
@@ -74,7 +77,7 @@ def _is(x: ir.Expr, value: float) -> bool:
 
 
 def _adds_nothing(op: ir.BinaryOp, b: ir.Expr) -> bool:
-    """True if `x op b` is x for every x.
+    """True if `x op b` equals x for every x.
 
     For floats the sign of zero matters: adding 0.0 turns -0.0 into 0.0, and so does subtracting -0.0.
     """
@@ -85,7 +88,7 @@ def _adds_nothing(op: ir.BinaryOp, b: ir.Expr) -> bool:
 
 
 def binary(op: ir.BinaryOp, a: ir.Expr, b: ir.Expr) -> ir.Expr:
-    """Returns `a op b`; both operands and the result have one dtype."""
+    """Returns the simplified expression `a op b`; both operands and the result have one dtype."""
     dtype = a.dtype
     if (
         isinstance(a, ir.Const)
@@ -147,7 +150,7 @@ def select(condition: ir.Expr, a: ir.Expr, b: ir.Expr) -> ir.Expr:
 
 
 def is_cheap_and_fixed(x: ir.Expr) -> bool:
-    """True if an expression may replace its name at every use.
+    """True if an expression may replace a local with its value at every use.
 
     It has no memory access, no locals and no costly function.
     """

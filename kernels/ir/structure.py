@@ -1,9 +1,11 @@
-"""Structure trees: layout of the cells of sparse fields. Kinds of nodes are rows of `KINDS`; no other code is special to a kind.
+"""Structure trees: layout of the cells of sparse fields. Kinds of nodes are rows of `KINDS`.
 
-A node splits each cell of its parent into a container of cells. Numbering them makes every kind alike: the cell `c` of container
-`k` is item `k * cells + c`. The container of each child in that cell has the item's number, and so has the element of each field.
+No other code is special to a kind.
+A node splits each cell of its parent into a container of cells. Numbering containers and cells makes every kind alike: the cell `c`
+of container `k` is item `k * cells + c`. The child's container in that cell has the item's number, and so has the element of each
+field.
 Nodes with a pool number items differently. A table has a slot for each of their cells, 0 where there is none. The slot is the item
-(for a dynamic node, the place in its chunk). So item 0 of a pool is shared by all inactive cells, and it stays zero.
+(for a dynamic node, the position in its chunk). So item 0 of a pool is shared by all inactive cells, and it stays zero.
 """
 
 from __future__ import annotations
@@ -19,8 +21,10 @@ NodeKind = str  # a row of KINDS
 class Kind:
     """Kind of a structure node, by its storage besides the cells.
 
-    `pool`: slots for active cells. `mask`: a bit per cell. `length`: the number of its cells, from the first one on. `directory`:
-    the table has places only for cells that were active, by their key. `says`: user-facing text for its method of `SNode`.
+    `pool`: slots for active cells. `mask`: a bit per cell. `length`: the number of active cells, which are the first ones.
+    `directory`: a hash table from keys of cells to slots, with entries only for cells that were active. `says`: user-facing text
+    for
+    its method of `SNode`.
     """
 
     says: str
@@ -31,12 +35,12 @@ class Kind:
 
     @property
     def is_sparse(self) -> bool:
-        """True if some of its cells may be inactive."""
+        """True if some cells of a node of this kind may be inactive."""
         return self.pool or self.mask or self.length
 
     @property
     def is_listed(self) -> bool:
-        """True if loops use a list of its active cells."""
+        """True if loops over a node of this kind use a list of its active cells."""
         return self.pool and not self.length
 
 
@@ -61,8 +65,9 @@ KINDS: dict[NodeKind, Kind] = {
 
 @dataclass(frozen=True)
 class TreeNode:
-    """Node of a structure tree. `parent` is the number of the node above, -1 for the first one.
+    """Node of a structure tree. `parent` is the number of the node above, -1 for the topmost one.
 
+    `axes`: the axes that it splits. `extents`: the number of parts along each.
     `chunk` is the number of cells that a dynamic node allocates at once, else 1.
     """
 
@@ -74,12 +79,12 @@ class TreeNode:
 
     @cached_property
     def cells(self) -> int:
-        """The number of cells of a container."""
+        """Number of cells of one container of the node."""
         return prod(self.extents)
 
     @cached_property
     def entries(self) -> int:
-        """The number of entries of a container's table of slots."""
+        """Number of entries of one container's table of slots: one for each chunk of cells."""
         return -(-self.cells // self.chunk)
 
     @property
@@ -95,15 +100,15 @@ class StructureTree:
     nodes: tuple[TreeNode, ...]
 
     def path(self, node: int) -> tuple[int, ...]:
-        """Returns the nodes from the first one down to `node`, which is the last; () for -1."""
+        """Returns the numbers of the nodes from the topmost one down to `node`, which is the last; () for -1."""
         return () if node < 0 else self._paths[node]
 
     def axes(self, node: int) -> tuple[int, ...]:
-        """Returns the axes of the indices of the node's cells, in order; () for -1."""
+        """Returns the axes by which cells of the node are indexed, in order; () for -1."""
         return () if node < 0 else self._axes[node]
 
     def shape(self, node: int) -> tuple[int, ...]:
-        """Returns the number of cells along each of these axes."""
+        """Returns the number of cells of the whole tree along each axis of the node."""
         return () if node < 0 else self._shapes[node]
 
     @cached_property
@@ -126,22 +131,25 @@ class StructureTree:
         )
 
     def split(self, node: int, axis: int) -> tuple[int, ...]:
-        """Returns for each node of the path the number of parts into which it splits an axis."""
+        """Returns for each node of the path to `node` the number of parts into which it splits an axis."""
         return tuple(
             dict(zip(self.nodes[n].axes, self.nodes[n].extents, strict=True)).get(axis, 1)
             for n in self.path(node)
         )
 
     def nodes_in(self, node: int) -> tuple[int, ...]:
-        """Returns the children of the node."""
+        """Returns the numbers of the children of the node."""
         return tuple(k for k, n in enumerate(self.nodes) if n.parent == node)
 
     def below(self, node: int) -> tuple[int, ...]:
-        """Returns the node and all its descendants, parents first."""
+        """Returns the numbers of the node and all its descendants, parents first."""
         return tuple(k for k in range(len(self.nodes)) if node in self.path(k))
 
     def last(self, node: int, kind: str) -> int:
-        """Returns the last node of the path with this property ("pool", "mask", "is_listed", ...); -1 where none has it."""
+        """Returns the lowest node on the path to `node` with a property of its kind; -1 if there is none.
+
+        `kind`: the property, for instance "pool", "mask" or "is_listed".
+        """
         found = [n for n in self.path(node) if getattr(self.nodes[n].has, kind)]
         return found[-1] if found else -1
 

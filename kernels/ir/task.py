@@ -57,12 +57,12 @@ class Task:
 
     @property
     def n_runs(self) -> int:
-        """The number of its runs in a call of the sequence."""
+        """Number of runs of the task in a call of the sequence."""
         return prod(loop.extent for loop in self.repeats)
 
     @cached_property
     def steps(self) -> tuple[Loop, ...]:
-        """The loops of `repeats` whose index occurs in the task."""
+        """The step loops of `repeats` whose index occurs in the task."""
         if not self.repeats:
             return ()
         used = _indices(self)
@@ -70,7 +70,7 @@ class Task:
 
     @cached_property
     def lane_bytes(self) -> int:
-        """The element size in bytes that determines the vector length.
+        """Element size in bytes that determines the vector length.
 
         It is that of the stored type. For stored types of less than 4 bytes it is that of the widest computed type. So bytes that
         are added up in 16 bits are computed half a register at a time.
@@ -79,18 +79,18 @@ class Task:
         return max((self.dtype.size_bytes, *(x.dtype.size_bytes for x in computed)))
 
     def numbers(self) -> Iterator[Expr]:
-        """Yields all expressions that a structured task computes lane by lane, without the indices of loads."""
+        """Yields all expressions that an affine task computes lane by lane, without the indices of loads."""
         for e in (self.condition, self.value, self.finish):
             yield from () if e is None else _numbers(e)
 
     @property
     def scope(self) -> tuple[Loop, ...]:
-        """The loops whose indices may occur in the task: steps, then its own loops."""
+        """The loops whose indices may occur in the task: step loops of repeats, then its own loops."""
         return (*self.steps, *self.loops)
 
     @property
     def is_structured(self) -> bool:
-        """True if the task is one assignment over a band. False if it has a body of statements."""
+        """True if the task is affine: one assignment over a band of loops. False if it has a body of statements."""
         return self.body is None
 
     @property
@@ -100,12 +100,12 @@ class Task:
 
     @property
     def guard(self) -> Guard:
-        """The iterations in which the task assigns."""
+        """The guard of the assignment: the iterations in which the task stores."""
         return ALWAYS if self.condition is None else guard_where(self.condition, self.loops)
 
     @property
     def has_known_extents(self) -> bool:
-        """True if each loop runs exactly `extent` times."""
+        """True if the number of iterations of each loop is known before the run."""
         return all(loop.is_known for loop in self.loops)
 
     @property
@@ -115,9 +115,9 @@ class Task:
 
 @dataclass(frozen=True)
 class Slots:
-    """Number of elements in use of the fields in a pool: slots that were ever taken, of `unit` elements each.
+    """Source of the number of pool elements in use: slots that were ever taken, of `unit` elements each.
 
-    The array `counters` has it in `row`. `may_grow`: the sequence may take further slots.
+    The number of slots is an element of the array `counters`, in its row `row`. `may_grow`: the sequence may take further slots.
     """
 
     counters: str
@@ -128,10 +128,13 @@ class Slots:
 
 @dataclass(frozen=True)
 class Leaves:
-    """Fields of one type in the leaves of a tree: arrays whose last axis numbers the same cells, other axes their components.
+    """Fields of one type in the leaves of a tree.
 
-    `slots` is None where all cells are in use. Inactive cells read the first `n_shared` cells, which are never written. A leaf has
-    cells of these `extents`, the last axis fastest; () where each cell is stored by itself.
+    `arrays`: one for each field; the last axis numbers the cells, other axes the components. `slots`: source of the number of cells
+    in
+    use, None if all are. Inactive cells read the first `n_shared` cells, which are never written. `extents`: the number of cells of
+    a
+    leaf along each axis, the last axis fastest; () if each cell is stored by itself.
     """
 
     name: str
@@ -146,10 +149,11 @@ class Leaves:
 
 @dataclass(frozen=True)
 class ListRecords:
-    """Records of a list of active cells, which may be places of cells while a sequence runs.
+    """Layout of a list of active cells, whose records may be replaced by one number a cell while a sequence runs.
 
-    `array` has the item and the coordinates of each cell. `counters` has the number of records in `row` and `column`. The place of
-    a cell is its row-major number in `shape`. `item` is its item as an expression of the local `place`.
+    `array` has the item and the coordinates of each cell. The number of records is in `row` and `column` of `counters`. The number
+    of
+    a cell (`place`) is its row-major number in `shape`. `item`: the cell's item as an expression of the local `place`.
     """
 
     name: str
@@ -164,9 +168,10 @@ class ListRecords:
 
 @dataclass(frozen=True)
 class Keys:
-    """Hash directory of a node: `array` has the key of the cell at each place, from 1 to `n_cells`, 0 for an empty place.
+    """Hash directory of a node: `array` has the key of a cell at each entry, from 1 to `n_cells`, or 0.
 
-    `at` has the place of each slot in its first row; "" where the sequence does not use it. `slots` is the number of slots in use.
+    `at`: the array whose first row has the entry of each slot; "" if the sequence does not use it. `slots`: source of the number of
+    slots in use.
     """
 
     array: str
@@ -177,9 +182,9 @@ class Keys:
 
 @dataclass(frozen=True)
 class SlotTable:
-    """Slot table, in which a sequence looks up cells of a node: the array with the slot of each entry, 0 for none.
+    """Slot table, by which a sequence looks up cells of a node: `array` has the slot of each entry, 0 for none.
 
-    In a pointer node each cell has an entry. In a hash node the entry of a cell is at the place of its key in `keys`.
+    In a pointer node each cell has an entry. In a hash node a cell has the entry of its key in `keys`.
     """
 
     name: str
@@ -190,7 +195,10 @@ class SlotTable:
 
 @dataclass(frozen=True)
 class NodeState:
-    """Array that a state of a node is in. `counters` have a row for each node, and their `node` is the number of these rows."""
+    """Array that holds one state of a node: mask, list, allocator, or the counters of its tree.
+
+    `counters` have a row for each node, and their `node` is the number of these rows.
+    """
 
     array: str
     kind: StateKind | Literal["counters"]
@@ -222,7 +230,7 @@ class TreeParts:
 
     @cached_property
     def structure(self) -> frozenset[str]:
-        """The arrays that say which cells are active, and where."""
+        """Names of the arrays that encode which cells are active, and their positions in memory."""
         return frozenset(x.array for x in self.states)
 
     def n_shared(self, array: str) -> int:
@@ -231,11 +239,13 @@ class TreeParts:
 
 @dataclass(frozen=True)
 class Problem:
-    """Problem: a recorded kernel sequence in normal form, from which the space is built. Independent of the machine.
+    """Problem: a recorded kernel sequence in normal form, from which the space is built.
 
-    `tasks` are in program order. `key` is a stable hash over everything that decides the computation. Names of files and of the
-    sequence are not part of it. `formula` is prose for people. `entering` and `leaving` are tasks behind those of the sequence,
-    which convert parts of trees: they run first and last, one after the other.
+    It is independent of the machine.
+    `tasks` are in program order. `key` is a stable hash over everything that decides the computation, without names of files and of
+    the sequence. `formula` is prose for people. `entering` and `leaving`: numbers of tasks behind those of the sequence that
+    convert
+    parts of trees. They run first and last, one after the other.
     """
 
     name: str
@@ -254,9 +264,9 @@ class Problem:
     def converting(
         self, tasks: Sequence[Task], arrays: Sequence[ArrayInfo], added: Sequence[tuple[Task, bool]]
     ) -> Problem:
-        """Returns the problem with these tasks and arrays for its own, and with further conversions, which run before others.
+        """Returns the problem with `tasks` and `arrays` instead of its own, and with additional conversion tasks.
 
-        Each conversion has a flag: True if it runs when the sequence ends.
+        `added`: the conversions, each with True if it runs when the sequence ends. They run before the present ones.
         """
         numbers = [(len(tasks) + k, is_last) for k, (_, is_last) in enumerate(added)]
         return replace(
@@ -269,12 +279,12 @@ class Problem:
 
     @cached_property
     def repeats(self) -> tuple[Repeat, ...]:
-        """Groups of tasks that run several times, outer ones first."""
+        """The repeats of the sequence: groups of tasks that run several times in a row, outer ones first."""
         return repeats_of([t.repeats for t in self.tasks])
 
 
 def extents(task: Task) -> dict[str, int]:
-    """Returns the extent of each loop in one run, by name: 1 for steps of repeats."""
+    """Returns the number of iterations of each loop in one run of the task, by name: 1 for step loops of repeats."""
     return {loop.name: 1 if loop.is_step else loop.extent for loop in task.scope}
 
 
@@ -286,7 +296,7 @@ def _numbers(e: Expr) -> Iterator[Expr]:
 
 
 def _indices(task: Task) -> frozenset[str]:
-    """Returns the loops whose index occurs in a task."""
+    """Returns names of the loops whose index occurs in a task."""
     found = {name for axis in task.target.axes if axis is not None for name, _ in axis.terms}
     of_task = [x for x in (task.condition, task.value, task.finish) if x is not None]
     statements = nested_statements(task.body.statements) if task.body is not None else ()

@@ -44,7 +44,7 @@ Names = Mapping[
 
 
 def show(ir: kernel.KernelIR) -> str:
-    """Returns a kernel as text. It is equal for kernels that compute the same in the same way, from any file."""
+    """Returns a kernel as text: equal texts for kernels with the same statements, from whatever file."""
     arrays = [f"{p.name}: {p.dtype.name}[{', '.join(map(str, p.shape))}]" for p in ir.arrays]
     scalars = [f"{p.name}: {p.dtype.name}" for p in ir.scalars]
     head = f"kernel {ir.name}({', '.join(arrays + scalars)})" + (
@@ -76,13 +76,16 @@ def takes_format(dtype: kernel.DType, wanted: str) -> bool:
 
 
 def show_value(x: kernel.Expr, names: Names | None = None) -> str:
-    """Returns an expression of a task on one line. Only constants and casts show their dtypes."""
+    """Returns an expression of a task as one line of text. Only constants and casts show their dtypes."""
     return _Printer(names or {}).text(x, 0)
 
 
 @dataclass(frozen=True)
 class _Printer:
-    """Printer of statements and expressions. `names` is None for kernels. `declared`: locals that were printed with a type."""
+    """Printer of statements and expressions. `names`: those of a task, None for kernels.
+
+    `declared`: locals that were already printed with a type.
+    """
 
     names: Names | None = None
     declared: set[str] = field(default_factory=set)
@@ -151,7 +154,7 @@ class _Printer:
         return repr(x) if isinstance(x, str) else self.text(x, 0)
 
     def shown(self, s: kernel.Print | kernel.Assert) -> list[str]:
-        """Returns the texts and values that a statement prints, and their formats if it has any."""
+        """Returns the texts and values that a Print or Assert prints, and their formats if it has any."""
         return [self.part(x) for x in s.parts] + [f"formats={s.formats}"] * bool(s.formats)
 
     def nested(self, body: tuple[kernel.Stmt, ...], depth: int) -> Iterator[str]:
@@ -305,7 +308,10 @@ def show_statements(body: Iterable[kernel.Stmt], names: Names | None = None) -> 
 
 
 def _touched(body: Body, loops: tuple[Loop, ...], names: Names) -> tuple[list[str], list[str]]:
-    """Returns the texts of all reads and writes of a body, in terms of the loops around it. Locals are not substituted."""
+    """Returns the texts of all reads and of all writes of a body, in terms of the loops around each.
+
+    Locals are not substituted.
+    """
     own = {loop.name for loop in loops}
     reads: list[str] = []
     writes: list[str] = []
@@ -325,7 +331,7 @@ def _touched(body: Body, loops: tuple[Loop, ...], names: Names) -> tuple[list[st
 
 
 def show_tasks(problem: Problem, shown: Callable[[Task], str] = show_task) -> str:
-    """Returns the whole problem as text: arrays with roles, scalars, one line per task, which is `shown`."""
+    """Returns the whole problem as text: arrays with roles, scalars, tasks as `shown` prints them."""
     lines = [f"problem {problem.name}"]
     width = max((len(a.name) for a in problem.arrays), default=0)
     for a in problem.arrays:

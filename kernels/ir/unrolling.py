@@ -1,6 +1,6 @@
-"""Unrolling candidates: loops over few rows whose index decides conditions in the row. Unrolling decides them in advance.
+"""Unrolling candidates: short loops around a row loop whose index decides conditions in the row.
 
-The rows themselves stay loops, as compilers vectorise only loops.
+Unrolling evaluates these conditions at compile time. The row loops stay loops, as compilers vectorise only loops.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _MOST_COPIED_NODES = 4096
 
 @dataclass(frozen=True)
 class FewRows:
-    """Unrolling candidate: a loop of `extent` iterations, each of which runs the loop `row` and no other one."""
+    """Unrolling candidate: loop `loop` of `extent` iterations, each of which runs one loop, the row loop `row`."""
 
     loop: str
     extent: int
@@ -25,7 +25,7 @@ class FewRows:
 
 
 def few_rows(body: Sequence[Stmt]) -> tuple[FewRows, ...]:
-    """Returns the loops of a body that can be unrolled and whose index occurs in conditions of their rows."""
+    """Returns the unrolling candidates of a body: short loops whose index occurs in conditions of their rows."""
     found: list[FewRows] = []
     for x in nested_statements(tuple(body)):
         if not isinstance(x, For) or not isinstance(x.extent, Const):
@@ -46,5 +46,5 @@ def few_rows(body: Sequence[Stmt]) -> tuple[FewRows, ...]:
 
 
 def copies_of(rows: Sequence[FewRows]) -> dict[str, int]:
-    """Returns the unroll factor of each loop, by name. A row has 1, so that it stays a loop."""
+    """Returns the unroll factor of each loop, by name; 1 for a row loop, so that it stays a loop."""
     return {name: n for x in rows for name, n in ((x.loop, x.extent), (x.row, 1))}

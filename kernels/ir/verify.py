@@ -11,7 +11,10 @@ from .text import show_expr, takes_format
 
 
 class IRError(Exception):
-    """Malformed IR, an error of the stage that produced it. Names the node and the place in the user's source."""
+    """Malformed IR: an error of the stage that made it.
+
+    The text names the node and the position in the user's source.
+    """
 
 
 def check(ir: kernel.KernelIR) -> None:
@@ -55,7 +58,7 @@ class _Checker:
     def block(
         self, body: Iterable[kernel.Stmt], loops: set[str], bound: dict[str, kernel.DType]
     ) -> None:
-        """Checks a block. `loops` and `bound` (locals) may be used in it.
+        """Checks the statements of a block. `loops` and `bound`: loop indices and locals that it may use.
 
         Locals that are first set in a block end with it.
         """
@@ -156,7 +159,10 @@ class _Checker:
         self._loops.add(name)
 
     def _node(self, tree: str, node: int, n_indices: int, is_list: bool = False) -> None:
-        """Checks a node of a tree and the number of its indices. `is_list`: they index the containers of a dynamic node."""
+        """Checks that a node of a tree exists, and its number of indices.
+
+        `is_list`: the indices are those of containers of a dynamic node.
+        """
         found = next((t for t in self._ir.trees if t.name == tree), None)
         if found is None or not 0 <= node < len(found.nodes):
             self._fail(f"there is no node {node} in a tree {tree}")

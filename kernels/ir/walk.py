@@ -20,7 +20,7 @@ _PARTS: dict[type[Any], tuple[tuple[str, bool, bool], ...]] = {}
 
 
 def _parts(node: kernel.Expr | kernel.Stmt) -> tuple[tuple[str, bool, bool], ...]:
-    """Returns the fields of a node that contain nodes or texts: (name, whether it has statements, whether it is a tuple)."""
+    """Returns the fields of a node that contain nodes or texts, as (name, has statements, is a tuple)."""
     kind: type[Any] = type(node)
     if kind not in _PARTS:
         hints = get_type_hints(kind)
@@ -70,14 +70,14 @@ def _reader_of_operands(
 
 
 def blocks(s: kernel.Stmt) -> tuple[tuple[kernel.Stmt, ...], ...]:
-    """Returns the statements nested in one, block by block."""
+    """Returns the blocks of statements nested in statement `s`."""
     return tuple(getattr(s, name) for name, is_block, _ in _parts(s) if is_block)
 
 
 def with_blocks(
     s: kernel.Stmt, change: Callable[[tuple[kernel.Stmt, ...]], tuple[kernel.Stmt, ...]]
 ) -> kernel.Stmt:
-    """Returns the statement with `change` applied to each block nested in it."""
+    """Returns the statement with each nested block replaced by `change` of it."""
     inner: dict[str, Any] = {k: change(getattr(s, k)) for k, is_block, _ in _parts(s) if is_block}
     return replace(s, **inner) if inner else s
 
@@ -87,7 +87,7 @@ def mapped(
     on_expr: Callable[[kernel.Expr], kernel.Expr],
     on_stmt: Callable[[kernel.Stmt], kernel.Stmt],
 ) -> N:
-    """Returns the node with its operands and nested statements replaced.
+    """Returns the node with its operands replaced by `on_expr`, and its nested statements by `on_stmt`.
 
     An expression without changes is returned itself. Statements are always new objects, since passes distinguish them by identity.
     """
@@ -145,7 +145,7 @@ def locals_read(e: kernel.Expr) -> tuple[str, ...]:
 
 
 def local_changed(s: kernel.Stmt) -> str:
-    """Returns the local, or local array, that a statement itself sets or updates; "" where it does neither."""
+    """Returns the local, or local array, that the statement sets or updates, nested ones aside; "" if none."""
     match s:
         case kernel.SetLocal() | kernel.UpdateLocal() | kernel.LocalArray() | kernel.SetElement():
             return s.name
@@ -156,7 +156,7 @@ def local_changed(s: kernel.Stmt) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Renaming:
-    """Substitution of arrays, parameters, locals and loop indices; other names stay.
+    """Substitution of arrays, parameters, locals and loop indices in IR; other names stay.
 
     It is simultaneous: substituted expressions are not renamed again. A loop index with a new name keeps its type.
     """
@@ -206,7 +206,7 @@ def coerced(e: kernel.Expr, dtype: kernel.DType) -> kernel.Expr:
 
 
 def is_neutral(op: kernel.ReduceOp, e: kernel.Expr) -> bool:
-    """True if `e` is recognised as neutral: `e op x == x` for every x of e's dtype."""
+    """True if `e` is recognised as a neutral element of `op`: `e op x == x` for every x of e's dtype."""
     has_ends = op in ("min", "max") and e.dtype.is_integer
     if isinstance(e, kernel.Cast):  # the ends of a narrower type are none of a wider one
         return is_neutral(op, e.x) and not has_ends
@@ -228,7 +228,7 @@ def neutral_of(op: kernel.ReduceOp, dtype: kernel.DType) -> kernel.Const:
 
 
 def joined(op: kernel.ReduceOp, a: kernel.Expr, b: kernel.Expr, dtype: kernel.DType) -> kernel.Expr:
-    """Returns `a op b`, or one operand where the other is neutral."""
+    """Returns the expression `a op b`, or one operand if the other is neutral."""
     if is_neutral(op, a):
         return b
     if is_neutral(op, b):
@@ -245,7 +245,7 @@ def nested_statements(body: tuple[kernel.Stmt, ...]) -> Iterator[kernel.Stmt]:
 
 
 def identified(body: tuple[kernel.Stmt, ...]) -> tuple[kernel.Stmt, ...]:
-    """Returns the statements with an identity each: their numbers in program order, from 1 on."""
+    """Returns the statements with identities (`uid`): their numbers in program order, from 1 on."""
     numbers = itertools.count(1)
 
     def block(some: tuple[kernel.Stmt, ...]) -> tuple[kernel.Stmt, ...]:
@@ -262,13 +262,13 @@ def written_in(body: tuple[kernel.Stmt, ...]) -> frozenset[str]:
 
 
 def without(body: tuple[kernel.Stmt, ...], kind: type[Any]) -> tuple[kernel.Stmt, ...]:
-    """Returns the statements except all of one kind, at any depth."""
+    """Returns the statements except all of one class, at any depth."""
     kept = (s for s in body if not isinstance(s, kind))
     return tuple(with_blocks(s, lambda inner: without(inner, kind)) for s in kept)
 
 
 def rewrite(node: T, change: Callable[[Any], Any]) -> T:
-    """Returns `node` with `change` applied to every part, operands first. Parts are dataclasses, tuples and leaves."""
+    """Returns `node` with `change` applied to every part, bottom-up: dataclasses, tuples and leaves."""
     if isinstance(node, tuple):
         return change(tuple(rewrite(x, change) for x in node))  # type: ignore[no-any-return]
     if not is_dataclass(node) or isinstance(node, (type, kernel.Location)):
