@@ -75,8 +75,8 @@ class Body:
     """Body of a non-affine task: `statements` run once per iteration of the task's loops.
 
     Locals belong to one iteration.
-    `shape` is "straight" if every statement always runs, and "guarded" if some are in branches. It is "loops" if the
-    number of iterations of a loop inside is known only at run time. `reason`: why the task is no assignment over a band of loops.
+    `shape` is "straight" if every statement always runs, and "guarded" if some are in branches. It is "loops" if the number of
+    iterations of a loop inside is known only at run time. `reason`: why the task is no assignment over a band of loops.
     """
 
     statements: tuple[ir.Stmt, ...]

@@ -546,8 +546,7 @@ class KernelIR:
     Each outermost `For` of `body` is a parallel range-for.
     A kernel on sparse fields is lowered (kernels/sparse) to one on plain arrays. `independent`: its leaf loops, whose iterations
     are parallel by definition, too. `trusted`: arrays whose indices are in bounds. `shared`: pairs of an array and a number n:
-    inactive
-    cells share the first n elements of each row of the array, which are never written.
+    inactive cells share the first n elements of each row of the array, which are never written.
     """
 
     name: str

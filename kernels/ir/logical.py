@@ -38,8 +38,7 @@ class LogicalCall:
 
     `arrays` and `scalars`: the sequence's array and the value of each parameter.
     `sections`: the sequence's array that holds each state of a tree, by tree and key. `reused`: for each statement at top level,
-    the
-    nodes whose lists remain valid from earlier loops.
+    the nodes whose lists remain valid from earlier loops.
     `demoted`: the activations of surely active cells, which do nothing. `once`: the hoisted activations. Both are numbers of
     activations in the order of the text.
     """

@@ -82,8 +82,8 @@ def making(statements: tuple[ir.Stmt, ...], how: Sequence[str]) -> tuple[ir.Stmt
     """Returns the statements that make a list, once for each loop that uses it, in the ways `how`.
 
     A way is to make the list anew, to make it if it is outdated, or neither.
-    Precondition: `statements` are one branch, which is taken if the list is outdated. A list that is surely valid is checked
-    only at its first use: no cell has changed until the loop that uses it.
+    Precondition: `statements` are one branch, which is taken if the list is outdated. A list that is surely valid is checked only
+    at its first use: no cell has changed until the loop that uses it.
     """
     (test,) = statements
     assert isinstance(test, ir.If)

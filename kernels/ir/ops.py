@@ -23,8 +23,7 @@ class Op:
     """Operation of the language. Arguments and result have one dtype; the result of a comparison is a bool.
 
     `numpy` defines its semantics. `takes`: the types of its operands ("words" are integers of 32 and 64 bits). `gives` is the dtype
-    of
-    the result if it is another one. `sign` is the operator between its operands in Python. `c` is the function of <math.h> on a
+    of the result if it is another one. `sign` is the operator between its operands in Python. `c` is the function of <math.h> on a
     double; the function on a float has an f behind that name. `module` is the Python module of the function, "" for a builtin; in
     NumPy the function has the name of `numpy`. `flops` are floating-point operations that are surely executed.
 

@@ -1,7 +1,6 @@
 """Constructors of expressions that fold constants and drop neutral operands.
 
-Integer sums are kept as `x + constant` (never `x - constant`), so that an index such as `i + 1 - 1`
-becomes `i`.
+Integer sums are kept as `x + constant` (never `x - constant`), so that an index such as `i + 1 - 1` becomes `i`.
 """
 
 from __future__ import annotations

@@ -23,8 +23,7 @@ class Kind:
 
     `pool`: slots for active cells. `mask`: a bit per cell. `length`: the number of active cells, which are the first ones.
     `directory`: a hash table from keys of cells to slots, with entries only for cells that were active. `says`: user-facing text
-    for
-    its method of `SNode`.
+    for its method of `SNode`.
     """
 
     says: str

@@ -131,10 +131,8 @@ class Leaves:
     """Fields of one type in the leaves of a tree.
 
     `arrays`: one for each field; the last axis numbers the cells, other axes the components. `slots`: source of the number of cells
-    in
-    use, None if all are. Inactive cells read the first `n_shared` cells, which are never written. `extents`: the number of cells of
-    a
-    leaf along each axis, the last axis fastest; () if each cell is stored by itself.
+    in use, None if all are. Inactive cells read the first `n_shared` cells, which are never written. `extents`: the number of cells
+    of a leaf along each axis, the last axis fastest; () if each cell is stored by itself.
     """
 
     name: str
@@ -152,8 +150,7 @@ class ListRecords:
     """Layout of a list of active cells, whose records may be replaced by one number a cell while a sequence runs.
 
     `array` has the item and the coordinates of each cell. The number of records is in `row` and `column` of `counters`. The number
-    of
-    a cell (`place`) is its row-major number in `shape`. `item`: the cell's item as an expression of the local `place`.
+    of a cell (`place`) is its row-major number in `shape`. `item`: the cell's item as an expression of the local `place`.
     """
 
     name: str
@@ -244,8 +241,7 @@ class Problem:
     It is independent of the machine.
     `tasks` are in program order. `key` is a stable hash over everything that decides the computation, without names of files and of
     the sequence. `formula` is prose for people. `entering` and `leaving`: numbers of tasks behind those of the sequence that
-    convert
-    parts of trees. They run first and last, one after the other.
+    convert parts of trees. They run first and last, one after the other.
     """
 
     name: str

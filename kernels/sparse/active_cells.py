@@ -1,4 +1,4 @@
-"""Must-be-active analysis of cells: removes redundant activations, and finds the cells that are active after a statement."""
+"""Must-be-active analysis: removes redundant activations, and finds cells that are surely active."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ T = TypeVar("T")
 def without_activations(
     body: tuple[ir.Stmt, ...], demoted: frozenset[int]
 ) -> tuple[tuple[ir.Stmt, ...], set[tuple[int, str, int, tuple[ir.Expr, ...]]]]:
-    """Removes redundant activations, by their numbers in the text.
+    """Returns the body without the activations `demoted`, and the cells of these activations.
 
-    Also returns their cells, which are certainly active, with the numbers of the top-level statements that contain them.
+    The activations are given by their numbers in the order of the text. Each of their cells is surely active: it is returned as
+    (number of the top-level statement, tree, node, indices).
     """
     sure: set[tuple[int, str, int, tuple[ir.Expr, ...]]] = set()
     counted = itertools.count()
@@ -38,7 +39,10 @@ def without_activations(
 
 
 def still_active(active: Mapping[Cell, T], s: ir.Stmt) -> dict[Cell, T]:
-    """The certainly active cells that are still so after a statement. Cells whose indices may have changed are left out."""
+    """Returns the cells of `active` that are surely active after statement `s`, too.
+
+    Cells whose indices `s` may change are left out.
+    """
     inside = list(nested_statements((s,)))
     if any(isinstance(x, ir.Deactivate) for x in inside):
         return {}

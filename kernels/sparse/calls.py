@@ -19,9 +19,10 @@ _MOST_KEPT = 256  # lowered kernels: a search lowers the same ones for many cand
 
 @dataclass(frozen=True)
 class LoweredCall:
-    """A lowered kernel, with the array of the sequence for each of its arrays.
+    """Result of sparse lowering of a call: a lowered kernel, and the sequence's array for each of its arrays.
 
-    Its statements are the `settling` of pools and the `body`, without lists that are reused.
+    Its statements are the `settling` of pools (reclaiming returned slots) and the `body`, without the making of lists that are
+    reused.
     """
 
     lowered: Lowered
@@ -34,9 +35,10 @@ _kernels: dict[int, tuple[KernelIR, LogicalKernel]] = {}  # by identity of the k
 
 
 def logical_kernel(logical: Logical, trees: Iterable[TreeLayout | UsedTree]) -> LogicalKernel:
-    """Returns a kernel on some of these trees, with identities of its statements.
+    """Returns a kernel on sparse fields before lowering, with identities of its statements.
 
-    It is one object for all who lower the kernel, standalone or in sequences: they share its lowered forms.
+    `trees`: the trees of the sequence. The result is one object for all callers that lower the kernel, in standalone calls or in
+    sequences: they share its lowered forms.
     """
     ir, fields, used = logical.ir, logical.numbers, {t.name for t in logical.ir.trees}
     known = tuple((t.tree, t.fields) for t in trees if t.tree.name in used)
@@ -54,10 +56,10 @@ def logical_kernel(logical: Logical, trees: Iterable[TreeLayout | UsedTree]) -> 
 def lower_call(
     call: LogicalCall, staged: frozenset[tuple[int, str]] = frozenset(), *, in_each: bool = False
 ) -> LoweredCall | None:
-    """Lowers the kernel of a call. None if it needs an array that the sequence does not have.
+    """Returns the lowered kernel of a call; None if it needs an array that the sequence does not have.
 
-    `staged`: fields that a loop reads out of tiles, with the loop's number at top level. `in_each`: all activations are made, in
-    each iteration.
+    `staged`: pairs of a loop's number at top level and a field that the loop reads out of tiles. `in_each`: all activations are
+    made, in each iteration.
     """
     none = frozenset[int]()
     demoted, once = (none, none) if in_each else (call.demoted, call.once)
@@ -80,7 +82,7 @@ def lower_kernel(
     staged: frozenset[tuple[int, str]] = frozenset(),
     once: frozenset[int] = frozenset(),
 ) -> Lowered:
-    """Lowers a kernel with decisions about its loops: see `lower_trees`."""
+    """Returns a lowered kernel, with decisions about its loops as in `lower_trees`."""
     return _lowered(kernel, demoted, staged, once)
 
 

@@ -1,4 +1,7 @@
-"""Index expressions of cells: items of nodes by their indices, in plain IR on the sections of a layout."""
+"""Index expressions of cells: from indices of a cell in a node to its position in plain arrays.
+
+The arrays are the sections of a tree's memory layout.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ I64, U32, U64 = ir.DType.i64, ir.DType.u32, ir.DType.u64
 
 
 def number(value: int) -> ir.Expr:
-    """A constant index."""
+    """A constant index (i64)."""
     return const(value, I64)
 
 
@@ -33,14 +36,14 @@ def times(x: ir.Expr, n: int) -> ir.Expr:
 
 
 def quotient(x: ir.Expr, n: int) -> ir.Expr:
-    """x // n of an index that is not negative."""
+    """The expression x // n, for an index that is not negative."""
     if n & (n - 1) == 0:
         return binary("shr", x, number(n.bit_length() - 1))
     return binary("raw_div", x, number(n))
 
 
 def remainder(x: ir.Expr, n: int) -> ir.Expr:
-    """x % n of an index that is not negative."""
+    """The expression x % n, for an index that is not negative."""
     if n == 1:
         return number(0)
     if n & (n - 1) == 0:
@@ -49,7 +52,10 @@ def remainder(x: ir.Expr, n: int) -> ir.Expr:
 
 
 def starts_of(key: ir.Expr, n: int) -> tuple[ir.Expr, ...]:
-    """The first places of the windows in which a key may be, in a directory of `n` places, a power of two."""
+    """The first positions of the windows in which a hash directory of `n` positions may have a key.
+
+    `n` is a power of two.
+    """
     shift = const(64 - (n.bit_length() - 1), U64)
     return tuple(cast(binary("shr", binary("mul", key, const(m, U64)), shift), I64) for m in MIX)
 
@@ -61,7 +67,10 @@ def place_of(
     nobody: ir.Expr,
     width: int = WINDOW,
 ) -> ir.Expr:
-    """The place with a key in these windows; `nobody` if no place has it."""
+    """The position of a key in the windows of a hash directory that begin at `starts`, or `nobody`.
+
+    `seen`: the key at a position. `width`: the number of positions of a window.
+    """
     found = nobody
     for start in reversed(starts):
         for w in reversed(range(width)):
@@ -71,7 +80,7 @@ def place_of(
 
 
 def looked_for(e: ir.Expr) -> tuple[str, ir.Expr] | None:
-    """The array of keys and the key of a `place_of` expression; None for any other expression."""
+    """The array of keys and the key, if an expression is a search in a hash directory (`place_of`); else None."""
     first: tuple[str, ir.Expr] | None = None
     while isinstance(e, ir.Select):
         match e.condition:
@@ -89,9 +98,9 @@ def looked_for(e: ir.Expr) -> tuple[str, ir.Expr] | None:
 
 @dataclass(frozen=True)
 class Found:
-    """A cell: its item, and the condition under which it exists. If it does not, the item is one that reads as zero, or any.
+    """A cell that may not exist: its item (index in the arrays of its node), and the condition that it exists.
 
-    `reads_zero`: the item is one of zeros where `is_there` does not hold.
+    If it does not exist, the item is any item. `reads_zero`: then it is an item of zeros.
     """
 
     item: ir.Expr
@@ -101,7 +110,7 @@ class Found:
 
 @dataclass
 class CellNames:
-    """Used sections, as arrays of the kernel, and fresh names."""
+    """Names of one kernel: fresh names, and the arrays that stand for sections of the trees it uses."""
 
     taken: set[str]
     arrays: dict[str, tuple[str, str]] = field(default_factory=dict)  # name -> (tree, key)
@@ -115,7 +124,7 @@ class CellNames:
         return name
 
     def section(self, tree: str, key: str) -> str:
-        """The array of a section."""
+        """The name of the kernel's array for a section (array of a tree's memory layout), made at the first use."""
         found = self.by_key.get((tree, key))
         if found is None:
             found = self.by_key[tree, key] = self.fresh(f"{tree}_{key}")
@@ -124,7 +133,7 @@ class CellNames:
 
 
 class StatementBuilder:
-    """Statement builder: a list of statements and the helpers that append to it."""
+    """Builder of statements: a list of statements, and methods that append to it."""
 
     def __init__(self, names: CellNames, where: ir.Location = ir.NOWHERE) -> None:
         self.names, self.where = names, where
@@ -134,11 +143,14 @@ class StatementBuilder:
         self.statements.append(s)
 
     def inner(self) -> StatementBuilder:
-        """A block within this one."""
+        """An empty builder for a block within this one."""
         return StatementBuilder(self.names, self.where)
 
     def hold(self, stem: str, value: ir.Expr) -> ir.Expr:
-        """Stores the value in a new local; constants and locals are returned unchanged."""
+        """Appends the assignment of a value to a new local, and returns the local.
+
+        Constants and locals are returned unchanged. `stem`: the begin of the local's name.
+        """
         if (
             not isinstance(value, ir.Load | ir.Cast)
             and not hasattr(value, "op")
@@ -159,7 +171,7 @@ class StatementBuilder:
     def fetch(
         self, array: str, indices: Sequence[ir.Expr], op: ir.ReduceOp, value: ir.Expr
     ) -> ir.Local:
-        """Updates an element atomically; returns a local with its old value."""
+        """Appends an atomic update of an array element; returns a local with the element's old value."""
         name = self.names.fresh("old")
         self.put(ir.Update(array, tuple(indices), op, value, self.where, name))
         return ir.Local(name, value.dtype)
@@ -174,7 +186,7 @@ class StatementBuilder:
         self.put(ir.If(condition, tuple(then.statements), other, self.where))
 
     def repeat(self, extent: int, write: Callable[[StatementBuilder, ir.Expr], None]) -> None:
-        """Appends the statements of `write` for each index of an extent: in a loop, unless the extent is 1."""
+        """Appends the statements of `write` for each index below `extent`: in a loop, unless the extent is 1."""
         inner, name = self.inner(), self.names.fresh("c")
         write(inner, ir.LoopIndex(name, I64) if extent > 1 else number(0))
         if extent > 1 and inner.statements:
@@ -187,7 +199,7 @@ class StatementBuilder:
 
 
 class Cells:
-    """Writer of index expressions: positions of cells of the trees of one kernel."""
+    """Writer of index expressions that give positions of cells, for the trees of one kernel."""
 
     def __init__(self, layouts: Mapping[str, TreeLayout], names: CellNames) -> None:
         self.layouts, self.names = layouts, names
@@ -205,13 +217,16 @@ class Cells:
         return ir.Load(self.array(tree, key), indices, self.dtype(tree, key))
 
     def counter(self, tree: str, node: int, column: int) -> ir.Load:
-        """Loads a counter of a node."""
+        """A load of a node's counter, the element of the tree's `counters` in row `node` and this column."""
         return self.load(tree, "counters", number(node), number(column))
 
     # --- indices
 
     def note_limits(self, name: str, value: ir.Expr) -> None:
-        """Stores the limits of a local that only this statement sets. Before it is set a local is 0."""
+        """Records the limits of a local that only one statement sets, to `value`.
+
+        Before it is set, a local is 0.
+        """
         found = limits(value, self.extents, self.values)
         if found is not None:
             self.values[name] = min(0, found[0]), max(0, found[1])
@@ -224,9 +239,9 @@ class Cells:
         block: StatementBuilder | None = None,
         sure: Collection[int] = (),
     ) -> tuple[ir.Expr, list[ir.Expr]]:
-        """The condition that a cell is within its node, and the indices, replaced by 0 where it is not.
+        """The condition that a cell is within its node, and its indices, replaced by 0 if it is not.
 
-        `sure`: numbers of the indices that are certainly inside.
+        `sure`: numbers of the indices that are surely inside. `block`: builder that holds the condition in a local.
         """
         ok: ir.Expr = const(True, ir.DType.bool_)
         for k, (x, n) in enumerate(zip(indices, self.layouts[tree].tree.shape(node), strict=True)):
@@ -241,7 +256,7 @@ class Cells:
         return ok, [x if k in sure else select(ok, x, number(0)) for k, x in enumerate(found)]
 
     def cell(self, t: StructureTree, node: int, target: int, indices: Sequence[ir.Expr]) -> ir.Expr:
-        """The number of a cell in its container of `node`, by indices of a node at or below it."""
+        """The number of a cell in its container of `node`, by `indices` of a cell of `target`, at or below `node`."""
         axes, path, total = t.axes(target), t.path(target), number(0)
         at = path.index(node)
         for axis, extent in zip(t.nodes[node].axes, t.nodes[node].extents, strict=True):
@@ -256,7 +271,7 @@ class Cells:
     # --- items
 
     def slot(self, tree: str, node: int, entry: ir.Expr) -> ir.Expr:
-        """The slot in a table at an entry; 0 if there is none."""
+        """The slot at an entry of a node's table; 0 if the entry has none."""
         x: ir.Expr = self.load(tree, f"table{node}", entry)
         if (tree, node) in self.busy:
             x = binary("bit_and", x, const(BUSY - 1, U32))
@@ -270,9 +285,9 @@ class Cells:
         cell: ir.Expr,
         block: StatementBuilder | None = None,
     ) -> ir.Expr:
-        """The entry of a cell in the table of a node.
+        """The entry of a cell in the table of a node, by its container and its number there.
 
-        For a hash node: the place of the cell, or the common one of all cells without a place.
+        For a hash node it is the position of the cell in the directory, or the common position of all cells without one.
         """
         n = t.nodes[node]
         if not n.has.directory:
@@ -289,21 +304,24 @@ class Cells:
         return place_of(seen, starts, key, number(nowhere(self.layouts[t.name].slots[node])))
 
     def key(self, t: StructureTree, node: int, container: ir.Expr, cell: ir.Expr) -> ir.Expr:
-        """The key of a cell of a hash node. It is not 0."""
+        """The key of a cell of a hash node, by its container and its number there. It is not 0."""
         n = t.nodes[node]
         return cast(plus(times(container, n.entries), cell, number(1)), U64)
 
     def starts(
         self, t: StructureTree, node: int, key: ir.Expr, block: StatementBuilder | None
     ) -> tuple[ir.Expr, ...]:
-        """The first places of the windows in which a key may be."""
+        """The first positions of the windows in which the directory of a hash node may have a key."""
         found = starts_of(key, n_places(self.layouts[t.name].slots[node]))
         return found if block is None else tuple(block.hold("start", x) for x in found)
 
     def item(
         self, t: StructureTree, node: int, container: ir.Expr, cell: ir.Expr, slot: ir.Expr | None
     ) -> ir.Expr:
-        """The item of a cell; `slot` is that of a node with a pool, else None."""
+        """The item of a cell: its position in the arrays of its node.
+
+        `slot`: the cell's slot in a node with a pool, else None.
+        """
         n = t.nodes[node]
         if slot is None:
             return plus(times(container, n.cells), cell)
@@ -318,10 +336,10 @@ class Cells:
         block: StatementBuilder | None = None,
         sure: Collection[int] = (),
     ) -> Found:
-        """The cell at these indices of a node.
+        """Returns the cell at these indices of a node, with the condition that it exists.
 
-        `begin`: a node above and the item of the cell there, if that is known. `sure`: numbers of the indices that are certainly
-        inside.
+        `begin`: a node above and the item of the cell there, if that is known. `sure`: numbers of the indices that are surely
+        inside. `block`: builder that holds intermediate values in locals.
         """
         layout = self.layouts[tree]
         t = layout.tree
@@ -355,7 +373,7 @@ class Cells:
     def active(
         self, b: StatementBuilder, tree: str, node: int, indices: Sequence[ir.Expr]
     ) -> Found:
-        """A cell that is active unless it is outside; it exists where it is inside."""
+        """Returns the cell at these indices of a node, which exists if it is inside: it is surely active then."""
         found = self.find(tree, node, indices, block=b)
         if self.layouts[tree].tree.last(node, "pool") < 0:
             return found
@@ -364,7 +382,7 @@ class Cells:
     def bit(
         self, t: StructureTree, node: int, container: ir.Expr, cell: ir.Expr
     ) -> tuple[ir.Expr, ir.Expr]:
-        """The word of a mask that contains a cell's bit, and that bit."""
+        """The word of a node's mask that contains a cell's bit, and that bit."""
         w = plus(times(container, words(t.nodes[node].cells)), quotient(cell, WORD))
         shift = cast(remainder(cell, WORD) if t.nodes[node].cells > WORD else cell, U64)
         return w, binary("shl", const(1, U64), shift)
@@ -381,7 +399,7 @@ class Cells:
         indices: Sequence[ir.Expr],
         block: StatementBuilder | None = None,
     ) -> ir.Expr:
-        """Condition that a cell and all cells that contain it are active."""
+        """The condition that a cell and all cells that contain it are active."""
         t = self.layouts[tree].tree
         masked = t.last(node, "is_sparse")
         block = block if self.has_directory(tree, node) else None  # else it is one expression
@@ -408,15 +426,18 @@ class Cells:
         return binary("and", ok, found)
 
     def has_directory(self, tree: str, node: int) -> bool:
-        """True if the walk to a cell searches for keys: as one expression it would be long."""
+        """True if the walk down the tree to a cell searches for keys of hash nodes.
+
+        As one expression such a walk would be long.
+        """
         return self.layouts[tree].tree.last(node, "directory") >= 0
 
     def above(
         self, t: StructureTree, node: int, upper: int, indices: Sequence[ir.Expr]
     ) -> list[ir.Expr]:
-        """Indices of the cell of a node above that contains a cell.
+        """The indices of the cell of node `upper` that contains the cell of `node` at `indices`.
 
-        For a dynamic node, whose axis is missing above: those of its container.
+        For a dynamic node, whose axis is missing above, they are those of its container.
         """
         found = []
         n_upper = len(t.path(upper))
@@ -433,7 +454,7 @@ class Cells:
         indices: Sequence[ir.Expr],
         block: StatementBuilder | None = None,
     ) -> Found:
-        """The container of a node, by indices of the node above it."""
+        """Returns the container of a node at these indices of the node above, with the condition that it exists."""
         parent = self.layouts[tree].tree.nodes[node].parent
         if parent < 0:
             return Found(number(0), const(True, ir.DType.bool_), True)

@@ -1,4 +1,7 @@
-"""Conversion tasks at the begin or end of a sequence: they convert arrays block by block, so that threads share the blocks."""
+"""Conversion tasks at the begin or end of a sequence: they convert arrays from one layout to another.
+
+They convert block by block, so that threads share the blocks.
+"""
 
 from __future__ import annotations
 
@@ -24,10 +27,10 @@ def converting(
     dtype: DType,
     at_once: int = SOME_PAGES,
 ) -> Task:
-    """Returns a task that converts items. `what`: their description, their number, and the number of them in use.
+    """Returns a task that converts items (cells, records or table entries) in blocks of `at_once`.
 
-    Each iteration converts a block of `at_once`. `write` makes its statements from three values: its first item, the number of its
-    items in use, and the number of its items.
+    `what`: description of the items, their number, and the number of them in use. `write` returns the statements for a block from
+    three values: its first item, the number of its items in use, and the number of its items.
     """
     noun, n_items, used = what
     block = Loop("block", -(-n_items // at_once), False)
@@ -43,7 +46,7 @@ def converting(
 
 
 def in_use(slots: Slots | None, n_items: int) -> Expr:
-    """The number of items that may be in use: those of slots that were ever taken."""
+    """The number of items of `n_items` that may be in use: all those of slots that were ever taken."""
     if slots is None:
         return number(n_items)
 

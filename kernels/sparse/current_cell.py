@@ -15,7 +15,10 @@ from .neighbour_cells import Leaf
 
 @dataclass(frozen=True)
 class Own:
-    """Current cell of the loop around: its tree and node, the indices, and the item at each node of the path."""
+    """Current cell of a loop over active cells: its tree, node and indices, and its item at each node of the path.
+
+    `loops`: names of the loop's indices.
+    """
 
     tree: StructureTree
     node: int
@@ -24,7 +27,10 @@ class Own:
     leaf: Leaf | None = None
 
     def item(self, tree: str, node: int, indices: tuple[ir.Expr, ...]) -> ir.Expr | None:
-        """The item of a cell if it is the current one, or the cell at its indices in a node with equal layout; None for others."""
+        """The item of a cell if it is the current cell; None for other cells.
+
+        It is known as well for a cell with the same indices in a node of equal layout.
+        """
         t = self.tree
         if t.name != tree or len(indices) != len(self.loops):
             return None
@@ -40,7 +46,7 @@ class Own:
         return self.items.get(node)
 
     def lies_alike(self, node: int) -> bool:
-        """True if the cells of another node are numbered as those of the loop's node.
+        """True if cells of node `node` and of the loop's node with equal indices have equal items.
 
         Both then have equal dense nodes below one node of the path.
         """
@@ -57,21 +63,20 @@ class Own:
 
 
 def own_of(s: ir.ForActive, t: StructureTree) -> Own:
-    """The current cell, with placeholders for its items."""
+    """Returns the current cell of a loop, with placeholders for its items."""
     return Own(t, s.node, s.loops, {n: number(0) for n in t.path(s.node)})
 
 
 def shrinks(s: ir.ForActive) -> bool:
-    """True if a loop may deactivate cells of its tree."""
+    """True if the body of a loop over active cells may deactivate cells of the loop's tree."""
     return any(isinstance(x, ir.Deactivate) and x.tree == s.tree for x in nested_statements(s.body))
 
 
 def changing(s: ir.ForActive, t: StructureTree) -> int:
-    """The last node of the loop's path without a stored list whose cells the loop activates or deactivates.
+    """Returns the lowest node of the loop's path without a stored list whose cells the loop changes; -1 if none.
 
-    The current cell does not count.
-
-    Returns -1 if there is none. Its list is made before the loop, which would otherwise search for active cells while it runs.
+    A change is an activation or deactivation; activations of the current cell do not count.
+    A list of the node is made before the loop. Otherwise the loop would search for active cells while it changes them.
     """
     own, path = own_of(s, t), t.path(s.node)
     found: set[int] = set()
@@ -87,7 +92,7 @@ def changing(s: ir.ForActive, t: StructureTree) -> int:
 
 
 def lists_made(s: ir.ForActive, t: StructureTree) -> Iterator[int]:
-    """The nodes of which a loop needs lists, its own one first.
+    """Yields the nodes whose lists a loop over active cells needs, the node of its own list first.
 
     A list is made from that of the next listed node above; one of a hash node from its directory.
     """
@@ -99,7 +104,10 @@ def lists_made(s: ir.ForActive, t: StructureTree) -> Iterator[int]:
 
 
 def active_cells(s: ir.ForActive, t: StructureTree) -> Domain:
-    """The iterations of a lowered loop: cells below a listed node; the box of all cells for a loop without a list."""
+    """Returns the domain of a lowered loop: the active cells below a listed node.
+
+    A loop without a list has a box of all cells.
+    """
     listed = next(lists_made(s, t), -1)
     if listed < 0:
         return BOX
@@ -114,7 +122,10 @@ def active_cells(s: ir.ForActive, t: StructureTree) -> Domain:
 
 
 def without_own_activations(s: ir.ForActive, t: StructureTree) -> ir.Stmt:
-    """Removes activations of the current cell from a loop: it is active unless the loop deactivates cells."""
+    """Returns a loop without activations of its current cell, which is active.
+
+    A loop that deactivates cells is returned unchanged.
+    """
     if shrinks(s):
         return s
     own = own_of(s, t)
@@ -130,7 +141,7 @@ def without_own_activations(s: ir.ForActive, t: StructureTree) -> ir.Stmt:
 
 
 def written(s: ir.ForActive, t: StructureTree, placed: Mapping[str, ir.Placed]) -> dict[str, bool]:
-    """Fields that the loop stores to and updates; true for those written only in the current cell."""
+    """Returns the fields that a loop stores to or updates, each with True if only the current cell is written."""
     own = own_of(s, t)
     found: dict[str, bool] = {}
     for x in nested_statements(s.body):

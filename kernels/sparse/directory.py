@@ -1,6 +1,6 @@
-"""The directories of hash nodes: open addressing in two windows of places, as plain IR.
+"""Directories of hash nodes as plain IR: hash tables by open addressing in two windows of positions.
 
-A cell that becomes active claims a place for its key, until its slot is reclaimed. So a node of 2^40 cells takes memory for its
+A cell that becomes active claims a position for its key, until its slot is reclaimed. So a node of 2^40 cells takes memory for its
 active cells only, and a lookup reads at most two lines of the cache.
 """
 
@@ -22,9 +22,10 @@ def claim(
     place: str,
     width: int = WINDOW,
 ) -> None:
-    """Gives a key the first free place of its windows; the local `place` stays unchanged if there is none.
+    """Appends statements that put a key at the first free position of its windows, and set local `place` to it.
 
-    All threads test the places in one order, and none becomes free while kernels run: so no key has two.
+    The local stays unchanged if no position is free.
+    All threads test the positions in one order, and none becomes free while kernels run: so no key has two positions.
     """
     names = b.names
     zero, claimed = const(0, U64), const(CLAIMED, U64)
@@ -66,7 +67,7 @@ def claim(
 
 
 def leave(b: StatementBuilder, cells: Cells, tree: str, n: int, slot: Expr) -> None:
-    """Frees the place of a slot that was given back, unless its cell has a new slot."""
+    """Appends statements that free the directory position of a returned slot, unless its cell has a new slot."""
     place = b.hold("place", cells.load(tree, f"at{n}", number(0), slot))
     leaving = b.inner()
     leaving.store(cells.array(tree, f"keys{n}"), (place,), const(0, U64))
@@ -98,7 +99,10 @@ def clear(
     container: Expr,
     give_back: Callable[[StatementBuilder, str, int, Expr], None],
 ) -> None:
-    """Gives back the slots of a hash node that are in one container, by a search of all its slots."""
+    """Appends statements that give back all slots of a hash node whose cells are in one container.
+
+    They search all slots of the node.
+    """
     entries = cells.layouts[tree].tree.nodes[n].entries
 
     def look(inner: StatementBuilder, slot: Expr) -> None:

@@ -13,10 +13,10 @@ from ..ir.walk import children, nested_statements, walk
 
 
 def activated(s: ir.Stmt) -> frozenset[str]:
-    """The trees in which a statement activates cells, where threads may do so at once.
+    """Returns the trees in which threads may activate cells at once while they run a loop's iterations.
 
-    Empty if the statement also queries active cells of one of them, or deactivates or appends cells of any tree: then the order of
-    iterations may be visible.
+    It is empty if the statement also queries active cells of one of these trees, or deactivates or appends cells of any tree: then
+    the order of iterations may be visible.
     """
     every = list(nested_statements((s,)))
     asked = {
@@ -32,9 +32,10 @@ def activated(s: ir.Stmt) -> frozenset[str]:
 
 
 def fields_apart(s: ir.For | ir.ForActive, trees: Mapping[str, StructureTree]) -> frozenset[str]:
-    """The fields without conflicts between iterations, as arrays of the kernel: no two access one element that one of them writes.
+    """Returns the fields (arrays of the kernel) without conflicts between iterations of a loop.
 
-    Tested by coordinates, since different active cells lie at different places.
+    No two iterations access one element that one of them writes. This is tested by coordinates, since different active cells have
+    different positions in memory.
     """
     if isinstance(s, ir.ForActive):
         shape = trees[s.tree].shape(s.node)

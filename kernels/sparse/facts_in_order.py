@@ -1,4 +1,7 @@
-"""Facts along a sequence of kernels with repeats: each step of a repeat begins with those that hold at the head of every step."""
+"""Data-flow facts (valid lists, active cells) along a sequence of kernels with repeats.
+
+Each step of a repeat begins with the facts that hold at the begin of every step.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +16,9 @@ from .redundancy import Derived, Facts
 def derived_in_order(
     kernels: Sequence[KernelIR | None], repeats: tuple[Repeat, ...], facts: Facts
 ) -> tuple[Derived | None, ...]:
-    """Returns the redundant operations of each kernel, None for kernels on plain arrays. Updates the facts to those after the last.
+    """Returns the redundant operations of each kernel, None for kernels on plain arrays.
 
+    `facts` become those after the last kernel.
     Precondition: outer `repeats` come first.
     """
     walk = _Walk(kernels)
@@ -27,10 +31,10 @@ def carried(
     trees: Mapping[str, StructureTree],
     unsure: Container[str] = (),
 ) -> Facts:
-    """Returns the facts that hold at the head of each run of a sequence that runs again and again, but for the first run.
+    """Returns the facts that hold at the begin of each run of a sequence that runs many times, except the first.
 
-    Precondition: nothing between two runs changes active cells, but of the trees `unsure`. Facts are left out whose end nobody
-    would notice.
+    Precondition: between two runs nothing changes active cells, except in the trees `unsure`. A fact is left out if no flag would
+    record its end.
     """
     facts = Facts(trees)
     derived_in_order(kernels, (), facts)
@@ -50,7 +54,7 @@ class _Walk:
         self.derived: list[Derived | None] = [None] * len(kernels)
 
     def run(self, first: int, stop: int, repeats: tuple[Repeat, ...], facts: Facts) -> None:
-        """Goes through the kernels of a part of the sequence and the repeats in it."""
+        """Derives redundant operations of kernels `first` to `stop - 1` and of their repeats, and updates `facts`."""
         for outer in repeats:
             if outer.first < first:  # inside of one that is done
                 continue
@@ -66,7 +70,10 @@ class _Walk:
                 self.derived[k] = facts.after(ir)
 
     def _repeat(self, r: Repeat, inside: tuple[Repeat, ...], facts: Facts) -> None:
-        """Goes through a repeat. The facts at its head are the most that hold before it and that each step leaves."""
+        """Derives redundant operations of the kernels of a repeat, and updates `facts`.
+
+        The facts at its begin are a greatest fixpoint: they hold before the repeat, and after each step.
+        """
         while True:
             behind = facts.copy()
             self.run(r.first, r.stop, inside, behind)

@@ -1,6 +1,7 @@
-"""Tiles with halos: copies of a leaf and of the neighbour cells that its cells read, in a local array, made before any read.
+"""Tiles with halos: local arrays with copies of a leaf and of the neighbour cells that its cells read.
 
-Neighbour leaves are found once per leaf. Loops over cells then read one array, like one of a dense field.
+The copies are made before any read. Neighbour leaves are found once per leaf. Loops over cells then read one array, like that of a
+dense field.
 """
 
 from __future__ import annotations
@@ -22,21 +23,30 @@ from .neighbour_cells import Direction, Leaf, near_load, offsets
 
 @dataclass(frozen=True)
 class HaloTile:
-    """A local array with a leaf and its border, of the components of a field: by axis the cells before the leaf, and strides."""
+    """Local array with a copy of a leaf and its border, for one component of a field.
+
+    By axis: `before` is the number of border cells in front of the leaf, and `strides` are those of the array.
+    """
 
     name: str
     before: Mapping[int, int]
     strides: Mapping[int, int]
 
     def at(self, places: Mapping[int, ir.Expr]) -> ir.Expr:
-        """The element of a cell with these coordinates in the leaf; it may lie in the border."""
+        """The index in the local array of the cell with these coordinates in the leaf.
+
+        The cell may lie in the border.
+        """
         parts = [times(plus(x, number(self.before[a])), self.strides[a]) for a, x in places.items()]
         return plus(*parts)
 
 
 @dataclass(frozen=True)
 class Reads:
-    """Offsets at which a field is read, and the bytes of the tiles that contain them all: one per component that is read."""
+    """Offsets from the current cell at which a loop reads a field, and the size in bytes of its tiles.
+
+    There is one tile for each component that is read; each contains all offsets.
+    """
 
     offsets: tuple[Direction, ...]
     n_bytes: int
@@ -49,9 +59,10 @@ class Reads:
 
 @dataclass
 class Staged:
-    """Reads of a loop around its current cell: `reads` of fields, by array of the kernel before it was lowered.
+    """Reads around the current cell of a loop, by field (array of the kernel before lowering).
 
-    Fields in `wanted` are read out of tiles. Fields in `near` are read from leaves, each found once.
+    Fields in `wanted` are read out of tiles, which are filled at the first read. All fields that may be read so are collected in
+    `near`.
     """
 
     reads: Mapping[str, Reads]
@@ -68,7 +79,10 @@ class Staged:
         load: ir.Load,
         offset: Direction,
     ) -> ir.Expr | None:
-        """Returns the value of `near_load`. A staged field is read out of its tile, which is filled at the first read."""
+        """Returns the value of a field at an offset from the current cell; None if it is too far (`near_load`).
+
+        A field in `wanted` is read out of its tile, which is filled at the first read.
+        """
         reads = self.reads.get(array)
         if reads is None or offset not in reads.offsets:
             return near_load(cells, leaf, b, load, offset)
@@ -83,7 +97,10 @@ class Staged:
 
 
 def windows(loops: Iterable[tuple[int, Staged]]) -> tuple[HaloWindow, ...]:
-    """Windows that loops may read out of tiles. `loops`: by their numbers in the body before lowering."""
+    """Returns the windows (fields that a loop may read out of tiles) of all loops.
+
+    `loops`: each with its number in the body before lowering.
+    """
     return tuple(
         HaloWindow(top, array, reads.n_bytes, reads.n_crossed)
         for top, staged in loops
@@ -95,9 +112,9 @@ def windows(loops: Iterable[tuple[int, Staged]]) -> tuple[HaloWindow, ...]:
 def around(
     s: ir.ForActive, t: StructureTree, placed: Mapping[str, ir.Placed], written: Collection[str]
 ) -> dict[str, Reads]:
-    """Fields of the loop's tree that it does not write and reads at constant offsets from the current cell.
+    """Returns the reads of fields at constant offsets from the current cell of a loop, by field.
 
-    The offsets stay within neighbour leaves.
+    The fields are of the loop's tree, and the loop does not write them. The offsets stay within neighbour leaves.
 
     Fields whose tiles exceed the size of a local array are left out.
     """
@@ -136,7 +153,7 @@ def around(
 def _sides(
     reads: Iterable[Direction], axes: tuple[int, ...], extents: Mapping[int, int]
 ) -> dict[int, int]:
-    """The number of cells of a tile along each axis."""
+    """Returns the number of cells of a tile along each axis, for a leaf of these extents and offsets `reads`."""
     ends = list(zip(*reads, strict=True))
     return {
         a: extents[a] + max(0, -min(of)) + max(0, *of) for a, of in zip(axes, ends, strict=True)
@@ -144,7 +161,10 @@ def _sides(
 
 
 def _filled(cells: Cells, leaf: Leaf, load: ir.Load, reads: tuple[Direction, ...]) -> HaloTile:
-    """Returns a tile that is filled once per leaf: from the leaf itself, and from each neighbour leaf with possible reads."""
+    """Returns a new tile, and appends its filling to the statements that run once per leaf.
+
+    It is filled from the leaf itself, and from each neighbour leaf with possible reads.
+    """
     t = cells.layouts[leaf.tree].tree
     node, axes, extents = t.nodes[leaf.node], t.axes(leaf.node), leaf.extents(cells)
     b = leaf.element
@@ -188,7 +208,7 @@ def _filled(cells: Cells, leaf: Leaf, load: ir.Load, reads: tuple[Direction, ...
 def _parts(
     reads: tuple[Direction, ...], axes: tuple[int, ...], extents: Mapping[int, int]
 ) -> dict[Direction, dict[int, int]]:
-    """The neighbour leaves with possible reads, by direction, and the number of cells read along each axis."""
+    """Returns the neighbour leaves with possible reads, by direction, and the extents of the read cells by axis."""
     found: dict[Direction, dict[int, int]] = {}
     for read in reads:
         sides = [(0,) if o == 0 else (0, 1 if o > 0 else -1) for o in read]

@@ -30,9 +30,10 @@ _WAYS = 4  # places of a bucket: half a line of keys
 
 @dataclass(frozen=True)
 class _Directory:
-    """The arrays of a directory: `keys`, entries of the table plus one, and `slots`.
+    """Directory that supplements a table: array `keys` with entries of the table plus one, and array `slots`.
 
-    Keys without a place have `nowhere`, with no slot. They have `crowded` if their bucket is full, so that only the table has it.
+    `nowhere` is the position of all keys without a position; it has no slot. `crowded` is that of a key whose bucket is full, so
+    that only the table has its slot.
     """
 
     table: SlotTable
@@ -50,7 +51,7 @@ class _Directory:
         return self.n_places + 1
 
     def place(self, b: cells.StatementBuilder, entry: Expr) -> tuple[Expr, Expr, Expr]:
-        """The key of an entry, the begin of its bucket, and its place."""
+        """The key of a table's entry, the begin of its bucket, and its position in the directory."""
         key = b.hold("key", cast(cells.plus(entry, cells.number(1)), cells.U64))
         start = b.hold("start", cells.times(cells.starts_of(key, self.n_places // _WAYS)[0], _WAYS))
 
@@ -65,14 +66,17 @@ class _Directory:
         return key, start, cells.place_of(seen, (start,), key, nobody, _WAYS)
 
     def slot(self, b: cells.StatementBuilder, load: Load) -> Expr:
-        """The slot of a table's entry; read from the table if the bucket of the entry is full."""
+        """The slot at a table's entry, looked up in the directory; read from the table if the bucket is full."""
         entry = b.hold("entry", cast(load.indices[0], cells.I64))
         place = b.hold("place", self.place(b, entry)[2])
         found = b.hold("found", Load(self.slots, (place,), cells.U32))
         return select(compare("eq", found, const(BUSY, cells.U32)), load, found)
 
     def publish(self, b: cells.StatementBuilder, entry: Expr, slot: Expr) -> None:
-        """Enters the slot of an entry, while no other thread does so for the same entry."""
+        """Appends statements that store the slot of an entry in the directory.
+
+        No other thread does so for the same entry at that time.
+        """
         entry = b.hold("entry", cast(entry, cells.I64))
         key, start, found = self.place(b, entry)
         place = b.names.fresh("place")
@@ -86,7 +90,10 @@ class _Directory:
 
 
 def keyed(problem: Problem, tables: Iterable[SlotTable]) -> Problem:
-    """Returns the problem with directories for these tables, and with tasks behind its own that make them."""
+    """Returns the problem with a directory for each of these tables, and with tasks that fill the directories.
+
+    These tasks are behind the problem's own.
+    """
     taken = {a.name for a in problem.arrays} | {p.name for p in problem.scalars}
     arrays, found = list(problem.arrays), dict[str, _Directory]()
     for x in tables:
@@ -106,7 +113,7 @@ def keyed(problem: Problem, tables: Iterable[SlotTable]) -> Problem:
 def _through(
     task: Task, problem: Problem, found: Mapping[str, _Directory], taken: set[str]
 ) -> Task:
-    """Rewrites a task to look up slots in directories, and to change them with their tables."""
+    """Returns a task that looks up slots in directories, and changes directories together with their tables."""
     body = task.body
     if body is None or found.keys().isdisjoint(s.state.name for s in body.sites):
         return task

@@ -1,9 +1,11 @@
-"""Hoisted activation: activations that are the same for all cells of a leaf run once, before the loops over its cells.
+"""Hoisted activation: activations of one cell by all cells of a leaf run once, before the loops over its cells.
 
-Where the cell is certainly active, it is searched there.
+If the activated cell is surely active, it is only searched there.
 
-Proved if all cells of an element are visited, from the values of the index over the axes. In every element all activating cells are
-in one cell of the last node that may be inactive, and inside. Conditions on indices may leave cells out, but not all of an element.
+Hoisting is proved if the loop visits all cells of an element (a cell of a listed node), by enumeration of the index along each
+axis.
+In every element all activations are of cells in one cell of the lowest node that may be inactive, and inside. Conditions on indices
+may exclude cells, but not all of an element.
 """
 
 from __future__ import annotations
@@ -35,7 +37,10 @@ Leaves = Mapping[Key, tuple[int, Found]]  # of cells: the node that was made act
 def once_a_leaf(
     ir: kernel.KernelIR, trees: Mapping[str, StructureTree]
 ) -> dict[int, frozenset[int]]:
-    """The activations, by their numbers in the text, that may be hoisted to once per element, by top-level statement."""
+    """Returns the activations that may be hoisted to once per element of the list, by top-level statement.
+
+    They are given by their numbers in the order of the text.
+    """
     found: dict[int, frozenset[int]] = {}
     first = 0
     for top, s in enumerate(ir.body):
@@ -55,7 +60,7 @@ def hoistable(ir: kernel.KernelIR) -> frozenset[int]:
 
 
 def leaf_extents(s: kernel.ForActive, t: StructureTree) -> dict[str, int]:
-    """The number of cells of an element along the axis of each loop."""
+    """Returns the number of cells of an element along the axis of each loop, by the loop's name."""
     below = t.path(s.node)[t.path(s.node).index(t.last(s.node, "is_listed")) + 1 :]
     extents = dict.fromkeys(t.axes(s.node), 1)
     for n in below:
@@ -67,7 +72,10 @@ def leaf_extents(s: kernel.ForActive, t: StructureTree) -> dict[str, int]:
 def first_indices(
     s: kernel.ForActive, t: StructureTree, at: Mapping[int, kernel.Expr]
 ) -> dict[str, kernel.Expr]:
-    """The indices of the first cell of an element, by the loops; `at`: its coordinates, by axis."""
+    """Returns the indices of the first cell of an element, by the loops' names.
+
+    `at`: the coordinates of the element, by axis.
+    """
     extents = leaf_extents(s, t)
     axes = zip(s.loops, t.axes(s.node), strict=True)
     return {loop: times(at[axis], extents[loop]) for loop, axis in axes}
@@ -80,9 +88,10 @@ def made_once(
     expr: Callable[[kernel.Expr], kernel.Expr],
     sure: Container[int] = (),
 ) -> Leaves:
-    """Appends the hoisted activations of sites, one per node and cell, or the search of a certainly active cell.
+    """Appends the hoisted activations of sites, one per node and cell; returns the activated cells.
 
-    `expr` substitutes the first cell of the element. `sure`: the numbers of sites whose cells are certainly active.
+    `expr` substitutes the first cell of the element. `sure`: the numbers of sites whose cells are surely active: these are only
+    searched.
     """
     made: dict[Key, tuple[int, Found]] = {}
     done: dict[Key, Found] = {}
@@ -101,7 +110,7 @@ def made_once(
 
 
 def _first_cell(x: ActivationSite) -> tuple[kernel.Expr, ...]:
-    """The indices of a site with 0 for all loops inside."""
+    """The indices at which a site activates, with 0 for all loops inside of the loop over cells."""
     loops: dict[str, kernel.Expr] = {
         a.loop: number(0) for a in x.around if isinstance(a, kernel.For)
     }
@@ -117,7 +126,7 @@ def _visits_all(s: kernel.ForActive, t: StructureTree) -> bool:
 
 
 def _is_same(x: ActivationSite, s: kernel.ForActive, trees: Mapping[str, StructureTree]) -> bool:
-    """True if a site activates in every element, and the same cell from all cells of one."""
+    """True if a site activates in every element, and the same cell from all cells of the element."""
     node, t = x.statement.node, trees[x.statement.tree]
     sparse = t.last(node, "is_sparse")
     is_own = own_of(s, trees[s.tree]).item(t.name, node, x.statement.indices) is not None
@@ -136,7 +145,10 @@ def _is_same(x: ActivationSite, s: kernel.ForActive, trees: Mapping[str, Structu
 def _stays(
     index: kernel.Expr, below: int, n: int, x: ActivationSite, s: kernel.ForActive, t: StructureTree
 ) -> bool:
-    """True if an index is within 0 .. n, and index // below is equal for all activating cells of an element; some activate."""
+    """True if `index // below` is equal for all activating cells of an element, with `index` in 0 .. n - 1.
+
+    In each element some cell activates.
+    """
     parts = [e for part in (index, *x.guards) for e in walk(part)]
     used = {e.loop for e in parts if isinstance(e, kernel.LoopIndex)}
     # Compiled code may round floats differently.
@@ -164,16 +176,16 @@ def _stays(
 
 
 def _each_has_some(held: npt.NDArray[np.bool_], leaf: list[int]) -> bool:
-    """True if `held` is true somewhere in each box of the extents `leaf`."""
+    """True if `held` is true somewhere in each box of the extents `leaf` into which it splits."""
     for axis, n in enumerate(leaf):
         held = np.logical_or.reduceat(held, np.arange(0, held.shape[axis], n), axis)
     return bool(held.all())
 
 
 def _values(e: kernel.Expr, extents: Mapping[str, int]) -> npt.NDArray[np.int64]:
-    """The values of an index over loops, one axis per loop, in this order.
+    """The values of an expression of loop indices, as an array with an axis per loop, in the order of `extents`.
 
-    Its parts are of PURE or comparisons, which wrap as their types do.
+    Its subexpressions are of PURE or comparisons, and wrap around as their types do.
     """
     loops = np.meshgrid(*(np.arange(n) for n in extents.values()), indexing="ij")
     known = dict(zip(extents, loops, strict=True))
@@ -200,7 +212,7 @@ def _values(e: kernel.Expr, extents: Mapping[str, int]) -> npt.NDArray[np.int64]
 def chosen(
     ir: kernel.KernelIR, numbers: frozenset[int]
 ) -> Iterator[tuple[int, kernel.ForActive, Sequence[ActivationSite]]]:
-    """The loops with these hoisted activations, by their numbers at top level, with the sites."""
+    """Yields the loops with the hoisted activations `numbers`: number at top level, loop, and these sites."""
     first = 0
     for top, s in enumerate(ir.body):
         sites = list(activation_sites(s, first))

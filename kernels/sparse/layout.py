@@ -1,4 +1,7 @@
-"""Memory layout of a tree's states: arrays of one arena, each of its largest size. Untouched pages only cost address space."""
+"""Memory layout of a tree: arrays (sections) of one arena for its states, each of its largest possible size.
+
+Untouched pages only cost address space.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +42,7 @@ PADDING = 1  # elements behind those of a field: rows of neighbours are read bey
 
 @dataclass(frozen=True)
 class Section:
-    """One array of the arena."""
+    """One array of a tree's memory: an array of the arena with type and shape."""
 
     dtype: DType
     shape: tuple[int, ...]
@@ -51,11 +54,13 @@ class Section:
 
 @dataclass(frozen=True)
 class TreeLayout:
-    """The sections of a tree with its fields, by key. Per node: `containers`, `items`, and `slots` of its pool (0: none).
+    """Memory layout of a tree with its fields: its sections (arrays) by key.
 
+    For each node: `containers`, `items`, and `slots` of its pool, 0 without one, are numbers of these.
     `tableN`: slot of each entry; `freeN`: free slots; `freedN`: slots given back since the pool was last reclaimed; `listN`: item
     and coordinates of each active cell; `maskN`: words; `lengthN`: one a container; `fieldK`: components, then items. For a hash
-    node an entry is a place: `keysN` has the key of the cell at each place, `atN` the place and the coordinates of each slot.
+    node an entry is a position in its directory: `keysN` has the key of the cell at each position, `atN` the position and the
+    coordinates of each slot.
     """
 
     tree: StructureTree
@@ -71,17 +76,17 @@ class TreeLayout:
 
 
 def words(cells: int) -> int:
-    """Words of a container's mask."""
+    """Number of words of a container's mask, for this number of cells."""
     return -(-cells // WORD)
 
 
 def n_places(n_slots: int) -> int:
-    """The number of places that hashed numbers of a directory lead to: a power of two."""
+    """Number of positions of a directory to which keys are hashed: a power of two."""
     return 1 << (_PLACES * n_slots - 1).bit_length()
 
 
 def nowhere(n_slots: int) -> int:
-    """The common place of all cells without one, behind all others."""
+    """The common directory position of all cells without one, behind all others."""
     return n_places(n_slots) + WINDOW
 
 
@@ -89,8 +94,9 @@ def nowhere(n_slots: int) -> int:
 def layout_of(
     tree: StructureTree, fields: tuple[FieldPlace, ...], most_bytes: int = MOST_BYTES
 ) -> TreeLayout:
-    """The layout of a tree. Pools have their largest possible size, or the largest within `most_bytes`.
+    """Returns the memory layout of a tree.
 
+    Pools have their largest possible size, or the largest with which the tree fits into `most_bytes`.
     Raises LanguageError if the tree has too many cells.
     """
     most = (1 << 31) - 1
@@ -160,7 +166,7 @@ def _layout(
 
 
 def n_shared(layout: TreeLayout, key: str) -> int:
-    """The number of first elements of each row of a section that belong to slot 0 of a pool.
+    """Number of elements at the begin of each row of a section that belong to slot 0 of a pool.
 
     Inactive cells read them; they are never written.
     """
@@ -180,7 +186,7 @@ def n_shared(layout: TreeLayout, key: str) -> int:
 
 
 def wrong_tree(tree: StructureTree, fields: tuple[FieldPlace, ...]) -> str:
-    """Message on the first error of a tree from a file; "" if there is none."""
+    """Message on the first error of a tree that was read from a file; "" if there is none."""
     if not tree.name.isidentifier() or not tree.nodes:
         return f"{tree.name!r:.60} is no tree of sparse fields"
     for k, node in enumerate(tree.nodes):
@@ -203,5 +209,5 @@ def wrong_tree(tree: StructureTree, fields: tuple[FieldPlace, ...]) -> str:
 
 
 def pools_below(t: StructureTree, nodes: set[int]) -> list[int]:
-    """The pools at and below these nodes, upper ones first."""
+    """Returns the nodes with a pool among `nodes` and all nodes below them, upper ones first."""
     return [k for k, n in enumerate(t.nodes) if n.has.pool and nodes & set(t.path(k))]

@@ -1,4 +1,7 @@
-"""Data-layout transformation of leaves: the same tasks on other arrays, and tasks that convert these on entry and back on exit."""
+"""Data-layout transformation of leaves: the same tasks on other arrays, and tasks that convert the fields.
+
+They convert on entry and back on exit of the sequence.
+"""
 
 from __future__ import annotations
 
@@ -25,10 +28,10 @@ def laid_out(
     orders: Mapping[Leaves, CellOrder] = NO_ORDERS,
     at_once: int = SOME_PAGES,
 ) -> Problem:
-    """Returns the problem with these leaves in tiles of so many cells, of one component after the other.
+    """Returns the problem with fields of these leaves stored in tiles of cells, one component after the other.
 
-    1: all components of a cell side by side; 0: each component alone. `orders`: new orders of the cells of leaves. `at_once`: cells
-    that one iteration converts.
+    `tiles`: the number of cells of a tile (1: all components of a cell side by side; 0: each component by itself).
+    `orders`: new orders of the cells of leaves. `at_once`: number of cells that one iteration converts.
     """
     arrays, homes = list(problem.arrays), dict[str, _FieldHome]()
     taken = {a.name for a in arrays} | {p.name for p in problem.scalars}
@@ -67,7 +70,10 @@ def fresh_name(stem: str, taken: set[str]) -> str:
 
 @dataclass(frozen=True)
 class _FieldHome:
-    """New place of a field: components from `first` on of an array."""
+    """New location of a field: components `first` and following of array `array`.
+
+    `components`: shape of the field's components. `tile` and `order`: see `laid_out`.
+    """
 
     array: str
     dtype: ir.DType
@@ -77,7 +83,7 @@ class _FieldHome:
     order: CellOrder | None
 
     def place(self, indices: Sequence[ir.Expr], known: _Constants) -> tuple[ir.Expr, ...]:
-        """The new indices of an element with these old indices."""
+        """The indices in the new array of the element at these indices of the field."""
         *own, item = indices
         at = number(self.first)
         for k, x in enumerate(own):
@@ -93,7 +99,7 @@ class _FieldHome:
 
 
 def _reordered(item: ir.Expr, order: CellOrder, known: _Constants) -> ir.Expr:
-    """The number of a cell in the whole tree, if the cells of a leaf have another order."""
+    """The new number of a cell in the whole tree, if the cells of each leaf are stored in another order."""
     leaf, rest = _split(item, order.n_cells, known)
     at = list[ir.Expr]()
     for extent in reversed(order.extents):
@@ -126,7 +132,7 @@ class _Constants:
         return known
 
     def last(self, x: ir.Expr) -> int | None:
-        """The largest value of an expression that is not negative; None if unknown."""
+        """The largest value of an expression that is never negative; None if unknown."""
         match x:
             case ir.Const(value=int(n)) if n >= 0:
                 return n
@@ -137,7 +143,7 @@ class _Constants:
         return None
 
     def is_multiple(self, x: ir.Expr, n: int) -> bool:
-        """True if an expression is certainly a multiple of `n`."""
+        """True if the value of an expression is surely a multiple of `n`."""
         match x:
             case ir.Const(value=int(value)):
                 return value % n == 0
@@ -153,9 +159,9 @@ class _Constants:
 
 
 def _split(x: ir.Expr, n: int, known: _Constants) -> tuple[ir.Expr, ir.Expr]:
-    """x // n and x % n of an index that is not negative.
+    """The expressions x // n and x % n, for an index that is not negative.
 
-    Separates terms that move by whole tiles from terms within one, so that a row of cells is a row of a tile.
+    Terms that move by whole tiles are separated from terms within a tile, so that a row of cells is a row of a tile.
     """
     whole, rest, most = number(0), number(0), 0
     for term, factor in _terms(x, 1):
@@ -184,7 +190,10 @@ def _terms(x: ir.Expr, factor: int) -> list[tuple[ir.Expr, int]]:
 
 
 def _moved(task: Task, homes: _Homes) -> Task:
-    """Rewrites a task to the new arrays of fields. Its sites still name the fields: no two of them share an element."""
+    """Returns a task that accesses the new arrays instead of fields.
+
+    Its sites still name the fields: no two fields share an element.
+    """
     if task.body is None or homes.keys().isdisjoint(s.state.name for s in task.body.sites):
         return task
     known = _Constants.of(task)
@@ -211,7 +220,10 @@ def _moved(task: Task, homes: _Homes) -> Task:
 
 
 def _entering(leaves: Leaves, parts: Sequence[ArrayInfo], homes: _Homes, at_once: int) -> Task:
-    """Task that copies the fields; cells that get a slot later are set to zero."""
+    """Returns the task that copies fields to their new array on entry.
+
+    Cells that get a slot later are set to zero.
+    """
 
     def copy(a: ArrayInfo, indices: tuple[ir.Expr, ...]) -> ir.Stmt:
         home = homes[a.name]
@@ -235,7 +247,7 @@ def _entering(leaves: Leaves, parts: Sequence[ArrayInfo], homes: _Homes, at_once
 
 
 def _leaving(leaves: Leaves, parts: Sequence[ArrayInfo], homes: _Homes, at_once: int) -> Task:
-    """Task that copies the fields back that may have been written."""
+    """Returns the task that copies the fields `parts`, which may have been written, back on exit."""
 
     def copy(a: ArrayInfo, indices: tuple[ir.Expr, ...]) -> ir.Store:
         home = homes[a.name]
@@ -243,7 +255,10 @@ def _leaving(leaves: Leaves, parts: Sequence[ArrayInfo], homes: _Homes, at_once:
         return ir.Store(a.name, indices, value, ir.NOWHERE)
 
     def copy_wrong(a: ArrayInfo, indices: tuple[ir.Expr, ...]) -> ir.Stmt:
-        """Copies values other than 0: elements that inactive cells share are never written, so errors become visible."""
+        """Returns a store of values other than 0 to elements that inactive cells share.
+
+        These are never written, so errors become visible.
+        """
         s = copy(a, indices)
         return ir.If(compare("ne", s.value, const(0, a.dtype)), (s,), (), ir.NOWHERE)
 
@@ -260,7 +275,10 @@ def _leaving(leaves: Leaves, parts: Sequence[ArrayInfo], homes: _Homes, at_once:
 
 @dataclass(frozen=True)
 class _Part:
-    """A loop over `extent` cells from `first` on, and the copy of one component of a cell."""
+    """Part of a block's conversion: a loop over `extent` cells from `first` on that copies a component.
+
+    `copy`: the statement that copies one component of one cell.
+    """
 
     name: str
     first: ir.Expr
@@ -275,7 +293,10 @@ def _converting(
     loops: Callable[[ir.Expr, ir.Expr, ir.Expr], list[_Part]],
     at_once: int,
 ) -> Task:
-    """Returns a task whose loops, in each block, cover all components of cells."""
+    """Returns a conversion task: each iteration converts all components of a block of `at_once` cells.
+
+    `loops`: the loops over the cells of a block, from its first cell, the number of its cells in use, and the number of its cells.
+    """
     names = itertools.count()
 
     def components(a: ArrayInfo, item: ir.Expr, part: _Part) -> ir.Stmt:

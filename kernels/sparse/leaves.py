@@ -1,4 +1,4 @@
-"""Candidates for data-layout transformation: fields that lie side by side in the leaves of a tree."""
+"""Candidates for data-layout transformation: fields of one type in the leaves of a tree."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ from .recorded import UsedTree
 def leaves_of(
     trees: Iterable[UsedTree], arrays: Sequence[ArrayInfo], tasks: Sequence[Task]
 ) -> tuple[Leaves, ...]:
-    """The fields of each node, by type, of which the sequence uses two numbers a cell or more, or cells along two axes.
+    """Returns the fields of each node, by type, whose layout may be transformed.
 
-    Only fields that tasks access in statements of bodies alone.
+    The sequence uses at least two numbers of each cell, or cells along two axes. Tasks access the fields in statements of bodies
+    alone.
     """
     known = {a.name: a for a in arrays}
     problem = Problem("", tuple(arrays), (), tuple(tasks), "")
@@ -53,7 +54,7 @@ def leaves_of(
 def _slots(
     used: UsedTree, node: int, known: dict[str, ArrayInfo], written: set[str]
 ) -> Slots | None:
-    """Counters of the elements of a node in use; None if there are none, or all elements are in use."""
+    """Returns the source of the number of a node's elements in use; None if all are in use, or it is unknown."""
     tree, layout = used.tree, used.layout
     pool = tree.last(node, "pool")
     counters = used.arrays.get("counters", "")
@@ -64,7 +65,10 @@ def _slots(
 
 
 def kept_in(task: Task, problem: Problem) -> set[str]:
-    """Arrays that a task accesses outside of the statements of a body: in an assignment, a sort, a sweep or as rows."""
+    """Returns arrays that a task accesses outside of a body's statements: in an assignment, a sort or a sweep.
+
+    Arrays that its body reads as rows are among them.
+    """
     if task.body is None:
         return {*arrays_read(task), *arrays_written(task)}
     statements = task.body.statements

@@ -1,7 +1,7 @@
-"""Record formats of lists of active cells: item and coordinates of the cell, as in a program, or only its place.
+"""Record formats of lists of active cells: item and coordinates, as in a program, or one cell number only.
 
-The place of a cell is its number in its node, counted over the whole tree. Coordinates follow from it by divisions, and the item by
-a walk down the tables. So it is one number of 32 bits, where the program has an item and a coordinate an axis.
+The number of a cell (its place) is row-major in its node, counted over the whole tree. Coordinates follow from it by divisions, and
+the item by a walk down the tables. So a record is one number of 32 bits, where the program has an item and a coordinate an axis.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def lists_of(
     arrays: Sequence[ArrayInfo],
     tasks: Sequence[Task],
 ) -> tuple[ListRecords, ...]:
-    """The lists of a sequence of `kernels` on trees whose records may be places.
+    """Returns the lists of a sequence of `kernels` on trees whose records may become cell numbers.
 
     Their cells stay active: no statement deactivates cells of their node or of nodes above, so a loop finds the same cells as the
     list's maker. No node above is a hash node, where a walk would search for keys. Loops use a list at least twice: with one use,
@@ -76,7 +76,7 @@ def lists_of(
 
 
 def _item(used: UsedTree, n: int, known: set[str], written: set[str]) -> ir.Expr | None:
-    """The item of the cell at a place; None if the walk needs arrays that the sequence does not have."""
+    """The item of the cell with a number; None if the walk needs arrays that the sequence does not have."""
     tree = used.tree
     names = CellNames(set())
     cells = Cells({tree.name: used.layout}, names)
@@ -120,9 +120,9 @@ def _place(coordinates: Sequence[ir.Expr], shape: Sequence[int]) -> ir.Expr:
 def with_places(
     problem: Problem, lists: Sequence[ListRecords], at_once: int = SOME_PAGES
 ) -> Problem:
-    """Returns the problem with places in these lists, which then are in the workspace.
+    """Returns the problem with cell numbers as records of these lists, which then are temporary arrays.
 
-    The program's lists are read first and written last. `at_once`: records that one iteration converts.
+    The program's lists are read on entry and written on exit. `at_once`: number of records that one iteration converts.
     """
     taken = {a.name for a in problem.arrays} | {p.name for p in problem.scalars}
     arrays, homes = list(problem.arrays), dict[str, _Home]()
@@ -141,20 +141,20 @@ def with_places(
 
 
 class _Home:
-    """New place of a list: the array of its places, and the expressions that follow from them."""
+    """New location of a list: the array of its cell numbers, and expressions for items and coordinates."""
 
     def __init__(self, x: ListRecords, array: str) -> None:
         self.x, self.array = x, array
 
     def read(self, component: int, element: ir.Expr, dtype: ir.DType) -> ir.Expr:
-        """The item (0) or a coordinate (from 1 on) of an element."""
+        """The item (component 0) or a coordinate (components from 1 on) of an element of the list."""
         place = cast(ir.Load(self.array, (element,), U32), I64)
         if component:
             return cast(_coordinates(place, self.x.shape)[component - 1], dtype)
         return cast(_at(self.x.item, place), dtype)
 
     def stored(self, parts: Mapping[int, ir.Store]) -> ir.Store:
-        """The single store that replaces those of all components."""
+        """Returns the store of a cell number that replaces the stores of all components of a record."""
         *_, last = parts.values()
         at = [parts[1 + k].value for k in range(len(self.x.shape))]
         return ir.Store(self.array, last.indices[1:], _place(at, self.x.shape), last.where)
@@ -165,7 +165,10 @@ def _at(e: ir.Expr, place: ir.Expr) -> ir.Expr:
 
 
 def _moved(task: Task, homes: Mapping[str, _Home]) -> Task:
-    """Rewrites a task to places. Its sites still name the lists: their facts on elements hold for places, too."""
+    """Returns a task that accesses cell numbers instead of the lists.
+
+    Its sites still name the lists: their facts on elements hold for cell numbers, too.
+    """
     if task.body is None or homes.keys().isdisjoint(x.state.name for x in task.body.sites):
         return task
 
@@ -200,7 +203,7 @@ def _component(x: ir.Load | ir.Store) -> int:
 
 
 def _is_plain(task: Task, array: str, n: int) -> bool:
-    """True if a task reads the `n` components of a list by constant numbers, and writes them one after the other."""
+    """True if a task reads only constant components of a list, and writes all `n` of a record in a row."""
     if array not in {*arrays_read(task), *arrays_written(task)}:
         return True
     if task.body is None:
@@ -234,7 +237,7 @@ def _is_written_whole(body: tuple[ir.Stmt, ...], array: str, n: int) -> bool:
 
 
 def _converting(verb: str, info: ArrayInfo, home: _Home, at_once: int) -> Task:
-    """Returns a task that makes places of the records of the program's list, or writes the records anew."""
+    """Returns the task that computes cell numbers of the program's list on entry, or its records on exit."""
     x, n_items = home.x, info.shape[-1]
     indices = number(x.row), number(x.column)
     used = binary("min", ir.Load(x.counters, indices, I64), number(n_items))

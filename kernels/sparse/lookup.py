@@ -1,4 +1,7 @@
-"""Auxiliary lookup structures of a sparse node (hash directory, slot table): construction and maintenance."""
+"""Rewriting and filling that auxiliary lookup structures of sparse nodes have in common.
+
+The structures are hash directories and slot tables.
+"""
 
 from __future__ import annotations
 
@@ -17,9 +20,9 @@ from .converting import SOME_PAGES, converting
 def again(
     task: Task, body: Body, statements: tuple[Stmt, ...], new: Mapping[str, tuple[str, ...]]
 ) -> Body:
-    """Returns the body with other statements, which also access the new arrays.
+    """Returns the body of a task with other statements, which also access new arrays.
 
-    `new`: the names of these arrays, by the array that they supplement.
+    `new`: the names of the new arrays, by the array that they supplement.
     """
     added = {name for names in new.values() for name in names}
     inside = analyse(statements, task.scope, body.reason)
@@ -30,7 +33,7 @@ def again(
 
 
 def names_of(task: Task, body: Body) -> set[str]:
-    """The names of loops and locals of a task."""
+    """Returns the names of loops and locals of a task."""
     names = {loop.name for loop in task.loops}
     for s in nested_statements(body.statements):
         names |= {local_changed(s), *([s.loop] if isinstance(s, For) else [])}
@@ -46,9 +49,9 @@ def making(
     used: Expr | None = None,
     at_once: int = SOME_PAGES,
 ) -> Task:
-    """Returns a task that runs `write` for each number below n, or below `used`.
+    """Returns a task that runs `write` for each number below `n`, or below `used`, to fill a lookup structure.
 
-    Threads change `shared` at once.
+    `shared`: the array that threads change at the same time. `at_once`: how many numbers one iteration handles.
     """
 
     def block(begin: Expr, n_used: Expr, _: Expr) -> list[Stmt]:

@@ -1,7 +1,9 @@
-"""Sparse lowering: kernels on sparse fields become kernels on the arrays of their trees, in plain IR for all targets and tools.
+"""Sparse lowering: kernels on sparse fields become kernels on the arrays of their trees, in plain IR.
 
-A loop over active cells becomes one over the list of the last pointer node above, and constant loops over the cells below one of
-its cells; current cells are items of that. All other accesses walk down the tree. Lists are made again after changes.
+The result is the same for all targets and tools.
+A loop over active cells becomes one over the list of the lowest pointer node on its path, and constant loops over the cells below
+an element of the list. Accesses to the current cell use items known from there. All other accesses walk down the tree. Lists are
+made again after changes.
 """
 
 from __future__ import annotations
@@ -42,10 +44,11 @@ def lower_trees(
     staged: Collection[tuple[int, str]] = (),
     once: frozenset[int] = frozenset(),
 ) -> Lowered:
-    """Lowers a kernel to plain arrays. `fields`: the number in its layout of each array of `ir.placed`.
+    """Returns a kernel on sparse fields, lowered to plain arrays.
 
-    `demoted`: activations of certainly active cells, as counted in the text. `staged`: arrays that a loop reads out of tiles, with
-    the loop's number at top level. `once`: hoisted activations, made once per element (hoisted_activation.py).
+    `fields`: for each array of `ir.placed`, the number of its field in its layout.
+    `demoted`: activations of surely active cells, by number in the order of the text. `staged`: pairs of a loop's number at top
+    level and an array that it reads out of tiles. `once`: hoisted activations, made once per element (hoisted_activation.py).
     """
     lowering = _Lowering(ir, layouts, fields, demoted, staged)
     lowering.searched = demoted & hoistable(ir) if demoted else demoted
@@ -134,13 +137,13 @@ class _Lowering:
         return Lowered(lowered, sections, *ends, lists, windows(self.made))
 
     def _shared(self) -> tuple[tuple[str, int], ...]:
-        """Arrays with elements that inactive cells share, and the number of these in front of each row."""
+        """Pairs of an array and a number n: inactive cells share the first n elements of each row of the array."""
         every = self.names.arrays.items()
         counts = ((name, n_shared(self.layouts[tree], key)) for name, (tree, key) in every)
         return tuple((name, n) for name, n in counts if n)
 
     def _touched(self, s: kernel.Activate | kernel.Append | kernel.Deactivate) -> tuple[int, ...]:
-        """Nodes whose active cells a statement may change."""
+        """Returns the nodes whose active cells a statement may change."""
         t = self.tree(s.tree)
         return t.below(s.node) if isinstance(s, kernel.Deactivate) else t.path(s.node)
 
@@ -211,7 +214,10 @@ class _Lowering:
                 b.put(mapped(s, lambda e: self.expr(e, b), lambda x: x))
 
     def repeat(self, b: StatementBuilder, s: kernel.While) -> None:
-        """Appends a `while`. Its condition is computed at the end of a round if it searches for keys of hash nodes."""
+        """Appends a lowered `while`.
+
+        If its condition searches for keys of hash nodes, it is computed at the end of each iteration.
+        """
         used = {
             x.tree
             for x in walk(s.condition)
@@ -241,7 +247,10 @@ class _Lowering:
         self.active[key] = self.pools.activate(b, s.tree, s.node, indices)
 
     def write(self, b: StatementBuilder, s: kernel.Store | kernel.Update) -> None:
-        """Appends a write to a field: to the current cell, to one that was just activated, or to one that must be active."""
+        """Appends a lowered write to a field.
+
+        It is a write to the current cell, to a just activated cell, or to one that must be active.
+        """
         p = self.placed[s.array]
         n = len(s.indices) - len(self.tree(p.tree).axes(p.node))
         components = tuple(self.expr(i, b) for i in s.indices[:n])
@@ -287,7 +296,7 @@ class _Lowering:
     # --- expressions
 
     def held(self, indices: Sequence[kernel.Expr], b: StatementBuilder) -> list[kernel.Expr]:
-        """Returns indices as constants, and as locals with known limits."""
+        """Returns the lowered indices as constants, or as locals with known limits that are set in block `b`."""
         found = []
         for i in indices:
             x = self.expr(i, b)
@@ -297,7 +306,10 @@ class _Lowering:
         return found
 
     def expr(self, e: kernel.Expr, b: StatementBuilder | None) -> kernel.Expr:
-        """The expression on plain arrays. Positions of cells are computed in `b` before, or inline if `b` is None."""
+        """Returns an expression lowered to plain arrays.
+
+        Positions of cells are computed in block `b` before, or inline if `b` is None.
+        """
         match e:
             case kernel.LoopIndex(loop) if loop in self.loops:
                 return cast(self.loops[loop], e.dtype)
@@ -363,7 +375,10 @@ class _Lowering:
     # --- loops over active cells
 
     def activated_once(self, b: StatementBuilder, at: Mapping[int, kernel.Expr]) -> Leaves:
-        """Appends the hoisted activations of an element. `at`: its coordinates, by axis."""
+        """Appends the hoisted activations of an element; returns the activated cells.
+
+        `at`: the coordinates of the element, by axis.
+        """
         if self.top not in self.once:
             return {}
         s, sites = self.once[self.top]
@@ -403,7 +418,7 @@ class _Lowering:
         elements: list[tuple[StatementBuilder, kernel.Expr, dict[int, kernel.Expr]]] = []
 
         def leaf_at(found: dict[int, kernel.Expr]) -> Leaf | None:
-            """The leaf around if it is the one dense node below a list with fixed slots; else None."""
+            """The leaf around the current cell; None unless it is the one dense node below a list with fixed slots."""
             parent, node = t.nodes[s.node].parent, t.nodes[s.node]
             is_fixed = (s.tree, listed) not in self.cells.busy
             if not elements or node.has.is_sparse or parent != listed or not is_fixed:

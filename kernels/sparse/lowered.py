@@ -9,10 +9,10 @@ from ..ir.kernel import KernelIR
 
 @dataclass(frozen=True)
 class HaloWindow:
-    """Window of a field that a loop over the cells of leaves reads around its current cell.
+    """Window: a field that a loop over the cells of leaves reads around its current cell, maybe out of a tile.
 
     `top` is the loop's number in the body before lowering. `n_bytes` is the size of a tile of `field` (see halo.py). `n_crossed`:
-    the largest number of axes along which a read may leave the leaf; each doubles the possible leaves.
+    the largest number of axes along which a read may leave the leaf; each doubles the number of leaves that are read.
     """
 
     top: int
@@ -23,11 +23,12 @@ class HaloWindow:
 
 @dataclass(frozen=True)
 class Lowered:
-    """The kernel on plain arrays, and the section of each added array: (array, tree, key).
+    """Lowered kernel: a kernel on plain arrays, and the section (array of a tree's memory) of each added array.
 
+    A section is (array, tree, key).
     The first `n_settling` statements reclaim pools, and the last `n_claiming` report writes that could not be made. `lists` are the
-    statements that make lists: (statement, number of the loop in the text before, tree, node). Loops at top level keep their
-    identity. `windows`: reads that may use tiles, or do.
+    statements that make lists: (statement, number of the loop in the body before lowering, tree, node). Loops at top level keep
+    their identity. `windows`: fields that loops may read out of tiles, or do.
     """
 
     ir: KernelIR

@@ -15,13 +15,13 @@ _SECTION = re.compile(r"([a-z]+)(\d*)")
 
 
 def node_text(tree: StructureTree, node: int) -> str:
-    """A node by its kind, its cells and its tree: `pointer 8 x 8 (node 0 of tree0_0)`."""
+    """Text that names a node by its kind, its cells and its tree: `pointer 8 x 8 (node 0 of tree0_0)`."""
     n = tree.nodes[node]
     return f"{n.kind} {' x '.join(map(str, n.extents))} (node {node} of {tree.name})"
 
 
 def inactive_written(used: UsedTree, key: str) -> str:
-    """Message that a kernel wrote elements that inactive cells share, in a section of a tree."""
+    """Message that a kernel wrote elements of a tree's section `key` that inactive cells share."""
     tree, array = used.tree, used.arrays[key]
     stem = key.rstrip("0123456789")
     number = int(key[len(stem) :])
@@ -34,7 +34,10 @@ def inactive_written(used: UsedTree, key: str) -> str:
 
 
 def shared_parts(trees: Iterable[UsedTree]) -> dict[str, tuple[int, str]]:
-    """Arrays with elements that inactive cells share: their number, in front of each row, and the message on a write to them."""
+    """Returns for each array with elements that inactive cells share their number and an error message.
+
+    The elements are the first ones of each row; the message is for a write to one of them.
+    """
     found = {}
     for used in trees:
         for key, array in used.sections:
@@ -45,7 +48,7 @@ def shared_parts(trees: Iterable[UsedTree]) -> dict[str, tuple[int, str]]:
 
 
 def in_terms_of_trees(trees: Iterable[UsedTree], text: str) -> str:
-    """A message in which arrays of trees, and bytes of them, are followed by their meaning."""
+    """Returns a message with each array of a tree, and each byte of one, followed by its meaning."""
     for used in trees:
         for key, array in used.sections:
             pattern = rf"(?:byte (\d+) of )?\b{re.escape(array)}\b"

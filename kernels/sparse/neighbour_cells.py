@@ -1,7 +1,7 @@
 """Neighbour cells at constant offsets: slots of neighbour leaves are found once for all cells of a leaf.
 
-Along the axis whose cells lie side by side, a row is read from its first cell on. The one cell of the next leaf is put in its
-place. So rows are vectors.
+Along the axis whose cells are contiguous, a row of cells is read from its first cell on. The one cell of the row that lies in the
+next leaf replaces the last. So rows are vectors.
 """
 
 from __future__ import annotations
@@ -19,10 +19,12 @@ Direction = tuple[int, ...]
 
 @dataclass
 class Leaf:
-    """Dense leaf of a loop, of one cell of a listed node: coordinates of that cell, and the index in the leaf, by axis.
+    """Dense leaf around the current cell of a loop: the cells below one cell of a listed node.
 
-    `element` is the block of statements that run once per leaf. `row` is that of statements that run once per row of cells that lie
-    side by side. `found` are the slots of neighbour leaves that are known in `element`.
+    By axis: `coordinates` are those of the listed cell, `local` is the index of the current cell in the leaf.
+    `element` is the block of statements that run once per leaf. `row` is that of statements that run once per row of contiguous
+    cells.
+    `found` are the slots of neighbour leaves that are known in `element`.
     """
 
     tree: str
@@ -42,13 +44,13 @@ class Leaf:
         return dict.fromkeys(t.axes(self.node), 1) | dict(zip(node.axes, node.extents, strict=True))
 
     def is_like(self, cells: Cells, node: int) -> bool:
-        """True if the cells of another node are laid out like those of this leaf."""
+        """True if the cells of another node have the same layout as those of this leaf."""
         t = cells.layouts[self.tree].tree
         a, b = t.nodes[node], t.nodes[self.node]
         return (a.kind, a.parent, a.axes, a.extents) == (b.kind, b.parent, b.axes, b.extents)
 
     def slot(self, cells: Cells, direction: Direction) -> Expr:
-        """The slot of a neighbour leaf; 0 if there is none."""
+        """The slot of the neighbour leaf in a direction; 0 if there is none."""
         if direction not in self.found:
             axes = cells.layouts[self.tree].tree.axes(self.node)
             at = [
@@ -60,7 +62,7 @@ class Leaf:
         return self.found[direction]
 
     def base(self, cells: Cells, direction: Direction, shift: int) -> Expr:
-        """The item of the first cell of a neighbour leaf plus `shift`: computed once per leaf."""
+        """The item of the first cell of a neighbour leaf plus `shift`, as a local that is set once per leaf."""
         if (direction, shift) not in self.bases:
             n = cells.layouts[self.tree].tree.nodes[self.node].cells
             start = plus(times(self.slot(cells, direction), n), number(shift))
@@ -69,7 +71,7 @@ class Leaf:
 
 
 def offsets(indices: Sequence[Expr], loops: Sequence[str]) -> tuple[int, ...] | None:
-    """Constant differences of indices from those of the loops; None if one is not constant."""
+    """Constant differences between the indices of a cell and those of the loops; None if one is not constant."""
     found = []
     for x, loop in zip(indices, loops, strict=True):
         form = to_affine(x)
@@ -82,9 +84,9 @@ def offsets(indices: Sequence[Expr], loops: Sequence[str]) -> tuple[int, ...] | 
 def near_load(
     cells: Cells, leaf: Leaf, b: StatementBuilder, load: Load, offset: tuple[int, ...]
 ) -> Expr | None:
-    """The element at an offset from the current one; `load` is of the array, with the indices of components.
+    """The element of a field at an offset from the current cell.
 
-    None if it is farther than in the neighbour leaves.
+    None if it is farther than in the neighbour leaves. `load`: a load of the field's array with the indices of components alone.
     """
     t = cells.layouts[leaf.tree].tree
     node, axes, extents = t.nodes[leaf.node], t.axes(leaf.node), leaf.extents(cells)
@@ -105,7 +107,10 @@ def near_load(
     others = [a for a in crossing if a != row or not in_row]
 
     def base(left: Sequence[int], direction: dict[int, int]) -> Expr:
-        """The position of the cell minus its position in the current leaf, in the leaf behind some of the axes `left`."""
+        """The item of the cell less its position in the current leaf.
+
+        It is selected among the neighbour leaves behind some of the axes `left`.
+        """
         if not left:
             shift = sum(strides[a] * (step[a] - direction.get(a, 0) * extents[a]) for a in others)
             return leaf.base(cells, tuple(direction.get(a, 0) for a in axes), shift)
@@ -114,7 +119,7 @@ def near_load(
         return select(crossing[first], over, base(rest, direction))
 
     def start(where: Expr) -> Expr:
-        """The item of the first cell of the row."""
+        """The item of the first cell of the current row, for a leaf whose first item is `where`."""
         cell = where
         for a in node.axes[:-1]:
             cell = plus(cell, times(leaf.local[a], strides[a]))
@@ -141,7 +146,7 @@ _WORDS = {4: DType.i32, 8: DType.i64}
 
 
 def _blend(condition: Expr, a: Expr, b: Expr) -> Expr:
-    """`a` where the condition holds, else `b`, by their bits.
+    """The expression `a` if the condition holds, else `b`, selected by their bits.
 
     Compilers would move the loads of a selection into branches, and not vectorise them.
     """

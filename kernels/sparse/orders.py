@@ -1,4 +1,4 @@
-"""Orders of the cells of a leaf: permutations of its cells, by their coordinates or by the bits of these."""
+"""Orders of the cells in a leaf: permutations by coordinates, or by the bits of coordinates."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from .cells import number, plus, quotient, remainder, times
 
 @dataclass(frozen=True)
 class CellOrder:
-    """Position of a cell: the sum over `parts` of some of its coordinates' bits, moved.
+    """Order of the cells of a leaf: the position of a cell is a sum over `parts` of its coordinates.
 
-    A part is (axis, divisor, extent, stride): the coordinate along an axis, divided by `divisor`, modulo `extent`, times a stride.
+    A part is (axis, divisor, extent, stride): the coordinate along an axis, divided by `divisor`, modulo `extent`, times `stride`.
+    `extents`: the number of cells along each axis.
     """
 
     extents: tuple[int, ...]
@@ -26,7 +27,7 @@ class CellOrder:
 
     @staticmethod
     def of_axes(extents: tuple[int, ...], axes: Sequence[int]) -> CellOrder:
-        """The order of the axes from the slowest to the fastest."""
+        """Returns the order that runs over `axes`, from the slowest to the fastest."""
         strides = [prod(extents[a] for a in axes[k + 1 :]) for k in range(len(axes))]
         return CellOrder(
             extents, tuple((a, 1, extents[a], s) for a, s in zip(axes, strides, strict=True))
@@ -34,7 +35,7 @@ class CellOrder:
 
     @staticmethod
     def of_bits(extents: tuple[int, ...]) -> CellOrder:
-        """Morton order: the lowest bits of all axes first, the last axis before the others, then the next ones.
+        """Returns the Morton order: the lowest bits of all axes first, the last axis before the others.
 
         Extents are powers of two.
         """

@@ -42,7 +42,7 @@ def full_text(tree: StructureTree) -> str:
 
 
 class Pools:
-    """Writer of changes of the trees of one kernel."""
+    """Writer of statements that change the active cells of the trees of one kernel."""
 
     def __init__(self, cells: Cells) -> None:
         self.cells = cells
@@ -58,19 +58,20 @@ class Pools:
         b.store(self.cells.array(tree, "counters"), (number(node), number(column)), value)
 
     def count(self, b: StatementBuilder, tree: str, node: int, column: int) -> Expr:
-        """Increments a counter; returns its old value."""
+        """Appends an increment of a counter of a node; returns its old value."""
         place = (number(node), number(column))
         return b.fetch(self.cells.array(tree, "counters"), place, "add", number(1))
 
     def fail(self, b: StatementBuilder, tree: str, column: int) -> None:
-        """Records that a write was not made."""
+        """Appends a record that a write could not be made, in column `column` of the tree's counters."""
         self.may_fail.add(tree)
         last = len(self.cells.layouts[tree].tree.nodes)
         self.set_counter(b, tree, last, column, number(1))
 
     def check(self, b: StatementBuilder, kernel: str) -> None:
-        """Appends assertions that all writes were made. They end the call with an error, after a reset for the next call in all
-        trees.
+        """Appends assertions that all writes were made.
+
+        They end the call with an error, after a reset of the records in all trees for the next call.
         """
         made = list[tuple[Expr, str]]()
         for tree in sorted(self.may_fail):
@@ -83,7 +84,7 @@ class Pools:
             b.put(Assert(is_made, f"kernel {kernel}: {text}", (), b.where))
 
     def note_change(self, b: StatementBuilder, tree: str, node: int) -> None:
-        """Marks lists of the node's cells as out of date."""
+        """Appends stores that mark lists of the node's cells as out of date."""
         t = self.cells.layouts[tree].tree
         for k in t.below(node):
             if t.nodes[k].has.is_listed:
@@ -92,7 +93,7 @@ class Pools:
     # --- activation
 
     def activate(self, b: StatementBuilder, tree: str, node: int, indices: Sequence[Expr]) -> Found:
-        """Activates a cell; returns its item, and the condition that it could be done."""
+        """Appends the activation of a cell; returns its item, and the condition that there was room."""
         cells = self.cells
         t = cells.layouts[tree].tree
         ok, inside = cells.inside(tree, node, indices)
@@ -128,7 +129,10 @@ class Pools:
         cell: Expr,
         at: Sequence[Expr],
     ) -> Expr:
-        """Activates a cell of one container; returns its item. `at`: its coordinates in a hash node."""
+        """Appends the activation of a cell of one container; returns its item.
+
+        `at`: coordinates of the cell in a hash node.
+        """
         t = self.cells.layouts[tree].tree
         node = t.nodes[n]
         slot: Expr | None = None
@@ -159,7 +163,10 @@ class Pools:
         cell: Expr,
         at: Sequence[Expr],
     ) -> Expr:
-        """The slot of a cell of a hash node; 0 if there is no room. Allocates a place and a slot if the cell has none."""
+        """Appends the allocation of a directory position and a slot for a cell of a hash node that has none.
+
+        Returns its slot; 0 if there is no room.
+        """
         names, layout = self.cells.names, self.cells.layouts[tree]
         nobody = number(nowhere(layout.slots[n]))
         key = b.hold("key", self.cells.key(layout.tree, n, container, cell))
@@ -180,7 +187,10 @@ class Pools:
     def _fill_chunks(
         self, b: StatementBuilder, tree: str, n: int, container: Expr, length: Expr, cell: Expr
     ) -> None:
-        """Allocates slots for the chunks from the end of a list to that of a cell behind it, which become part of the list."""
+        """Appends the allocation of slots for chunks of a dynamic node, from its end to a cell behind it.
+
+        All cells up to that one become active. `length`: the number of active cells before.
+        """
         node = self.cells.layouts[tree].tree.nodes[n]
         if node.entries == 1:
             return
@@ -208,7 +218,10 @@ class Pools:
     def slot_at(
         self, b: StatementBuilder, tree: str, n: int, entry: Expr, at: Sequence[Expr] = ()
     ) -> Expr:
-        """The slot of an entry; 0 if there are no more. Allocates one if the entry has none. `at`: coordinates, in a hash node."""
+        """Appends the allocation of a slot for a table's entry without one; returns the slot, 0 without room.
+
+        `at`: coordinates of the cell in a hash node.
+        """
         table, names = self.cells.array(tree, f"table{n}"), self.cells.names
         slot = names.fresh("slot")
         found = b.set(slot, self.cells.load(tree, f"table{n}", entry))
@@ -246,8 +259,9 @@ class Pools:
     def _marked(
         self, b: StatementBuilder, table: str, entry: Expr
     ) -> tuple[StatementBuilder, Local, Callable[[StatementBuilder], None]]:
-        """One round of a loop that marks an entry BUSY, the old entry, and the writer of the statement that ends the loop.
+        """Returns one iteration of a loop that tries to mark an entry BUSY, the old entry, and a writer.
 
+        The writer appends the statement that ends the loop.
         A thread that found no mark owns the entry until it stores the new one.
         """
         self._going = self.cells.names.fresh("going")
@@ -260,7 +274,7 @@ class Pools:
         )
 
     def _rounds(self, b: StatementBuilder, round_: StatementBuilder) -> StatementBuilder:
-        """The loop of these rounds, in a block."""
+        """Returns a block with the loop that repeats the statements `round_` until they end the loop."""
         block = b.inner()
         going = block.set(self._going, const(True, DType.bool_))
         block.put(While(going, tuple(round_.statements), b.where))
@@ -269,7 +283,7 @@ class Pools:
     def append(
         self, b: StatementBuilder, tree: str, n: int, indices: Sequence[Expr], result: str
     ) -> Found:
-        """Activates the next cell of a dynamic node; the local `result` takes its index."""
+        """Appends the activation of the next cell of a dynamic node; the local `result` gets the cell's index."""
         cells, t = self.cells, self.cells.layouts[tree].tree
         node = t.nodes[n]
         container: Expr = number(0)
@@ -301,7 +315,7 @@ class Pools:
     # --- deactivation
 
     def deactivate(self, b: StatementBuilder, tree: str, n: int, indices: Sequence[Expr]) -> None:
-        """Deactivates a cell; for a dynamic node all cells of a container."""
+        """Appends the deactivation of a cell; for a dynamic node, of all cells of a container."""
         cells, t = self.cells, self.cells.layouts[tree].tree
         node = t.nodes[n]
         if node.has.length:
@@ -350,7 +364,7 @@ class Pools:
         b.branch(present, clearing)
 
     def _give_back(self, b: StatementBuilder, tree: str, n: int, entry: Expr) -> None:
-        """Empties an entry of a table and gives back its slot."""
+        """Appends statements that empty an entry of a table and give back its slot."""
         table = self.cells.array(tree, f"table{n}")
         round_, old, is_left = self._marked(b, table, entry)
         mine, giving = round_.inner(), round_.inner()
@@ -365,7 +379,7 @@ class Pools:
         b.branch(present, self._rounds(b, round_))
 
     def clear(self, b: StatementBuilder, tree: str, n: int, container: Expr) -> None:
-        """Deactivates all cells of a container."""
+        """Appends the deactivation of all cells of a container."""
         cells, t = self.cells, self.cells.layouts[tree].tree
         node = t.nodes[n]
         if node.has.directory:
@@ -397,7 +411,7 @@ class Pools:
             )
 
     def clear_item(self, b: StatementBuilder, tree: str, n: int, item: Expr) -> None:
-        """Sets the contents of a cell to zero: its fields, and containers below."""
+        """Appends stores that set the contents of a cell to zero: its fields, and containers below it."""
         layout = self.cells.layouts[tree]
         for k, f in enumerate(layout.fields):
             if f.node == n:

@@ -1,4 +1,7 @@
-"""Reclaiming of pools, as plain IR: it runs while no other thread does, before slots are taken."""
+"""Reclaiming of pools, as plain IR: slots that were given back become free, before others are taken.
+
+It runs while no other thread does.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +15,9 @@ from .pools import Pools
 
 
 def settle(b: StatementBuilder, pools: Pools, tree: str, n: int) -> None:
-    """Reclaims a pool: commits the taken slots, and makes the returned ones zero and free again.
+    """Appends the reclaiming of a pool: commits taken slots, and makes returned slots zero and free again.
 
-    Clearing a slot gives back those of the pools below.
+    Clearing a slot gives back slots of the pools below.
     """
     cells, t = pools.cells, pools.cells.layouts[tree].tree
     taken, free = (
@@ -49,9 +52,9 @@ def settle(b: StatementBuilder, pools: Pools, tree: str, n: int) -> None:
 
 
 def settle_between(b: StatementBuilder, pools: Pools, s: Stmt) -> None:
-    """Reclaims, before a top-level statement that takes slots, the pools whose slots earlier statements gave back.
+    """Appends the reclaiming that is due before a top-level statement that takes slots.
 
-    Records the pools whose slots `s` gives back.
+    It is that of the pools whose slots earlier statements gave back. Records the pools whose slots `s` gives back.
     """
     inside = list(nested_statements((s,)))
     taking = {x.tree for x in inside if isinstance(x, Activate | Append)}

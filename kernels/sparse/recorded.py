@@ -15,9 +15,10 @@ from .layout import TreeLayout, layout_of
 
 @dataclass(frozen=True)
 class Logical:
-    """A kernel on sparse fields before lowering. `fields` are the numbers, in their trees, of the arrays of `ir.placed`.
+    """Kernel on sparse fields before lowering.
 
-    `sections` are the arrays added by lowering: (array of the lowered kernel, tree, key).
+    `fields`: for each array of `ir.placed` the number of the field in its tree. `sections`: the arrays added by lowering, as (array
+    of the lowered kernel, tree, key).
     """
 
     ir: KernelIR
@@ -26,15 +27,16 @@ class Logical:
 
     @property
     def numbers(self) -> dict[str, int]:
-        """The field number of each array of the kernel."""
+        """Number, in its tree, of the field of each array of the kernel."""
         return {p.array: n for p, n in zip(self.ir.placed, self.fields, strict=True)}
 
 
 @dataclass(frozen=True, eq=False)
 class WindowCall:
-    """A call of a window: its kernel on plain arrays, and on sparse fields the kernel before lowering.
+    """Call in a window of a program: its kernel on plain arrays, or on sparse fields before lowering.
 
-    `arrays` has the number of each array of `ir`, `trees` the number and the layout of each tree.
+    `logical`: the kernel before lowering, for sparse fields.
+    `arrays`: number of the window's array for each array of `ir`. `trees`: number and layout of each tree.
     """
 
     ir: KernelIR
@@ -45,8 +47,9 @@ class WindowCall:
 
 @dataclass(frozen=True)
 class UsedTree:
-    """A tree that a sequence uses, with its fields. `sections`: (key, array of the sequence) of the arrays that kernels access.
+    """Tree that a sequence uses, with its fields.
 
+    `sections`: (key, array of the sequence) of the tree's arrays that kernels access.
     `appended`: dynamic nodes that the sequence appends to, so that the order of their cells is free.
     """
 
@@ -57,16 +60,16 @@ class UsedTree:
 
     @cached_property
     def layout(self) -> TreeLayout:
-        """The memory layout of its states. Raises LanguageError."""
+        """The memory layout of the tree. Raises LanguageError if it has too many cells."""
         return layout_of(self.tree, self.fields)
 
     @cached_property
     def arrays(self) -> Mapping[str, str]:
-        """The array of the sequence for each section."""
+        """The sequence's array for each section of the tree, by key."""
         return dict(self.sections)
 
 
 def appended_to(ir: KernelIR, tree: str) -> tuple[int, ...]:
-    """The nodes of a tree that a kernel appends to."""
+    """Returns the dynamic nodes of a tree that a kernel appends to."""
     found = {s.node for s in nested_statements(ir.body) if isinstance(s, Append) and s.tree == tree}
     return tuple(sorted(found))

@@ -1,8 +1,8 @@
-"""Redundancy elimination across kernels of a sequence: lists that are still valid, activations of cells that are active.
+"""Redundancy elimination across kernels of a sequence: lists still valid, activations of cells already active.
 
-A list is reused if no mask of its node and of those above has changed since it was made. A cell is certainly active if an earlier
-statement has certainly activated it, over the same domain by the same index. No cell of its tree may be deactivated between. Both
-only depend on earlier statements, and each demotion leaves fewer changes: one walk in program order finds all of it.
+A list is reused if no mask of its node and of those above has changed since it was made. A cell is surely active if an earlier
+statement has surely activated it, over the same domain by the same index. No cell of its tree may be deactivated between. Both only
+depend on earlier statements, and each demotion leaves fewer changes: one walk in program order finds all of them.
 """
 
 from __future__ import annotations
@@ -23,10 +23,11 @@ PURE = ("Const", "LoopIndex", "Cast", "Unary", "Binary")
 
 @dataclass(frozen=True)
 class Derived:
-    """Redundant operations of one kernel: the numbers of its activations, in the order of the text.
+    """Redundant operations of one kernel: activations of active cells, and lists that are still valid.
 
-    For each statement at top level, `kept` are the nodes whose lists are reused, `changed` the trees whose active cells it may
-    still change, and `left` the number of activations that it still makes.
+    `demoted`: the activations, by number in the order of the text. For each statement at top level, `kept` are the nodes whose
+    lists are reused, `changed` the trees whose active cells it may still change, and `left` the number of activations that it still
+    makes.
     """
 
     demoted: frozenset[int]
@@ -37,10 +38,10 @@ class Derived:
 
 @dataclass(frozen=True)
 class ActivationSite:
-    """An activation with the loops around it, outermost first.
+    """Activation in the text of a kernel, with the loops around it, outermost first.
 
-    It happens in each of their iterations in which all `guards` hold, if `runs`. Then loops over active cells, which may run zero
-    times, determine the place by their indices.
+    If `runs` is True, it is made in each of their iterations in which all `guards` hold, and nothing but the `indices` of these
+    loops determines its cell. A loop over active cells may have no iteration.
     """
 
     number: int
@@ -52,16 +53,16 @@ class ActivationSite:
 
     @property
     def is_sure(self) -> bool:
-        """True if it happens in all iterations."""
+        """True if the activation is made in all iterations of the loops around it."""
         return self.runs and not self.guards
 
 
 @dataclass(frozen=True)
 class _Cells:
-    """The cells of an activation: places with equal ones are equal while the lists of `over` keep their cells.
+    """Cells of an activation: equal objects are equal sets of cells while the lists of `over` do not change.
 
-    `domain` are the loops around, by their lists or extents. In terms of these, `indices` are the places, of the iterations in
-    which all `guards` hold.
+    `domain`: the loops around, as the node of a list or an extent. `indices`: those of the cells as functions of these loops, in
+    the iterations in which all `guards` hold.
     """
 
     tree: str
@@ -81,7 +82,7 @@ class _Cells:
 
 @dataclass
 class Facts:
-    """Data-flow facts between two kernels: nodes whose lists are up to date, and cells that are surely active."""
+    """Data-flow facts between two kernels: nodes whose lists are up to date, and surely active cells."""
 
     trees: Mapping[str, StructureTree]
     lists: frozenset[Node] = frozenset()
@@ -91,15 +92,18 @@ class Facts:
         return Facts(self.trees, self.lists, self.active)
 
     def take(self, other: Facts) -> None:
-        """Replaces the facts by those of `other`."""
+        """Replaces the facts by the facts of `other`."""
         self.lists, self.active = other.lists, other.active
 
     def both(self, other: Facts) -> Facts:
-        """The facts that hold in both."""
+        """Returns the facts that hold both here and in `other`."""
         return Facts(self.trees, self.lists & other.lists, self.active & other.active)
 
     def noticed(self) -> Facts:
-        """The facts whose end is noticed outside of kernels: flags of lists record changes of pointer and hash nodes only."""
+        """Returns the facts whose end is recorded, also if it happens outside of kernels.
+
+        It is recorded by flags of lists, which only pointer and hash nodes have.
+        """
 
         def is_noticed(node: Node) -> bool:
             t = self.trees[node[0]]
@@ -110,19 +114,19 @@ class Facts:
         return Facts(self.trees, frozenset(filter(is_noticed, self.lists)), frozenset(active))
 
     def without(self, trees: Container[str]) -> Facts:
-        """The facts that are about none of these trees."""
+        """Returns the facts that concern none of these trees."""
         lists = (x for x in self.lists if x[0] not in trees)
         active = (x for x in self.active if not any(t in trees for t in x.trees))
         return Facts(self.trees, frozenset(lists), frozenset(active))
 
     @property
     def on(self) -> frozenset[str]:
-        """The trees that the facts are about."""
+        """The trees that the facts concern."""
         of_cells = {tree for x in self.active for tree in x.trees}
         return frozenset(of_cells.union(tree for tree, _ in self.lists))
 
     def after(self, ir: kernel.KernelIR) -> Derived:
-        """The redundant operations of a kernel. Updates the facts to those after it."""
+        """Returns the redundant operations of a kernel, and updates the facts to those after the kernel."""
         demoted: set[int] = set()
         kept: list[frozenset[Node]] = []
         changed: list[frozenset[str]] = []
@@ -136,7 +140,7 @@ class Facts:
         return Derived(frozenset(demoted), tuple(kept), tuple(changed), tuple(left))
 
     def _lists(self, s: kernel.Stmt) -> frozenset[Node]:
-        """The lists that a loop reuses; it makes the others."""
+        """Returns the lists that a loop reuses, and records all lists of the loop as up to date."""
         if not isinstance(s, kernel.ForActive):
             return frozenset()
         t = self.trees[s.tree]
@@ -148,7 +152,7 @@ class Facts:
     def _statement(
         self, s: kernel.Stmt, sites: Sequence[ActivationSite]
     ) -> tuple[set[int], frozenset[str]]:
-        """The redundant activations of a statement at top level, and the trees whose cells it may change."""
+        """Returns the redundant activations of a top-level statement, and trees whose active cells it may change."""
         inside = list(nested_statements((s,)))
         shrunk = {x.tree for x in inside if isinstance(x, kernel.Deactivate)}
         known: dict[int, tuple[_Cells, ...]] = {
@@ -174,14 +178,14 @@ class Facts:
         return demoted, frozenset(tree for tree, _ in changed)
 
     def _changed(self, tree: str, nodes: Iterable[int]) -> set[Node]:
-        """The nodes whose cells change with those of some nodes: these and those below."""
+        """Returns the nodes whose active cells may change if those of `nodes` do: these nodes and all below."""
         t = self.trees[tree]
         return {(tree, b) for n in nodes if t.nodes[n].has.is_sparse for b in t.below(n)}
 
 
 @per_object
 def _sites_of(ir: kernel.KernelIR) -> tuple[tuple[ActivationSite, ...], ...]:
-    """The activations of each statement at top level, numbered in the order of the text."""
+    """Returns the activations of each top-level statement, numbered in the order of the text."""
     found: list[tuple[ActivationSite, ...]] = []
     first = 0
     for s in ir.body:
@@ -193,13 +197,19 @@ def _sites_of(ir: kernel.KernelIR) -> tuple[tuple[ActivationSite, ...], ...]:
 def n_activations(
     s: kernel.Stmt, sites: Sequence[ActivationSite], trees: Mapping[str, StructureTree]
 ) -> int:
-    """The number of activations and appends in a statement at top level, but those of the current cell of a loop."""
+    """Returns the number of activations and appends in a top-level statement.
+
+    Activations of the current cell of a loop do not count.
+    """
     n_appends = sum(isinstance(x, kernel.Append) for x in nested_statements((s,)))
     return n_appends + len(sites) - len(_own_sites(s, sites, trees))
 
 
 def work_on_trees(ir: kernel.KernelIR) -> tuple[int, int]:
-    """Returns the numbers of lists that a kernel makes or tests, and of its activations, where nothing is known before it."""
+    """Returns the number of lists that a kernel makes or tests, and the number of its activations.
+
+    Both are without facts from kernels before.
+    """
     trees = {t.name: t for t in ir.trees}
     n_lists = n_made = 0
     for s, sites in zip(ir.body, _sites_of(ir), strict=True):
@@ -211,13 +221,16 @@ def work_on_trees(ir: kernel.KernelIR) -> tuple[int, int]:
 
 
 def _cells_of(x: ActivationSite) -> tuple[_Cells, ...]:
-    """The cells of an activation, without guards and with those that hold. None of these if values decide them."""
+    """Returns the cells of an activation, once without guards and once with them.
+
+    A set that depends on data is left out.
+    """
     found = [_cells(x, guards) for guards in dict.fromkeys(((), x.guards))]
     return tuple(c for c in found if c is not None)
 
 
 def _cells(x: ActivationSite, guards: tuple[kernel.Expr, ...]) -> _Cells | None:
-    """The cells of an activation in the iterations in which some guards hold. None if values decide them."""
+    """Returns the cells of an activation in the iterations in which `guards` hold; None if they depend on data."""
     names: dict[str, kernel.Expr] = {}
     domain: list[Node | int] = []
     used = _loops_in((*x.indices, *guards))
@@ -249,7 +262,7 @@ def _cells(x: ActivationSite, guards: tuple[kernel.Expr, ...]) -> _Cells | None:
 
 
 def tops_of(ir: kernel.KernelIR, activations: frozenset[int]) -> frozenset[int]:
-    """The top-level statements that contain some of these activations, by number."""
+    """Returns the numbers of the top-level statements that contain at least one of these activations."""
     found, first = set(), 0
     for top, s in enumerate(ir.body):
         n = sum(isinstance(x, kernel.Activate) for x in nested_statements((s,)))
@@ -272,7 +285,7 @@ def _loops_in(indices: Iterable[kernel.Expr]) -> set[str]:
 def _own_sites(
     s: kernel.Stmt, sites: Sequence[ActivationSite], trees: Mapping[str, StructureTree]
 ) -> frozenset[int]:
-    """The sites that only activate the current cell of the loop around, which is active."""
+    """Returns the sites that only activate the current cell of the loop around, which is active already."""
     if not isinstance(s, kernel.ForActive) or shrinks(s):
         return frozenset()
     own = own_of(s, trees[s.tree])
@@ -281,7 +294,7 @@ def _own_sites(
 
 
 def activation_sites(s: kernel.Stmt, first: int) -> Iterator[ActivationSite]:
-    """The activations of a statement, in the order of the text."""
+    """Yields the activations of a statement in the order of the text, numbered from `first` on."""
     counted = iter(range(first, 1 << 30))
     changed = [local_changed(x) for x in nested_statements((s,))]
     once = {n for n in changed if n and changed.count(n) == 1}
@@ -292,7 +305,10 @@ def activation_sites(s: kernel.Stmt, first: int) -> Iterator[ActivationSite]:
         guards: tuple[kernel.Expr, ...] | None,
         known: dict[str, kernel.Expr],
     ) -> Iterator[ActivationSite]:
-        """`guards`: the conditions under which it runs; None if it also depends on others."""
+        """Yields the activations of a block.
+
+        `guards`: the conditions under which the block runs; None if it also depends on others. `known`: values of locals.
+        """
         known = dict(known)
         for x in body:
             match x:

@@ -1,8 +1,8 @@
 """Slot tables of hash nodes: a problem in which a table lookup replaces the search for a key in a directory.
 
-A table has the place of each cell, active or not. It is made when a sequence begins. The directory is unchanged and stays valid. A
-thread that gives a key its place changes the table before. A cell without a place in the table is searched in the directory before
-it gets one. Nothing is converted back.
+A table has the directory position of each cell, active or not. It is made when a sequence begins. The directory is unchanged and
+stays valid. A thread that gives a key its position changes the table before. A cell without a position in the table is searched in
+the directory before it gets one. Nothing is converted back.
 """
 
 from __future__ import annotations
@@ -24,7 +24,10 @@ from .lookup import again, making, names_of
 
 @dataclass(frozen=True)
 class _Places:
-    """The array of a table: the place of each key. The first entry, of no key, is written and never read."""
+    """Slot table of a hash node: the directory position of each key.
+
+    The first entry belongs to no key: it is written and never read.
+    """
 
     table: SlotTable
     keys: Keys
@@ -35,14 +38,14 @@ class _Places:
         return cast(Load(self.array, (cast(key, I64),), U32), I64)
 
     def key_at(self, place: Expr) -> Expr:
-        """The key of a place."""
+        """The key at a position of the directory."""
         return binary("bit_and", Load(self.keys.array, (place,), U64), const(CLAIMED - 1, U64))
 
     def enter(self, b: StatementBuilder, key: Expr, place: Expr) -> None:
         b.store(self.array, (cast(key, I64),), cast(place, U32))
 
     def publish(self, b: StatementBuilder, s: Store) -> None:
-        """Enters the place of a key before the store `s` to the keys."""
+        """Appends the update of the table that must precede `s`, a store to the directory's keys."""
         (place,) = s.indices
         if s.value == const(0, U64):
             self.enter(b, b.hold("key", self.key_at(place)), number(self.nowhere))
@@ -51,7 +54,10 @@ class _Places:
 
 
 def tabled(problem: Problem, tables: Iterable[SlotTable], at_once: int = SOME_PAGES) -> Problem:
-    """Returns the problem with tables for these hash nodes, and with tasks behind its own that make them."""
+    """Returns the problem with a slot table for each of these hash nodes, and with tasks that fill the tables.
+
+    These tasks are behind the problem's own.
+    """
     taken = {a.name for a in problem.arrays} | {p.name for p in problem.scalars}
     arrays, found, before = list(problem.arrays), dict[str, _Places](), list[Task]()
     for x in tables:
@@ -66,7 +72,7 @@ def tabled(problem: Problem, tables: Iterable[SlotTable], at_once: int = SOME_PA
 
 
 def _through(task: Task, found: Mapping[str, _Places], taken: set[str]) -> Task:
-    """Rewrites a task to read places in tables, and to change them with their directories."""
+    """Returns a task that looks up positions in tables, and changes tables together with their directories."""
     body = task.body
     if body is None or found.keys().isdisjoint(s.state.name for s in body.sites):
         return task
@@ -97,12 +103,12 @@ def _through(task: Task, found: Mapping[str, _Places], taken: set[str]) -> Task:
 
 
 def _read(body: tuple[Stmt, ...]) -> set[str]:
-    """The locals that statements read."""
+    """Returns names of the locals that statements read."""
     return {x for s in nested_statements(body) for e in children(s) for x in locals_read(e)}
 
 
 def _without(body: tuple[Stmt, ...], names: set[str]) -> tuple[Stmt, ...]:
-    """Returns the statements without assignments to these locals."""
+    """Returns the statements without assignments to the locals `names`."""
     some = (s for s in body if not (isinstance(s, SetLocal) and s.name in names))
     return tuple(with_blocks(s, lambda inner: _without(inner, names)) for s in some)
 
@@ -119,7 +125,10 @@ def _clearing(p: _Places, at_once: int) -> Task:
 
 
 def _filling(p: _Places, problem: Problem, at_once: int) -> Task:
-    """Task that enters the active cells. Inactive cells need no place: without one they are found to be absent."""
+    """Returns the task that stores the positions of active cells in a table.
+
+    Inactive cells need no position: without one a search in the directory finds that they are absent.
+    """
 
     def of_slot(b: StatementBuilder, slot: Expr) -> None:
         place = b.hold("place", Load(p.keys.at, (number(0), slot), I64))

@@ -24,7 +24,7 @@ _KINDS: dict[str, StateKind | Literal["counters"]] = {
 
 
 def node_states(trees: Iterable[UsedTree]) -> tuple[NodeState, ...]:
-    """Returns the arrays of trees that are no fields, each with the state that it belongs to."""
+    """Returns the arrays of trees that hold masks, lists, allocators or counters, each with its state."""
     found = []
     for used in trees:
         for key, array in used.sections:
@@ -37,7 +37,10 @@ def node_states(trees: Iterable[UsedTree]) -> tuple[NodeState, ...]:
 
 
 def named_effects(task: Task, parts: TreeParts) -> tuple[frozenset[State], frozenset[State]]:
-    """Returns the states that a task reads and writes, with masks, lists and allocators in place of the arrays of trees."""
+    """Returns the states that a task reads, and those that it writes.
+
+    Masks, lists and allocators replace the arrays of trees.
+    """
     found, known = effects(task), {x.array: x for x in parts.states}
     made = {known[s.name].name for s, _, _ in found.writes if _is_list(known.get(s.name))}
     reads, writes = set[State](), set[State]()
@@ -56,7 +59,7 @@ def named_effects(task: Task, parts: TreeParts) -> tuple[frozenset[State], froze
 
 
 def _accesses(found: Effects) -> Iterator[tuple[State, AccessSet, bool]]:
-    """Yields the accesses of a task, each with whether it is a write."""
+    """Yields the accesses of a task as triples: state, access set, and True for a write."""
     yield from ((state, x, False) for state, x in found.reads)
     yield from ((state, x, True) for state, x, _ in found.writes)
 
@@ -66,7 +69,7 @@ def _is_list(x: NodeState | None) -> bool:
 
 
 def _counter(x: NodeState, accesses: AccessSet) -> State:
-    """Returns the state that a counter of a tree belongs to, by its row and column."""
+    """Returns the state (mask, list or allocator) to which an accessed counter of a tree belongs."""
     row, column = (axis.affine.const for axis in accesses.index if axis.affine is not None)
     if row == x.node:
         return State("allocator", x.tree)

@@ -1,4 +1,4 @@
-"""Loops over the active cells of trees, and the lists of cells that they run over, as plain IR."""
+"""Struct-for loops as plain IR: loops over the active cells of trees, and the lists of cells that they use."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _GROUP = 8  # entries of a table that are tested together: most are empty in a s
 
 
 class CellLoops:
-    """Writer of the loops of one kernel. `independent`: loops whose iterations do not depend on each other.
+    """Writer of the struct-for loops of one kernel. `independent`: loops without dependences between iterations.
 
-    While the inside of a loop is written, `inner` has the last index along each axis, and `row` the statements before the innermost
-    loop.
+    While the body of a loop is written, `inner` has the index of the innermost loop along each axis, and `row` the statements
+    before the innermost loop.
     """
 
     def __init__(self, cells: Cells, pools: Pools) -> None:
@@ -36,7 +36,7 @@ class CellLoops:
         node: int,
         write: Callable[[StatementBuilder, Expr, dict[int, Expr]], None],
     ) -> None:
-        """Appends a loop over a list, with the item and the coordinates of each cell."""
+        """Appends a loop over the list of a node; `write` gets the item and the coordinates of each cell."""
         t = self.cells.layouts[tree].tree
         name = self.names.fresh("element")
         e, inner = LoopIndex(name, I64), b.inner()
@@ -62,7 +62,10 @@ class CellLoops:
         write: Callable[[StatementBuilder, dict[int, Expr], dict[int, Expr]], None],
         is_leaf: bool = False,
     ) -> None:
-        """Appends loops over the active cells of containers: of the first node, and in each cell those of the next node."""
+        """Appends nested loops over the active cells of a container, for a path of nodes.
+
+        The first loop is over cells of the first node, the next over those of the next node in each of these cells.
+        """
         if not nodes:
             write(b, items, coordinates)
             return
@@ -145,7 +148,10 @@ class CellLoops:
         coordinates: dict[int, Expr],
         write: Callable[[StatementBuilder, dict[int, Expr], dict[int, Expr]], None],
     ) -> None:
-        """Appends a loop over the words of a mask, and in it one over the bits that are 1, in order (Lemire, Muła, 2018)."""
+        """Appends a loop over the words of a mask, and in it a loop over the bits of a word that are 1.
+
+        The bits are in order (Lemire and Muła, 2018).
+        """
         t, n = self.cells.layouts[tree].tree, nodes[0]
         node = t.nodes[n]
         n_words, names = words(node.cells), self.names
@@ -183,7 +189,10 @@ class CellLoops:
         entry: Expr,
         loop: tuple[str, StatementBuilder],
     ) -> StatementBuilder:
-        """A loop over a group of entries of a table, skipped if none of them has a slot."""
+        """Returns a block with a loop over a group of a table's entries, skipped if none of them has a slot.
+
+        `loop`: its name and its body. `entry`: the first entry of the group.
+        """
         found: Expr = self.cells.load(tree, f"table{node}", entry)
         for k in range(1, _GROUP):
             one = self.cells.load(tree, f"table{node}", plus(entry, number(k)))
@@ -196,13 +205,13 @@ class CellLoops:
 
     @staticmethod
     def inner_index(levels: Sequence[tuple[str, Expr]], extent: int) -> Expr | None:
-        """The index along the last axis if a loop runs over that; else None."""
+        """The index along the last axis if the innermost loop runs over that axis; else None."""
         return LoopIndex(levels[-1][0], I64) if levels and extent > 1 else None
 
     def bits_of_row(
         self, row: StatementBuilder, tree: str, node: int, container: Expr, first: Expr
     ) -> Expr:
-        """The bits of the cells of a row that begins at a cell of its container, from the lowest on.
+        """The mask bits of a row of cells that begins at cell `first` of its container, from the lowest bit on.
 
         They are read once: so a compiler has a mask of lanes for the row.
         """
@@ -213,7 +222,7 @@ class CellLoops:
         return row.hold("bits", cast(word, U32))
 
     def make_list(self, b: StatementBuilder, tree: str, node: int) -> None:
-        """Appends the generation of a list of a node's active cells, skipped if a stored list is up to date."""
+        """Appends statements that make the list of a node's active cells, unless a stored list is up to date."""
         t = self.cells.layouts[tree].tree
         upper = t.last(t.nodes[node].parent, "is_listed")
         if upper >= 0 and not t.nodes[node].has.directory:
@@ -263,7 +272,10 @@ class CellLoops:
         node: int,
         write: Callable[[StatementBuilder, dict[int, Expr], dict[int, Expr]], None],
     ) -> None:
-        """Appends a loop over the slots of a hash node whose cells are active: a search by their coordinates finds them."""
+        """Appends a loop over the slots of a hash node whose cells are active.
+
+        A search by the coordinates of a slot's cell finds that it is active.
+        """
         axes = self.cells.layouts[tree].tree.axes(node)
 
         def look(inner: StatementBuilder, slot: Expr) -> None:

@@ -17,9 +17,10 @@ from .recorded import UsedTree
 def tables_of(
     trees: Iterable[UsedTree], arrays: Sequence[ArrayInfo], tasks: Sequence[Task]
 ) -> tuple[SlotTable, ...]:
-    """Tables of pointer nodes that a loop reads, other than to make a list, and of hash nodes with searches for keys.
+    """Returns the tables of pointer nodes and hash nodes that may get an auxiliary lookup structure.
 
-    Only tables that tasks write in statements of bodies alone.
+    A pointer node: a loop reads its table other than to make a list. A hash node: tasks search for its keys. Only tables that tasks
+    write in statements of bodies alone.
     """
     problem = Problem("", tuple(arrays), (), tuple(tasks), "")
     known = {a.name: a for a in arrays}
@@ -43,7 +44,7 @@ def tables_of(
 
 
 def _keys(used: UsedTree, n: int, known: Mapping[str, ArrayInfo], written: set[str]) -> Keys | None:
-    """The directory of a hash node; None if the sequence does not use its keys."""
+    """Returns the directory of a hash node; None if the sequence does not use its keys."""
     layout, of_tree = used.layout, used.arrays
     keys, at, counters = (of_tree.get(x, "") for x in (f"keys{n}", f"at{n}", "counters"))
     if keys not in known:
@@ -55,7 +56,7 @@ def _keys(used: UsedTree, n: int, known: Mapping[str, ArrayInfo], written: set[s
 
 
 def _sought(task: Task) -> set[str]:
-    """Arrays of keys in which a task searches for keys."""
+    """Returns the arrays of keys in which a task searches for keys."""
     if task.body is None:
         return set()
     every = nested_statements(task.body.statements)
@@ -64,7 +65,7 @@ def _sought(task: Task) -> set[str]:
 
 
 def _looked_up(task: Task) -> set[str]:
-    """Arrays that the loop of a task reads at places where a lookup can be put before."""
+    """Returns the arrays that the loop of a task reads in statements before which a lookup can be inserted."""
     if task.body is None or task.body.trees.lists:
         return set()
     every: list[Stmt] = list(nested_statements(task.body.statements))
