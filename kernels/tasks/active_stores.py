@@ -1,7 +1,7 @@
-"""Stores to all active cells of a field: a loop over active cells overwrites what earlier tasks have stored to the field.
+"""Stores to all active cells of a field: a loop over active cells overwrites all stores of earlier tasks.
 
 Every store to a sparse field is to a cell that is active then. A loop over the field's node that stores to its current cell, on
-each way through its body, covers all of them, as long as no cell was deactivated between: masks may have grown.
+each way through its body, covers all of these cells, as long as no cell was deactivated between: masks may have grown.
 """
 
 from __future__ import annotations
@@ -23,7 +23,10 @@ from ..sparse.states import node_states
 
 @dataclass(frozen=True)
 class ActiveStores:
-    """Stores of a sequence to active cells. `masks`: the arrays that say which cells are active."""
+    """Facts on the stores of a sequence to active cells.
+
+    `masks`: the arrays that hold the masks of nodes (which cells are active).
+    """
 
     masks: frozenset[str]
 
@@ -32,7 +35,10 @@ class ActiveStores:
         return ActiveStores(frozenset(x.array for x in node_states(trees) if x.kind == "mask"))
 
     def may_shrink(self, task: Task) -> bool:
-        """True if a task may deactivate cells. Only statements with a logical form are known to activate some at most."""
+        """True if a task may deactivate cells.
+
+        A task that writes masks and has no form before sparse lowering (`logical`) counts as one that may.
+        """
         if self.masks.isdisjoint(arrays_written(task)):
             return False
         if task.logical is None:
@@ -42,7 +48,10 @@ class ActiveStores:
 
 
 def overwrites_active(task: Task, array: str, shape: tuple[int, ...]) -> bool:
-    """True if a task stores to all components of every active cell of a field. `shape`: that of its array, cells last."""
+    """True if a task stores to all components of every active cell of a field.
+
+    `array` and `shape`: the field's array, its last axis numbers the cells.
+    """
     if task.logical is None:
         return False
     return len(_stored(task.logical).get(array, ())) == prod(shape[:-1])
@@ -50,7 +59,7 @@ def overwrites_active(task: Task, array: str, shape: tuple[int, ...]) -> bool:
 
 @per_object
 def _stored(loop: LogicalLoop) -> dict[str, set[tuple[int, ...]]]:
-    """For each array of the sequence, the components of the current cell that every iteration of a loop stores to."""
+    """Returns by array of the sequence the components of the current cell that every iteration of a loop stores."""
     s, kernel = loop.statement, loop.call.kernel
     if not isinstance(s, ForActive):
         return {}

@@ -1,4 +1,4 @@
-"""Archive format: a recorded sequence as JSON values, and back. A run then no longer needs the user's program.
+"""Archive format of recorded sequences: writer to JSON values and reader. A run then needs no user program.
 
 Nodes are objects with their class under "is"; dtypes are names; infinities and NaN are texts. Reading accepts exactly the classes
 and fields below and validates the rest: names are identifiers, arrays of calls fit, kernels are well-formed, and their accesses lie
@@ -106,7 +106,10 @@ def from_values(values: Any) -> Recording:
 
 
 def _on_trees(recording: Recording) -> Recording:
-    """Returns the recording with its kernels on sparse fields lowered anew: files do not store `trusted` indices."""
+    """Returns the recording with its kernels on sparse fields lowered again.
+
+    Files do not store the arrays whose indices are in bounds (`trusted`).
+    """
     shapes = {p.name: (p.dtype, p.shape) for p in recording.arrays}
     trees = {t.tree.name: t for t in recording.trees}
     if len(trees) < len(recording.trees):
@@ -192,7 +195,10 @@ def _check(kernel: KernelIR, what: str) -> None:
 
 
 def _check_names(recording: Recording) -> None:
-    """Checks that all names but that of the sequence are identifiers: they get into paths, texts of programs and output."""
+    """Checks that all names but that of the sequence are identifiers. Raises ArchiveError.
+
+    They get into paths, texts of programs and output.
+    """
     if not re.fullmatch(r"[\w<>.-]+", recording.name):
         raise ArchiveError(f"{recording.name!r:.60} is no name of a sequence")
     named = [*_names(*recording.arrays, *recording.temps, *recording.scalars)]
@@ -213,7 +219,10 @@ def _check_names(recording: Recording) -> None:
 
 
 def _check_repeats(recording: Recording) -> None:
-    """Checks that repeats cover calls, are nested or disjoint, and make at most `_MOST_CALLS` calls."""
+    """Checks that repeats cover calls, are nested or disjoint, and make at most `_MOST_CALLS` calls.
+
+    Raises ArchiveError.
+    """
     n_calls, repeats = len(recording.calls), recording.repeats
     named = [r.index for r in repeats if r.index]
     taken = {*_names(*recording.arrays, *recording.temps, *recording.scalars)}
@@ -230,8 +239,9 @@ def _names(*parameters: ir.ArrayParam | ir.Param) -> list[str]:
 
 
 def _check_call(call: Call, whole: KernelIR, around: tuple[Repeat, ...]) -> None:
-    """Checks a call: its arrays and scalars exist in the sequence `whole` and the time loops `around`, and its accesses lie inside
-    the arrays.
+    """Checks the arrays, scalars and accesses of a call. Raises ArchiveError.
+
+    Arrays and scalars exist in the sequence `whole`, or are indices of the time loops `around`. Accesses lie inside their arrays.
     """
     name = call.ir.name
     known = {a.name: a for a in whole.arrays}
@@ -271,7 +281,7 @@ def _check_call(call: Call, whole: KernelIR, around: tuple[Repeat, ...]) -> None
 
 
 def _in_steps(call: Call, around: tuple[Repeat, ...]) -> KernelIR:
-    """The kernel of a call within the time loops on which its scalar arguments depend."""
+    """Returns the kernel of a call within loops over the steps on which its scalar arguments depend."""
     if not call.uses_steps:
         return call.ir
     numbers = {p.name: x for p, x in zip(call.ir.scalars, call.scalars, strict=True)}
@@ -309,7 +319,7 @@ def _types(name: str) -> dict[str, Any]:
 
 
 def _decode(x: Any, wanted: Any, depth: int = 0) -> Any:
-    """Returns `x` as a value of type `wanted`: a class, a union, a tuple, a literal or a scalar type."""
+    """Returns the JSON value `x` as a value of type `wanted`: class, union, tuple, literal or scalar type."""
     if depth > _DEEPEST:
         raise ArchiveError("its nodes are nested too deeply")
     if get_origin(wanted) is tuple:

@@ -1,4 +1,4 @@
-"""Conversion of tasks to kernels, one per task, so that tools for recordings can run them."""
+"""Conversion of tasks to kernels, one per task, so that executors of recordings can run tasks."""
 
 from __future__ import annotations
 
@@ -23,7 +23,10 @@ _SUM = "sum@"  # no local of a program is called so
 
 
 def task_statements(task: Task) -> tuple[kernel.Stmt, ...]:
-    """Returns the statements of a task within its loops. The loops of a reduction are inside the others."""
+    """Returns the statements of a task, with the loops of the task around them.
+
+    The loops of a reduction are inside the others.
+    """
     if task.body is not None:
         return _within(task, task.loops, task.body.statements)
     assert task.value is not None
@@ -41,7 +44,7 @@ def task_statements(task: Task) -> tuple[kernel.Stmt, ...]:
 
 
 def stored_by(task: Task) -> tuple[kernel.Stmt, ...]:
-    """Returns the store of an assignment's value, within its condition."""
+    """Returns the statements that store an assignment's value, in a branch if the assignment has a condition."""
     assert task.value is not None
     axes = (axis for axis in task.target.axes if axis is not None)
     target = tuple(expression(axis, kernel.DType.i64) for axis in axes)
@@ -66,8 +69,9 @@ def recording_of(
     bodies: Sequence[tuple[kernel.Stmt, ...]],
     more: Sequence[kernel.ArrayParam] = (),
 ) -> Recording:
-    """Returns a recording that runs these statements, one call per task, on the arrays of a problem and `more` arrays.
+    """Returns a recording with one call per task, which runs the statements of `bodies` on a problem's arrays.
 
+    `more`: further arrays.
     Tasks that are equal up to the names of their arrays are calls of one kernel, which is compiled once.
     """
     known = [kernel.ArrayParam(a.name, a.dtype, a.shape) for a in problem.arrays]
@@ -99,7 +103,7 @@ def recording_of(
 
 
 def _arrays_in(body: tuple[kernel.Stmt, ...]) -> tuple[str, ...]:
-    """Names of the arrays that statements access, in order of their first occurrence."""
+    """Returns names of the arrays that statements access, in order of their first occurrence."""
     found: dict[str, None] = {}
     for s in nested_statements(body):
         if isinstance(s, kernel.Store | kernel.Update):

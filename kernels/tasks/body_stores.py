@@ -1,4 +1,4 @@
-"""Stores of bodies to one array: a body without those that nobody sees, while its other effects stay."""
+"""Dead stores of bodies to one array: their removal, while the other effects of the body stay."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..ir.walk import children, loads, nested_statements, with_blocks
 
 
 def may_lose_stores(task: Task, array: str) -> bool:
-    """True if a body with several arrays stores to one of them, and uses it in no other way.
+    """True if a body that writes several arrays only stores to `array`, so that these stores can be removed.
 
     False for parts of trees that are no fields.
     """
@@ -26,7 +26,7 @@ def may_lose_stores(task: Task, array: str) -> bool:
 
 
 def without_stores(task: Task, array: str, known: Mapping[str, ArrayParam]) -> Task:
-    """Returns the task without its stores to one of several arrays; its activations stay.
+    """Returns the task without the stores of its body to one of several arrays; its activations stay.
 
     Precondition: `may_lose_stores`.
     """
@@ -48,7 +48,7 @@ def without_stores(task: Task, array: str, known: Mapping[str, ArrayParam]) -> T
 
 
 def _only_stored(body: tuple[Stmt, ...], array: str) -> bool:
-    """True if statements store to an array, and use it in no other way."""
+    """True if the statements store to an array, and use the array in no other way."""
     every = list(nested_statements(body))
     if any(x.array == array for s in every for e in children(s) for x in loads(e)):
         return False
@@ -61,7 +61,10 @@ def _kept(body: tuple[Stmt, ...], array: str) -> tuple[Stmt, ...]:
 
 
 def _field_in(loop: LogicalLoop, array: str) -> str | None:
-    """The name of an array of the sequence in the kernel of a loop, where it is a field of a tree or no part of any."""
+    """Returns the name, in the kernel of a loop, of an array of the sequence.
+
+    None if the array is a part of a tree other than a field.
+    """
     call = loop.call
     for p in call.kernel.ir.placed:
         section = p.tree, f"field{call.kernel.fields[p.array]}"
@@ -73,7 +76,7 @@ def _field_in(loop: LogicalLoop, array: str) -> str | None:
 
 
 def _without(loop: LogicalLoop, field: str) -> LogicalLoop:
-    """The loop without stores to one of its kernel's arrays."""
+    """Returns the loop without stores to `field`, an array of its kernel."""
     kernel, top = loop.call.kernel, loop.top
     (s,) = _kept((kernel.ir.body[top],), field)
     body = (*kernel.ir.body[:top], s, *kernel.ir.body[top + 1 :])

@@ -1,6 +1,6 @@
-"""Index set splitting at borders (Griebl, Feautrier and Lengauer, 2000): the interior of a nest, where clamped and periodic indices
-are affine, apart from its borders.
+"""Index set splitting at borders (Griebl, Feautrier and Lengauer, 2000): cuts a nest into interior and borders.
 
+In the interior clamped and periodic indices are affine.
 `(i + 1) % n` is `i + 1` but in the last iteration, and `max(i - 1, 0)` is `i - 1` but in the first. The border of each loop is a
 part of its own. The parts run one after the other, so only loops without conflicts between their iterations are cut.
 """
@@ -37,7 +37,10 @@ Ranges = Mapping[str, Range]
 
 
 def split_at_borders(body: tuple[ir.Stmt, ...], task: Task) -> list[tuple[ir.Stmt, ...]]:
-    """Returns the parts of a nest, the interior first; [] where nothing is to be cut. `task`: the nest as one task."""
+    """Returns the parts of a loop nest, the interior first; [] if the nest has no borders.
+
+    `task`: the nest as one task.
+    """
     nest, inside = _nest(body, task)
     inside = _Indices().substituted(inside)
     pairs = zip(nest, task.loops, strict=False)  # of which a task has names of its own
@@ -62,7 +65,7 @@ def split_at_borders(body: tuple[ir.Stmt, ...], task: Task) -> list[tuple[ir.Stm
 
 
 def _nest(body: tuple[ir.Stmt, ...], task: Task) -> tuple[list[ir.For], tuple[ir.Stmt, ...]]:
-    """The loops of a task in its statements, which are a perfect nest, and what is in them."""
+    """Returns the loops of a task in its statements, a perfect nest, and the statements inside of it."""
     nest: list[ir.For] = []
     while len(nest) < len(task.loops) and len(body) == 1 and isinstance(body[0], ir.For):
         nest.append(body[0])
@@ -71,7 +74,7 @@ def _nest(body: tuple[ir.Stmt, ...], task: Task) -> tuple[list[ir.For], tuple[ir
 
 
 def _ranges(body: tuple[ir.Stmt, ...]) -> dict[str, Range]:
-    """The iterations of loops of constant extent."""
+    """Returns the range of iterations of each loop with constant extent, by name."""
     loops = (s for s in nested_statements(body) if isinstance(s, ir.For))
     return {s.loop: (0, n) for s in loops if (n := constant_extent(s.extent)) is not None}
 
@@ -83,7 +86,11 @@ def _part(
     names: Iterator[int],
     border: tuple[str, Range] | None = None,
 ) -> tuple[ir.Stmt, ...]:
-    """The nest over these iterations, with loops of its own; of the loop of `border` over all but its range, inside the others."""
+    """Returns a part of a nest: its loops over `ranges` only, with new names.
+
+    `border`: a loop that runs over all iterations of its range except those given here, inside of the other loops.
+    `names`: numbers for the new names.
+    """
     new: dict[str, ir.Expr] = {}
     loops: list[ir.For] = []
     inner: list[ir.For] = []
@@ -110,7 +117,10 @@ def _part(
 
 
 def _without(name: str, left_out: Range) -> ir.Expr:
-    """The iteration of a loop with this number among those that are left: all but one range."""
+    """The old index of a loop as a function of its new index, if the loop skips the iterations `left_out`.
+
+    `name`: the new loop.
+    """
     first, behind = left_out
     here = expression(Affine(0, ((name, 1),)), ir.DType.i64)
     later = expression(Affine(behind - first, ((name, 1),)), ir.DType.i64)
@@ -123,7 +133,10 @@ def _without(name: str, left_out: Range) -> ir.Expr:
 
 
 def _interior(body: tuple[ir.Stmt, ...], loop: str, ranges: Ranges) -> Range:
-    """The iterations of a loop in which each piecewise affine index of it is affine; all, where that is less than half of them."""
+    """Returns the iterations of a loop in which each piecewise affine index that depends on it is affine.
+
+    These are all iterations if the interior is less than half of them.
+    """
     whole = now = ranges[loop]
     while True:
         body = _folded_all(body, {**ranges, loop: now})
@@ -136,7 +149,7 @@ def _interior(body: tuple[ir.Stmt, ...], loop: str, ranges: Ranges) -> Range:
 
 
 def _undecided(body: tuple[ir.Stmt, ...], loop: str, ranges: Ranges) -> Iterator[Range]:
-    """Yields for each piecewise affine expression the most iterations of a loop in which it is affine; (0, 0): in none."""
+    """Yields for each piecewise affine index the longest range of a loop in which it is affine; (0, 0): none."""
     for s in nested_statements(body):
         for part in children(s):
             for e in walk(part):
@@ -146,7 +159,7 @@ def _undecided(body: tuple[ir.Stmt, ...], loop: str, ranges: Ranges) -> Iterator
 
 
 def _form(e: ir.Expr) -> Affine | None:
-    """The affine expression on whose value it depends which piece of `e` holds; None where `e` is no piecewise affine index."""
+    """Returns the affine expression whose value selects the piece of a piecewise affine index; None for others."""
     match e:
         case ir.Binary(op="mod" | "floordiv", a=a, b=ir.Const(value=int(m))) if (
             m > 0 and e.dtype.is_index
@@ -167,7 +180,7 @@ def _difference(a: ir.Expr, b: ir.Expr) -> Affine | None:
 
 
 def _largest(e: ir.Expr, form: Affine, loop: str, ranges: Ranges) -> Range:
-    """The longest range of a loop in which one piece of `e` holds."""
+    """Returns the longest range of a loop's iterations in which one piece of `e` holds. `form`: see `_form`."""
     first, behind = ranges[loop]
     rest = _limits(Affine(form.const, tuple(t for t in form.terms if t[0] != loop)), ranges)
     if rest is None:
@@ -182,7 +195,7 @@ def _largest(e: ir.Expr, form: Affine, loop: str, ranges: Ranges) -> Range:
 
 
 def _solved(step: int, low: int, high: int) -> Range:
-    """The range of k with low <= step * k <= high."""
+    """Returns the range of the integers k with low <= step * k <= high."""
     if step < 0:
         step, low, high = -step, -high, -low
     return -(-low // step), high // step + 1
@@ -210,7 +223,7 @@ def _pieces(e: ir.Expr, form: Affine, ranges: Ranges) -> Iterator[tuple[int, int
 
 
 def _limits(form: Affine, ranges: Ranges) -> tuple[int, int] | None:
-    """The least and the greatest value over ranges; None where one is not known."""
+    """Returns the least and the greatest value of an affine expression; None if a loop has no known range."""
     if any(name not in ranges for name, _ in form.terms):
         return None
     ends = [sorted((k * ranges[name][0], k * (ranges[name][1] - 1))) for name, k in form.terms]
@@ -218,7 +231,7 @@ def _limits(form: Affine, ranges: Ranges) -> tuple[int, int] | None:
 
 
 class _Indices:
-    """Values of locals that are integers computed from loop indices: they stand for the locals behind their assignments."""
+    """Substitution of locals that are integers computed from loop indices by their values."""
 
     def __init__(self) -> None:
         self._values: dict[str, ir.Expr] = {}
@@ -267,7 +280,7 @@ def _joined(condition: ir.Expr, a: ir.Expr, b: ir.Expr) -> ir.Expr:
 
 
 def _stands_for_a_local(e: ir.Expr) -> bool:
-    """True for a small expression of loop indices and constants."""
+    """True if an expression, small and of loop indices and constants alone, may replace a local."""
     pure = ir.Binary | ir.Cast | ir.Compare | ir.Const | ir.LoopIndex | ir.Select | ir.Unary
     return size(e) <= _MOST_NODES and all(isinstance(x, pure) for x in walk(e))
 
@@ -276,7 +289,7 @@ def _stands_for_a_local(e: ir.Expr) -> bool:
 
 
 def _folded_all(body: tuple[ir.Stmt, ...], ranges: Ranges) -> tuple[ir.Stmt, ...]:
-    """Returns statements with each index that one piece gives in these ranges."""
+    """Returns the statements with each index replaced by its affine piece if only one piece occurs in `ranges`."""
 
     def expr(e: ir.Expr) -> ir.Expr:
         return _folded(mapped(e, expr, stmt), ranges)
@@ -307,7 +320,7 @@ def _folded(e: ir.Expr, ranges: Ranges) -> ir.Expr:
 
 
 def _piece(op: str, a: ir.Expr, b: ir.Expr, ranges: Ranges) -> Affine | None:
-    """The affine value of a piecewise affine index within ranges; None where it has several."""
+    """Returns the affine value of the index `a op b` within `ranges`; None if several pieces occur."""
     x, y = to_affine(a), to_affine(b)
     if x is None or y is None:
         return None
@@ -328,7 +341,7 @@ def _piece(op: str, a: ir.Expr, b: ir.Expr, ranges: Ranges) -> Affine | None:
 
 
 def _taken(body: tuple[ir.Stmt, ...]) -> Iterator[ir.Stmt]:
-    """Yields statements, without branches that are never taken and loops that never run."""
+    """Yields the statements without branches that are never taken and loops that never run."""
     for s in body:
         if isinstance(s, ir.For) and constant_extent(s.extent) == 0:
             continue

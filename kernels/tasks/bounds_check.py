@@ -1,7 +1,8 @@
-"""Bounds check: do the accesses of a kernel lie inside its arrays? Runs before the kernel, and on kernels from files.
+"""Bounds check: do the accesses of a kernel lie inside its arrays?
 
-Loops, and conditions around an access, are read as inequalities between loop indices. Conditions on data are not decided here: such
-an access of a file is refused only where no value could make it right, and one of a program not at all.
+It runs before the kernel, and on kernels from files.
+Loops, and conditions around an access, are read as inequalities between loop indices. Conditions on data are not decided here.
+An access in a file under such a condition is refused only if no value could make it right, one in a program never.
 """
 
 from __future__ import annotations
@@ -18,7 +19,10 @@ from .distribute import constant_extent
 
 @dataclass(frozen=True)
 class Around:
-    """Constraints on the loop indices at a place. `is_known`: no condition around it, and no extent, depends on data."""
+    """Constraints on the loop indices at a position in a kernel.
+
+    `is_known`: no condition or extent around the position depends on data.
+    """
 
     extents: dict[str, int | None] = field(default_factory=dict)
     bounds: affine.Bounds = field(default_factory=dict)
@@ -26,7 +30,7 @@ class Around:
     is_known: bool = True
 
     def at_least_zero(self, x: affine.Affine) -> Around:
-        """The same constraints, and `x >= 0`."""
+        """Returns these constraints and `x >= 0`."""
         slack = f"slack {len(self.bounds)}"
         equation = affine.combine([(1, x), (-1, affine.Affine(0, ((slack, 1),)))])
         return replace(
@@ -36,24 +40,24 @@ class Around:
         )
 
     def may_be(self, x: affine.Affine) -> bool:
-        """True if `x >= 0` in some iteration."""
+        """True if `x >= 0` in some iteration within the constraints."""
         more = self.at_least_zero(x)
         return affine.feasible(more.equations, more.bounds)
 
     def may_leave(self, x: affine.Affine, n: int) -> bool:
-        """True if an index is outside of an axis of n elements in some iteration."""
+        """True if index `x` is outside of an axis of n elements in some iteration within the constraints."""
         below = affine.combine([(-1, x), (1, affine.constant(-1))])
         return self.may_be(below) or self.may_be(affine.combine([(1, x), (1, affine.constant(-n))]))
 
     def has(self, x: affine.Affine) -> bool:
-        """True if all loops of `x` have bounds."""
+        """True if all loops in `x` have known bounds."""
         return all(name in self.bounds for name, _ in x.terms)
 
 
 def first_outside(ir: kernel.KernelIR, *, of_file: bool = False) -> str | None:
-    """Message on the first access that leaves its array; None where no access is sure to.
+    """Message on the first access that surely leaves its array; None if there is none.
 
-    `of_file`: also one that could never be right, though data may decide that it never runs.
+    `of_file`: an access that leaves its array whenever it runs counts as well, though data may decide that it never runs.
     """
     shapes = {p.name: p.shape for p in ir.arrays}
     shapes |= {
@@ -111,7 +115,7 @@ def _accesses(
 
 
 def in_loop(s: kernel.For, around: Around) -> Around | None:
-    """Constraints inside a loop; None if the loop never runs."""
+    """Returns the constraints inside a loop; None if the loop never runs."""
     n = constant_extent(s.extent)
     extents = {**around.extents, s.loop: n}
     if n is not None:
@@ -128,7 +132,7 @@ def in_loop(s: kernel.For, around: Around) -> Around | None:
 
 
 def where(condition: kernel.Expr, around: Around) -> Around:
-    """Constraints where a condition holds."""
+    """Returns the constraints `around` and those of a condition that holds."""
     match condition:
         case kernel.Binary(op="and", a=a, b=b):
             return where(b, where(a, around))
@@ -142,7 +146,7 @@ def where(condition: kernel.Expr, around: Around) -> Around:
 
 
 def where_not(condition: kernel.Expr, around: Around) -> Around:
-    """Constraints where a condition does not hold."""
+    """Returns the constraints `around` and those of a condition that does not hold."""
     match condition:
         case kernel.Binary(op="or", a=a, b=b):
             return where_not(b, where_not(a, around))
@@ -164,7 +168,7 @@ _OPPOSITE: dict[str, Literal["lt", "le", "gt", "ge", "eq", "ne"]] = {
 
 
 def _compared(op: str, x: affine.Affine, around: Around) -> Around:
-    """Constraints under the comparison `x op 0`."""
+    """Returns the constraints `around` and the comparison `x op 0`."""
     above, below = (
         affine.combine([(1, x), (1, affine.constant(-1))]),
         affine.combine([(-1, x), (1, affine.constant(-1))]),

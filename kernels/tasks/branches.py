@@ -1,4 +1,7 @@
-"""If-conversion of assignments: joins both sides of a branch, turns bounds into boxes, and checks speculative evaluation."""
+"""If-conversion of assignments: joins both sides of a branch, and turns bounds in conditions into boxes.
+
+It checks that values may be computed speculatively.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,10 @@ from .guards import box_of, conjuncts, either
 
 
 def join_branches(flat: tuple[Flat, ...], arrays: Mapping[str, ArrayParam]) -> tuple[Flat, ...]:
-    """Joins assignments to one element, on both sides of a branch or before it and in it, into one that selects its value."""
+    """Returns the statements with pairs of assignments to one element joined into one that selects its value.
+
+    The two are on both sides of a branch, or before it and in it.
+    """
     work = list(flat)
     while (pair := _joined_pair(work, arrays)) is not None:
         first, second, made = pair
@@ -26,9 +32,9 @@ def join_branches(flat: tuple[Flat, ...], arrays: Mapping[str, ArrayParam]) -> t
 def _joined_pair(
     work: list[Flat], arrays: Mapping[str, ArrayParam]
 ) -> tuple[int, int, ArrayAssignment] | None:
-    """Positions of two assignments that can be joined, and the joined one, which replaces the second.
+    """Returns the positions of two assignments that can be joined, and the joined one; None without such a pair.
 
-    The two sides of one branch take precedence over other pairs.
+    The joined one replaces the second. The two sides of one branch take precedence over other pairs.
     """
     defined = {s.name: s for s in work if isinstance(s, Define)}
     found: list[tuple[int, int, ArrayAssignment]] = []
@@ -59,7 +65,10 @@ def _may_join(
     defined: Mapping[str, Define],
     arrays: Mapping[str, ArrayParam],
 ) -> bool:
-    """True if the value of `a` may be computed at the place of `b`, and both values in all iterations."""
+    """True if `a` and `b` may become one assignment at the position of `b`.
+
+    The value of `a` may be computed there, and both values may be computed in all iterations. `between`: the statements between.
+    """
     if a.op is not None or b.op is not None:
         return False
     if any(x.array == a.array for x in loads(b.value)):
@@ -79,7 +88,7 @@ def _may_join(
 
 
 def may_run(task: Task, arrays: Mapping[str, ArrayParam]) -> bool:
-    """True if a task made of branches may compute all its expressions speculatively, in every iteration of its loops.
+    """True if a task made of branches may compute all its expressions speculatively, in every iteration.
 
     The value of a guarded assignment only has to be safe where its condition holds.
     """
@@ -97,7 +106,7 @@ def may_run(task: Task, arrays: Mapping[str, ArrayParam]) -> bool:
 
 
 def in_box(s: ArrayAssignment) -> ArrayAssignment | None:
-    """Shrinks the loops of a guarded assignment to the box of its conditions; None if the box is empty."""
+    """Returns a guarded assignment with loops restricted to the box of its conditions; None if the box is empty."""
     conditions = tuple(part for e in s.conditions for part in conjuncts(e))
     bounds, rest = box_of([x for x in s.path if not x.is_step], conditions)
     if any(low >= high for low, high in bounds.values()):

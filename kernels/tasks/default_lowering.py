@@ -1,4 +1,4 @@
-"""Sparse lowering by default decisions, which rules take: of kernels that are called, and of references."""
+"""Sparse lowering by default decisions, for standalone calls and for references."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ from ..sparse.recorded import Logical
 
 
 def lower_instance(x: Instance) -> Instance:
-    """Returns an instance on sparse fields, lowered to the arrays of their trees. Raises LanguageError."""
+    """Returns an instance of a kernel on sparse fields, lowered to the arrays of their trees.
+
+    Raises LanguageError.
+    """
     structures = dict(x.structures)
     trees = [s.layout for s in structures.values()]
     numbers = tuple(x.numbers[p.array] for p in x.ir.placed)
@@ -33,9 +36,10 @@ def lower_instance(x: Instance) -> Instance:
 def lower_by_default(
     kernel: LogicalKernel, demoted: frozenset[int] = frozenset(), *, activates_once: bool = True
 ) -> Lowered:
-    """Returns a kernel lowered by default decisions, with activations hoisted out of leaves if `activates_once`.
+    """Returns a kernel lowered by default decisions.
 
-    `demoted`: activations of certainly active cells, as numbers in the text.
+    `demoted`: activations of surely active cells, by number in the order of the text. `activates_once`: activations are hoisted out
+    of leaves.
     """
     once = hoistable(kernel.ir) - demoted if activates_once else frozenset[int]()
     found = lower_kernel(kernel, demoted, once=once)
@@ -44,7 +48,7 @@ def lower_by_default(
 
 
 def _in_tiles(windows: Iterable[HaloWindow]) -> frozenset[tuple[int, str]]:
-    """Returns the fields to copy to tiles with the borders of leaves, each with the number of its loop.
+    """Returns pairs of a loop's number and a field to read out of tiles (copies of a leaf with its border).
 
     These are the fields with a read that may leave a leaf along several axes at once: each such axis doubles the number of leaves
     in which the cell may be. All tiles of a loop together are at most as large as a local array may be.

@@ -1,4 +1,4 @@
-"""Dependences between tasks, and the pairs of loops that keep them within one iteration when merged."""
+"""Dependences between tasks, and for each the pairs of loops that, when fused, keep it within one iteration."""
 
 from __future__ import annotations
 
@@ -21,10 +21,11 @@ Mapped = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True)
 class Dependence:
-    """Task `source` must run before task `sink` (indexes into Problem.tasks, source < sink) because of `array`.
+    """Dependence: task `source` must run before task `sink`, because both access `array` and one writes it.
 
+    Both are numbers of tasks of the problem, source < sink.
     `mapped` are pairs (loop of source, loop of sink) of equal extent. Every conflicting pair of accesses has distance 0 along them:
-    merged into one loop, the dependence stays within one iteration.
+    with both fused into one loop, the dependence stays within one iteration.
     """
 
     source: int
@@ -36,9 +37,9 @@ class Dependence:
 
 @dataclass(frozen=True)
 class SharedRead:
-    """Tasks `first` < `second` both load `array` at the same index once the loop pairs of `mapped` are merged.
+    """Read that two tasks may share: both load `array` at one index if the loop pairs of `mapped` are fused.
 
-    No task from `first` to `second` writes it.
+    `first` < `second` are numbers of tasks. No task from `first` to `second` writes the array.
     """
 
     first: int
@@ -48,7 +49,10 @@ class SharedRead:
 
 
 def dependences(problem: Problem) -> tuple[Dependence, ...]:
-    """All dependences of program order, without dependences that an overwriting task between makes redundant."""
+    """Returns all dependences of program order.
+
+    A dependence is left out if a task between overwrites the elements: its own dependences imply it.
+    """
     every = [effects(task) for task in problem.tasks]
     touching: dict[State, list[int]] = {}
     conflicts = _Conflicts()
@@ -88,7 +92,10 @@ def dependences(problem: Problem) -> tuple[Dependence, ...]:
 
 
 def written_over(problem: Problem) -> frozenset[int]:
-    """Tasks without visible results after the sequence: for each state, one write of a later task covers all their writes."""
+    """Returns numbers of the tasks without visible results after the sequence.
+
+    For each state that they write, one write of a later task covers all of their writes.
+    """
     every = [effects(task) for task in problem.tasks]
     found = set[int]()
     for t, e in enumerate(every):
@@ -108,9 +115,9 @@ def written_over(problem: Problem) -> frozenset[int]:
 
 
 def carried_flows(problem: Problem) -> tuple[Dependence, ...]:
-    """Flow dependences between iterations of a time loop (repeat): the sink reads, in the next iteration, a value of the source
-    that was not overwritten.
+    """Returns flow dependences between iterations of a time loop (repeat).
 
+    The sink reads, in the next iteration, a value of the source that was not overwritten.
     The source may be the sink, or come after it in the program.
     """
     every = [effects(task) for task in problem.tasks]
@@ -136,9 +143,9 @@ def carried_flows(problem: Problem) -> tuple[Dependence, ...]:
 
 
 def shared_reads(problem: Problem, within: int | None = None) -> tuple[SharedRead, ...]:
-    """Loads that two tasks could share, one entry for each consistent way of merging loops.
+    """Returns the loads that two tasks could share, one entry for each consistent way of fusing loops.
 
-    `within`: only pairs of tasks less than so many apart.
+    `within`: only pairs of tasks whose numbers differ by less than this.
     """
     found: list[SharedRead] = []
     n_tasks = len(problem.tasks)
@@ -166,8 +173,9 @@ def shared_reads(problem: Problem, within: int | None = None) -> tuple[SharedRea
 def is_kept_apart(
     a: int, b: int, ordered: Set[tuple[int, int]], joined: Set[tuple[int, int]]
 ) -> bool:
-    """True if a task has to run between two tasks, and can share no loop with one of them: a loop of both would contain it.
+    """True if no loop can be common to tasks `a` and `b` because a task must run between them.
 
+    That task can share no loop with one of them, though a loop of both would contain it.
     `ordered`: pairs of tasks with a dependence. `joined`: pairs with loops that may be one.
     """
     ways = ({(a, w), (w, b)} for w in range(a + 1, b))
@@ -179,7 +187,7 @@ _Loops = tuple[Loop, ...]
 
 
 def _by_state(sets: tuple[tuple[State, AccessSet], ...]) -> dict[State, _Sets]:
-    """Returns the different access sets of each state."""
+    """Returns the distinct access sets of each state."""
     found: dict[State, dict[AccessSet, None]] = {}
     for state, x in sets:
         found.setdefault(state, {})[x] = None
@@ -187,7 +195,10 @@ def _by_state(sets: tuple[tuple[State, AccessSet], ...]) -> dict[State, _Sets]:
 
 
 class _Conflicts:
-    """Cache of conflicts between access sets of one state. Equal sets have one number, since long programs repeat few tasks."""
+    """Cache of conflicts between access sets of one state.
+
+    Equal sets have one number, since long programs repeat few tasks.
+    """
 
     def __init__(self) -> None:
         self.numbers: dict[tuple[_Loops, _Sets], int] = {}
@@ -195,7 +206,7 @@ class _Conflicts:
         self.known: dict[tuple[int, int], Mapped | None] = {}
 
     def numbered(self, task: Task, sets: tuple[tuple[State, AccessSet], ...]) -> dict[State, int]:
-        """The number of a task's access sets, for each state."""
+        """Returns for each state the number of the access sets by which a task accesses it."""
         found = {}
         for state, of in _by_state(sets).items():
             key = task.loops, of
@@ -208,7 +219,10 @@ class _Conflicts:
         return self.by_number[number][1]
 
     def between(self, before: int, after: int) -> Mapped | None:
-        """The pairs of loops that keep all conflicts in one iteration; None if there is no conflict."""
+        """Returns the pairs of loops that keep all conflicts in one iteration; None if there is no conflict.
+
+        `before` and `after`: numbers of access sets of two tasks.
+        """
         key = before, after
         if key not in self.known:
             self.known[key] = _conflict(*self.by_number[before], *self.by_number[after])
@@ -227,7 +241,7 @@ def _conflict(loops_u: _Loops, before: _Sets, loops_v: _Loops, after: _Sets) -> 
 
 
 def _follows(p: Loop, c: Loop, a: AccessSet, b: AccessSet) -> bool:
-    """True if some axis ties p to c with distance 0: `k*p + m` against `k*c + m`."""
+    """True if accesses of one element have equal indices of loops p and c, by one axis: `k*p + m` and `k*c + m`."""
     steps = {loop.name for loop in a.loops if loop.is_step and loop in b.loops}
     return (
         p in a.loops
@@ -247,7 +261,7 @@ def _follows(p: Loop, c: Loop, a: AccessSet, b: AccessSet) -> bool:
 
 
 def _is_tied(p: Loop, c: Loop, x: Affine, y: Affine, steps: set[str]) -> bool:
-    """True if the indices are `k*p` and `k*c`, plus the same constant, which may depend on the step."""
+    """True if the indices `x` and `y` are `k*p` and `k*c`, plus the same constant, which may depend on the step."""
     k = x.coefficient(p.name)
     rest = combine([(1, x), (-k, Affine(0, ((p.name, 1),)))])
     other = combine([(1, y), (-k, Affine(0, ((c.name, 1),)))])
@@ -257,7 +271,10 @@ def _is_tied(p: Loop, c: Loop, x: Affine, y: Affine, steps: set[str]) -> bool:
 def _is_same_digit(
     p: Loop, c: Loop, before: tuple[Affine, AccessSet], after: tuple[Affine, AccessSet]
 ) -> bool:
-    """True if p and c are the leading digits, of one weight, of mixed-radix numbers whose other digits stay below it."""
+    """True if p and c are the leading digits, of equal weight, of two mixed-radix numbers.
+
+    The other digits sum up to less than the weight.
+    """
     weights = []
     for loop, (x, accessed) in ((p, before), (c, after)):
         extents = {inner.name: inner.extent for inner in accessed.loops}
@@ -273,7 +290,7 @@ def _is_same_digit(
 
 
 def _identity(u: Task, v: Task, a: AccessSet, b: AccessSet) -> Mapped:
-    """The loop pairs under which a and b are one index map; () if there are none."""
+    """Returns the loop pairs under which access sets `a` and `b` have one index map; () if there are none."""
     extents_u = {loop.name: loop.extent for loop in u.loops}
     extents_v = {loop.name: loop.extent for loop in v.loops}
     steps = {loop.name for loop in u.steps if loop in v.steps}
@@ -301,7 +318,10 @@ def _identity(u: Task, v: Task, a: AccessSet, b: AccessSet) -> Mapped:
 
 
 def _steady(e: Effects) -> Effects:
-    """Effects in which no write covers whose place depends on the step: it does not overwrite the writes of earlier steps."""
+    """Returns effects in which no write at elements that depend on the step is a sure overwrite.
+
+    Such a write does not overwrite the writes of earlier steps.
+    """
 
     def is_steady(x: AccessSet) -> bool:
         return not x.moves and all(a.affine is not None for a in x.index)
@@ -312,9 +332,9 @@ def _steady(e: Effects) -> Effects:
 def _until_covered(
     state: State, touched: _Sets, shape: tuple[int, ...], later: list[int], every: list[Effects]
 ) -> Iterator[int]:
-    """Yields `later` tasks, up to the first with one write that covers all accesses in `touched`.
+    """Yields the tasks of `later`, up to the first with one write that covers all access sets `touched`.
 
-    Its own dependences order the tasks behind it.
+    The own dependences of that task order all tasks behind it.
     """
     for k in later:
         yield k

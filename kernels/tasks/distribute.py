@@ -1,4 +1,4 @@
-"""Loop distribution, first half: the statements of one kernel as a flat list, with locals in single-assignment form.
+"""Loop distribution, first half: statements of one kernel as a flat list, with locals in single-assignment form.
 
 `flatten` walks a nest once. Locals become numbered versions: a `Define` (a pure expression) or a `Reduce` (initialised outside the
 loops that update it). Other statements raise `NotStructuredError`, and the nest becomes the body of a non-affine task.
@@ -49,7 +49,7 @@ MAX_INLINED_NODES = 256  # beyond this a repeated expression is stored, not reco
 
 
 class NotStructuredError(Exception):
-    """A nest has no structured form. It becomes a non-affine (closed) task, which stores the reason."""
+    """The statements of a nest have no affine form: the nest becomes a non-affine task with this reason."""
 
     def __init__(self, kind: Closure, text: str, where: ir.Location) -> None:
         super().__init__(text)
@@ -63,7 +63,7 @@ Path = tuple[
 
 @dataclass(frozen=True)
 class Define:
-    """Definition of a local's version `name` as the pure `value`, once per iteration of `path`."""
+    """Flat statement: defines version `name` of a local as the pure `value`, per iteration of the loops `path`."""
 
     name: str
     path: Path
@@ -75,7 +75,10 @@ class Define:
 
 @dataclass(frozen=True)
 class Reduce:
-    """Definition of a local's version `name`, per iteration of `path`, as `init (op) reduction over `over` of value`."""
+    """Flat statement: defines version `name` of a local as a reduction, per iteration of the loops `path`.
+
+    Its value is `init op (reduction of value over the loops over)`.
+    """
 
     name: str
     path: Path
@@ -89,7 +92,7 @@ class Reduce:
 
 @dataclass(frozen=True)
 class ArrayAssignment:
-    """An assignment to an array: `array[indices] = value`, or `op=` when op is given, where all `conditions` hold."""
+    """Flat statement: `array[indices] = value`, or `op=` if `op` is given, where all `conditions` hold."""
 
     array: str
     indices: tuple[ir.Expr, ...]
@@ -105,26 +108,26 @@ Flat = Define | Reduce | ArrayAssignment
 
 @dataclass(frozen=True)
 class _Open:
-    """A local while the loop that updates it is being walked: the loops and conditions around that loop."""
+    """State of a local during the traversal of a loop that updates it: loops and conditions around that loop."""
 
     base: Path
     conditions: Conditions = ()
 
 
 def constant_extent(e: ir.Expr) -> int | None:
-    """The extent of a loop if it is constant, at least 0; else None."""
+    """The number of iterations of a loop with extent `e` if it is constant, at least 0; else None."""
     affine = to_affine(e)
     return None if affine is None or affine.terms else max(0, affine.const)
 
 
 def unique_loops(body: tuple[ir.Stmt, ...]) -> tuple[ir.Stmt, ...]:
-    """Returns `body` with uniquely named loops (`name@number`), without loops that never run."""
+    """Returns `body` with loops renamed to unique names (`name@number`), and without loops that never run."""
     names = {s.loop for s in nested_statements(body) if isinstance(s, ir.For)}
     return _unique(body, names, count(1), {})
 
 
 def _user_name(loop: str, names: set[str]) -> str:
-    """The loop's name in the source: `j` for the `j_2` that the frontend made of the kernel's third loop over j."""
+    """The loop's name in the source: `j` for `j_2`, by which the frontend names the kernel's third loop over j."""
     base, _, number = loop.rpartition("_")
     return base if number.isdigit() and base in names else loop
 
@@ -135,7 +138,10 @@ def _unique(
     numbers: Iterator[int],
     around: Mapping[str, ir.Expr],
 ) -> tuple[ir.Stmt, ...]:
-    """`around`: the new indices of the loops around, by their former names."""
+    """Returns statements with unique names of loops, and without loops that never run.
+
+    `around`: the new indices of the loops around, by their former names.
+    """
     renaming, result = Renaming(loops=around), list[ir.Stmt]()
     for s in body:
         match s:
@@ -160,9 +166,9 @@ def _unique(
 def flatten(
     body: tuple[ir.Stmt, ...], fast_math: bool, shapes: Shapes, steps: Path = ()
 ) -> tuple[Flat, ...]:
-    """Returns the statements of `body` (loops uniquely named) in program order, inside of the time loops `steps`.
+    """Returns the flat statements of `body` in program order, inside of the time loops `steps`.
 
-    `shapes` are those of its arrays. Raises NotStructuredError.
+    Loops in `body` have unique names. `shapes` are those of its arrays. Raises NotStructuredError.
     """
     walker = _Walker(fast_math, shapes)
     walker.statements(tested_apart(joined_flags(body), shapes), steps)
@@ -170,7 +176,10 @@ def flatten(
 
 
 def first_branch(body: tuple[ir.Stmt, ...]) -> Reason | None:
-    """Reason why `body` stays non-affine if its branches cannot be if-converted: its first `if`. None if it has none."""
+    """Returns the reason why `body` stays non-affine if its branches cannot be if-converted: its first `if`.
+
+    None if it has no branch.
+    """
     for s in nested_statements(body):
         if isinstance(s, ir.If):
             text = f"an if around {_first_written((*s.then, *s.orelse))}"
@@ -229,7 +238,7 @@ class _Walker:
                 self.fail(Closure.ORDER, "a print")
 
     def in_place(self, s: ir.UpdateLocal | ir.Update, path: Path) -> ir.Stmt:
-        """Rewrites an update by an operator outside `REDUCED` as an assignment.
+        """Returns an update by an operator outside `REDUCED`, rewritten as an assignment.
 
         Only possible if each iteration updates its own element. Raises NotStructuredError otherwise.
         """
@@ -256,7 +265,7 @@ class _Walker:
         self.flat.append(made)
 
     def wanted(self, op: ir.ReduceOp, value: ir.Expr, outer: Conditions) -> ir.Expr:
-        """Returns `value` where the conditions inside of `outer` hold, elsewhere the neutral element of `op`."""
+        """Returns `value` selected by the present conditions except `outer`, else the neutral element of `op`."""
         condition = conjunction(self.conditions[len(outer) :])
         if condition is None:
             return value
@@ -265,9 +274,9 @@ class _Walker:
         return ir.Select(condition, value, neutral_of(op, value.dtype), value.dtype)
 
     def branch(self, s: ir.If, path: Path) -> None:
-        """Flattens both sides, one after the other, each under its condition.
+        """Flattens both sides of a branch, one after the other, each under its condition.
 
-        Selects the locals that they set behind them.
+        Behind them it defines the locals that they set as selections between both values.
         """
         extreme = extreme_of(s, self.shapes)
         if extreme is not None and extreme.best in self.extremes:
@@ -296,7 +305,10 @@ class _Walker:
                 self.define(name, ir.Select(condition, a, coerced(b, a.dtype), a.dtype), path)
 
     def look_at_types(self, value: ir.Expr) -> None:
-        """Raises NotStructuredError for arithmetic on halves: without vectors, each operation would be rounded by itself."""
+        """Raises NotStructuredError for arithmetic on f16.
+
+        Without vectors, each operation would be rounded by itself.
+        """
         for x in walk(value):
             if x.dtype is ir.DType.f16:
                 self.fail(Closure.TYPE, f"arithmetic on {x.dtype.name}")
@@ -352,7 +364,10 @@ class _Walker:
             self.env |= {n: self.reduced.pop(n, start) for n, start in starts.items()}
 
     def begin_extremes(self, s: ir.For, path: Path) -> list[str]:
-        """Opens the extremes of a loop, whose locals have values before it. Returns the locals of the best values."""
+        """Begins the extremes of a loop; returns the locals of the best values.
+
+        The locals have values before the loop.
+        """
         begun: list[str] = []
         for e in extremes_in(s, self.shapes):
             known = {n: x for n in e.names if (x := self.env.get(n)) is not None}
@@ -364,7 +379,7 @@ class _Walker:
         return begun
 
     def extreme(self, e: Extreme, path: Path) -> None:
-        """Reduces the extreme of a value, and the number of the iteration that has it."""
+        """Appends the reduction of an extreme, and that of the number of the iteration that has it."""
         (_, starts), opened = self.extremes[e.best], self.env[e.best]
         assert isinstance(opened, _Open)
         base, outer, over = opened.base, opened.conditions, path[len(opened.base) :]
@@ -429,14 +444,14 @@ class _Walker:
 
 
 def _is_summed(loop: Loop, indices: tuple[ir.Expr, ...]) -> bool:
-    """True if an update is a reduction over `loop`: its indices do not name the loop."""
+    """True if an update at these indices is a reduction over `loop`: no index depends on the loop."""
     return not loop.is_step and not any(
         isinstance(x, ir.LoopIndex) and x.loop == loop.name for i in indices for x in walk(i)
     )
 
 
 def _without_cancelled(index: ir.Expr) -> ir.Expr:
-    """An index without loops that cancel out, such as i in `i - i + j`."""
+    """Returns an index without loops whose terms cancel, such as i in `i - i + j`."""
     affine = to_affine(index)
     named = {x.loop for x in walk(index) if isinstance(x, ir.LoopIndex)}
     if affine is None or named == {name for name, _ in affine.terms}:
@@ -445,7 +460,7 @@ def _without_cancelled(index: ir.Expr) -> ir.Expr:
 
 
 def user_loop(name: str) -> str:
-    """A loop's name without its unique number."""
+    """The name of a loop without the number that makes it unique."""
     return name.split("@")[0]
 
 
@@ -461,7 +476,7 @@ def _first_written(body: tuple[ir.Stmt, ...]) -> str:
 
 
 def _as_update(s: ir.Stmt) -> ir.Stmt:
-    """Rewrites `x = x op e` to `x op= e`, for locals and for array elements."""
+    """Returns `x = x op e` rewritten as `x op= e`, for locals and array elements; others unchanged."""
     if not isinstance(s, ir.SetLocal | ir.Store) or not isinstance(s.value, ir.Binary):
         return s
     v = as_number(s.value)
@@ -475,14 +490,14 @@ def _as_update(s: ir.Stmt) -> ir.Stmt:
 
 
 def _is_own(s: ir.SetLocal | ir.Store, e: ir.Expr) -> bool:
-    """True if `e` is the old value of the target of `s`."""
+    """True if `e` reads the old value of the element or local to which `s` assigns."""
     if isinstance(s, ir.SetLocal):
         return isinstance(e, ir.Local) and e.name == s.name
     return isinstance(e, ir.Load) and e.array == s.array and e.indices == s.indices
 
 
 def _is_free(s: ir.SetLocal | ir.Store, e: ir.Expr) -> bool:
-    """True if `e` does not read the target of `s`."""
+    """True if `e` does not read the element or local to which `s` assigns."""
     if isinstance(s, ir.SetLocal):
         return s.name not in locals_read(e)
     return all(x.array != s.array for x in loads(e))
@@ -497,12 +512,12 @@ def _update(
 
 
 def full_path(s: Flat) -> Path:
-    """All loops around the statement, reduction loops included."""
+    """Returns all loops around a flat statement, reduction loops included."""
     return (*s.path, *s.over) if isinstance(s, Reduce) else s.path
 
 
 def reads_of(s: Flat) -> tuple[ir.Expr, ...]:
-    """The expressions a flat statement evaluates."""
+    """Returns the expressions that a flat statement evaluates."""
     match s:
         case Define():
             return (s.value,)

@@ -1,8 +1,8 @@
-"""Instrumented execution: counts the block executions and accesses of a sequence on given arguments, for a profile.
+"""Instrumented execution: counts the runs of blocks and accesses on given arguments, for a profile.
 
 `counting` makes a recording with counters. Any executor of recordings runs it, and `Counting.read` reads the counts. Timed calls
-come after others. So the counts of a task hold only where all the values that decide its path are after the call as they were
-before: then every later call takes the same path. Other counts are estimates.
+come after others. So the counts of a task hold only if all the values that decide its path are after the call as they were before:
+then every later call takes the same path. Other counts are estimates.
 """
 
 from __future__ import annotations
@@ -36,7 +36,10 @@ _SEEN, _DIRTY = "seen", "dirty"
 
 
 def is_open_question(task: Task) -> bool:
-    """True if values decide how often something in a task runs, or which elements it accesses; `task` is `followed`."""
+    """True if data decide how often a statement of a task runs, or which elements it accesses.
+
+    Precondition: the task is a result of `followed`.
+    """
     return task.body is not None and (
         any(block.times is None for block in blocks_of(task.body.statements))
         or any(axis.plain is None for site in task.body.sites for axis in site.index)
@@ -44,7 +47,10 @@ def is_open_question(task: Task) -> bool:
 
 
 def deciding(task: Task, into: frozenset[str] = frozenset()) -> frozenset[str]:
-    """Arrays whose values decide the path of a task, its accesses, and its writes to the arrays of `into`."""
+    """Returns the arrays whose values decide the control flow of a task, or which elements it accesses.
+
+    Arrays that decide the values it writes to arrays of `into` are among them.
+    """
     task = followed(task)
     if task.body is None:
         parts = [task.condition, *((task.value, task.finish) if task.target.array in into else ())]
@@ -76,7 +82,7 @@ def deciding(task: Task, into: frozenset[str] = frozenset()) -> frozenset[str]:
 
 
 class _Steering:
-    """Data flow of a problem to the decisions of its tasks: for each array, the arrays that decide its values."""
+    """Data flow of a problem to the control flow of its tasks: by array, the arrays that decide its values."""
 
     def __init__(self, problem: Problem) -> None:
         self._kept = frozenset(a.name for a in problem.arrays if a.role == "inout")
@@ -87,7 +93,7 @@ class _Steering:
                 self._sources[array] = before | deciding(task, frozenset((array,)))
 
     def of(self, task: Task) -> frozenset[str]:
-        """Arrays that one call leaves for the next and that decide the path and the accesses of a task there.
+        """Returns arrays that outlive a call and decide the control flow and accesses of a task in the next call.
 
         They do so directly or by values computed from them.
         """
@@ -103,9 +109,10 @@ class _Steering:
 
 @dataclass
 class Counters:
-    """Counters of a task: its own `array`, so that equal tasks have equal kernels.
+    """Counters of a task: elements of an `array` of its own, so that equal tasks have equal kernels.
 
-    The first `n_blocks` are those of its blocks. `touched`: for each counted array, the first of four counters.
+    The first `n_blocks` count executions of its blocks. `touched`: for each array whose accesses are counted, the first of its four
+    counters.
     """
 
     array: str
@@ -117,20 +124,20 @@ class Counters:
         return self.n_blocks + 4 * len(self.touched)
 
     def touch(self, array: str) -> None:
-        """Adds the counters of an array."""
+        """Adds the four counters of an array."""
         self.touched[array] = self.size
 
 
 @dataclass(frozen=True)
 class Counting:
-    """A recording with counters, and the meaning of each counter."""
+    """Recording with counters, and the meaning of each counter."""
 
     problem: Problem
     recording: Recording
     counted: Mapping[str, Counters]  # by task
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """The recording's additional arrays, zeroed: counters and markers."""
+        """Returns the additional arrays of the recording (counters and markers), filled with zeros."""
         known = {a.name for a in self.problem.arrays}
         return {
             a.name: np.zeros(a.shape, a.dtype.numpy)
@@ -141,7 +148,7 @@ class Counting:
     def read(
         self, before: Mapping[str, NDArray[Any]], found: Mapping[str, NDArray[Any]]
     ) -> Profile:
-        """The profile, from the contents of the arrays before and after a run."""
+        """Returns the profile, from the contents of all arrays before (`before`) and after (`found`) a run."""
         made = []
         stays: dict[str, bool] = {}
         for task in self.problem.tasks:
@@ -165,9 +172,9 @@ class Counting:
         return _Steering(self.problem)
 
     def _surely(self, array: str, counts: Sequence[float]) -> Touched:
-        """The accesses of a run that hold for every layout of the fields of trees.
+        """Returns the counts of accesses to an array that hold for every layout of the fields of trees.
 
-        Fields that may be laid out side by side count no lines.
+        Fields whose layout may be transformed count no cache lines.
         """
         read, read_lines, written, written_lines = counts
         if any(array in x.arrays for x in self.problem.parts.leaves):
@@ -176,7 +183,10 @@ class Counting:
 
 
 def counting(problem: Problem) -> Counting | None:
-    """Returns a recording of the problem's tasks with counters; None where values decide nothing that counts."""
+    """Returns a recording of the problem's tasks with counters; None if no task depends on data.
+
+    A task depends on data if these decide its control flow, or the elements that it accesses.
+    """
     made = _Made(problem)
     bodies = [
         made.task(task) if is_open_question(task) else task_statements(task)
@@ -191,7 +201,7 @@ def counting(problem: Problem) -> Counting | None:
 
 @dataclass(frozen=True)
 class _Place:
-    """A must-execute access of a task: block and place of the statement, write or read, array and indices."""
+    """Must-execute access of a task: block and position of the statement, write or read, array and indices."""
 
     block: int
     place: int
@@ -208,7 +218,7 @@ class _Made:
 
     @property
     def marks(self) -> Iterator[ir.ArrayParam]:
-        """Marker arrays of each counted array: the run that last accessed an element or line."""
+        """Marker arrays of each counted array: the number of the run that last accessed each element or line."""
         for a in self.marked.values():
             n = int(np.prod(a.shape, dtype=np.int64))
             n_lines = -(-n * a.dtype.size_bytes // LINE_BYTES)
@@ -236,7 +246,7 @@ class _Made:
         )
 
     def places(self, task: Task, found: tuple[Needed, ...]) -> list[_Place]:
-        """The must-execute accesses of a task.
+        """Returns the must-execute accesses of a task.
 
         Arrays with too many such accesses, or elements, are left out as a whole: reads before a write need all of them.
         """
@@ -266,7 +276,7 @@ class _Made:
 
 @dataclass
 class _Writer:
-    """Writes a body with counters."""
+    """Writer of a task's body with counters."""
 
     made: _Made
     counters: Counters
@@ -311,7 +321,10 @@ class _Writer:
     def marking(
         self, x: _Place, unit: str, at: ir.Expr, counter: int, more: tuple[ir.Stmt, ...]
     ) -> ir.Stmt:
-        """Statement that counts and marks an element or line at its first access in this run."""
+        """Returns the statement that counts and marks an element or cache line at its first access in this run.
+
+        `more`: statements that run at that access, too.
+        """
         now, where = ir.Local(_NOW, ir.DType.i64), self.where
         mark = _mark(_DIRTY if x.writes else _SEEN, x.array, unit)
         held = coerced(ir.Load(mark, (at,), ir.DType.i32), ir.DType.i64)
@@ -323,12 +336,12 @@ class _Writer:
         return ir.If(ir.Compare("ne", held, now), (*marks, self.count(counter), *more), (), where)
 
     def count(self, counter: int) -> ir.Stmt:
-        """Statement that adds 1 to a counter."""
+        """Returns the statement that adds 1 to a counter."""
         return ir.Update(self.counters.array, (_const(counter),), "add", _const(1), self.where)
 
 
 def _mixed(body: tuple[ir.Stmt, ...]) -> frozenset[str]:
-    """Locals of which only bits are used, mixed with others.
+    """Returns locals that are used only by bit operations.
 
     Such code reads a row of a leaf beyond its end (sparse/neighbour_cells.py); another variant may not access these elements.
     """

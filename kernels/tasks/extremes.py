@@ -1,7 +1,7 @@
 """Extremes with their positions: `if x > best: best, at = x, j` in a loop, as two reductions.
 
-The first is the greatest value, the second the first or last iteration that has it: a minimum or maximum of numbers of iterations.
-What else is set with the extreme follows from that number. NaN is greater than nothing, as in the program.
+The first is the greatest (or least) value. The second is the first or last iteration that has it: a minimum or maximum of numbers
+of iterations. Other locals that the branch sets follow from that number. NaN is greater than nothing, as in the program.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _TURNED: dict[ir.CompareOp, ir.CompareOp] = {"lt": "gt", "le": "ge", "gt": "lt",
 
 @dataclass(frozen=True)
 class Extreme:
-    """A branch that keeps the extreme of `value` in the local `best`, and sets `others` whenever it does.
+    """Branch that keeps the greatest or least `value` of a loop in local `best`, and sets `others` with it.
 
     `beats` compares a value with the best one so far: of equal values the first is kept with gt and lt, the last with ge and le.
     """
@@ -45,12 +45,12 @@ class Extreme:
 
     @property
     def place_op(self) -> ir.ReduceOp:
-        """The reduction of the numbers of iterations."""
+        """The reduction that gives the number of the iteration: "min" for the first one, "max" for the last."""
         return "min" if self.is_first else "max"
 
 
 def extreme_of(s: ir.Stmt, shapes: Shapes) -> Extreme | None:
-    """Returns the extreme that a branch keeps; None of other statements. `shapes` are those of arrays."""
+    """Returns the extreme that a branch keeps; None for other statements. `shapes` are those of arrays."""
     match s:
         case ir.If(condition=ir.Compare(op=op, a=a, b=b), orelse=()) if op in _TURNED:
             for beats, value, best in ((op, a, b), (_TURNED[op], b, a)):
@@ -75,9 +75,9 @@ def _kept(
 
 
 def _unclamped(e: ir.Expr, shapes: Shapes) -> ir.Expr:
-    """Returns an expression without the clamps that loads have behind `and`, where they may be made for nothing.
+    """Returns an expression without the clamps that loads have behind `and`, where they may run in vain.
 
-    These clamp to the elements of an array, so the load is the same wherever the element of its index is there.
+    They clamp indices to the array, so they do not change a load whose index is in bounds.
     """
 
     def index(x: ir.Expr, extent: int) -> ir.Expr:
@@ -98,7 +98,7 @@ def _unclamped(e: ir.Expr, shapes: Shapes) -> ir.Expr:
 
 
 def tested_apart(body: tuple[ir.Stmt, ...], shapes: Shapes) -> tuple[ir.Stmt, ...]:
-    """Rewrites `if c and x > best:` as two branches, one inside the other, so that the inner one keeps an extreme."""
+    """Returns statements in which `if c and x > best:` is two nested branches; the inner one keeps an extreme."""
     return tuple(
         _apart(walk.with_blocks(s, lambda b: tested_apart(b, shapes)), shapes) for s in body
     )
@@ -115,7 +115,7 @@ def _apart(s: ir.Stmt, shapes: Shapes) -> ir.Stmt:
 
 
 def extremes_in(loop: ir.For, shapes: Shapes) -> list[Extreme]:
-    """Returns the extremes that branches in a loop keep, of locals that nothing else in it names."""
+    """Returns the extremes kept by branches in a loop, if no other statement in it uses their locals."""
     inside = list(walk.nested_statements(loop.body))
     branches = [(s, e) for s in inside if (e := extreme_of(s, shapes)) is not None]
     found: list[Extreme] = []
@@ -135,12 +135,15 @@ def extremes_in(loop: ir.For, shapes: Shapes) -> list[Extreme]:
 
 
 def is_exact(value: ir.Expr) -> bool:
-    """True if a value that is computed twice is equal: what floats say may be rounded in another way by other code."""
+    """True if a value is equal whenever it is computed again.
+
+    Floats that are computed may be rounded differently by other code.
+    """
     return isinstance(value, ir.Load) or value.dtype.is_integer
 
 
 def counted(extreme: Extreme, value: ir.Expr) -> ir.Expr:
-    """Returns the value in the reduction: nothing where it is no number."""
+    """Returns the value as a term of the reduction: the neutral element if it is NaN."""
     if not value.dtype.is_float:
         return value
     nothing = walk.neutral_of(extreme.op, value.dtype)
@@ -148,7 +151,10 @@ def counted(extreme: Extreme, value: ir.Expr) -> ir.Expr:
 
 
 def place_of(extreme: Extreme, value: ir.Expr, greatest: ir.Expr, over: Sequence[Loop]) -> ir.Expr:
-    """Returns the number of the iteration in the loops `over` where its value is the extreme, elsewhere nothing."""
+    """Returns the number of the iteration in the loops `over` if its value is the extreme.
+
+    Else it is the neutral element of the reduction of numbers.
+    """
     dtype = _type_of_numbers(over)
     number: ir.Expr | None = None
     for loop, step in zip(over, _strides(over), strict=True):
@@ -164,7 +170,10 @@ def place_of(extreme: Extreme, value: ir.Expr, greatest: ir.Expr, over: Sequence
 def is_better(
     extreme: Extreme, greatest: ir.Expr, start: ir.Expr, place: ir.Expr | None
 ) -> ir.Expr:
-    """Returns the condition that some iteration beats what the best was before the loop."""
+    """Returns the condition that some iteration beats `start`, the value of the best before the loop.
+
+    `greatest`: the extreme of the loop. `place`: the number of its iteration.
+    """
     found: ir.Expr = ir.Compare(extreme.beats, greatest, start)
     if extreme.is_first or place is None:
         return found  # else nothing may be as good as a start that no value is below
@@ -174,7 +183,7 @@ def is_better(
 
 
 def at_place(e: ir.Expr, place: ir.Expr, over: Sequence[Loop]) -> ir.Expr | None:
-    """Returns an expression of loop indices in the iteration of this number; None if it depends on more."""
+    """Returns an expression of loop indices at iteration number `place`; None if it depends on anything else."""
     if walk.loads(e) or walk.locals_read(e):
         return None
     known: dict[str, ir.Expr] = {}
@@ -193,5 +202,8 @@ def _strides(over: Sequence[Loop]) -> list[int]:
 
 
 def _type_of_numbers(over: Sequence[Loop]) -> ir.DType:
-    """The narrowest type that fits: vectors hold as many numbers as values of 32 bits."""
+    """Returns the integer type for numbers of iterations: i32 if they fit.
+
+    Vectors then hold as many of them as of f32.
+    """
     return ir.DType.i32 if prod(x.extent for x in over) < 1 << 31 else ir.DType.i64

@@ -16,7 +16,10 @@ _TRUTHS: dict[str, BinaryOp] = {number: truth for truth, number in _NUMBERS.item
 
 
 def joined_flags(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
-    """Rewrites `if c: found = True` to `found = found or c`, and `if c: every = False` to `every = every and not c`."""
+    """Returns statements in which branches that set a flag are assignments.
+
+    `if c: found = True` becomes `found = found or c`, and `if c: every = False` becomes `every = every and not c`.
+    """
     made: list[Stmt] = []
     for s in body:
         flags = _flags(s) if isinstance(s, If) else []
@@ -30,7 +33,10 @@ def joined_flags(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
 
 
 def _flags(s: If) -> list[SetLocal]:
-    """Assignments of boolean constants in a branch to locals that neither its condition nor its other statements name."""
+    """Returns the assignments in a branch of boolean constants to locals that it names nowhere else.
+
+    [] for a branch with an else.
+    """
     if s.orelse:
         return []
     named: list[str] = [*locals_read(s.condition)]
@@ -49,17 +55,17 @@ def _joined(flag: SetLocal, s: If) -> SetLocal:
 
 
 def as_number(e: Binary) -> Binary:
-    """`a or b` and `a and b` as reductions of numbers (max, min); any other expression unchanged."""
+    """Returns `a or b` and `a and b` as reductions of numbers (max, min); any other expression unchanged."""
     return replace(e, op=_NUMBERS[e.op]) if e.op in _NUMBERS else e
 
 
 def both(op: ReduceOp, a: Expr, b: Expr) -> Expr:
-    """Returns `a op b`, of numbers or of booleans."""
+    """Returns the expression `a op b`, of numbers or of booleans."""
     return Binary(_TRUTHS[op] if a.dtype is DType.bool_ else op, a, b, a.dtype)
 
 
 def where(op: ReduceOp, condition: Expr, value: Expr) -> Expr:
-    """`value` where a condition holds, elsewhere the neutral element of `op`; both are booleans."""
+    """Returns `value` selected by a condition, else the neutral element of `op`; both are booleans."""
     if op == "max":
         return Binary("and", condition, value, DType.bool_)
     return Binary("or", negated(condition), value, DType.bool_)

@@ -1,4 +1,7 @@
-"""Data flow between arrays and scalars of a sequence, by name and without order: control, feedback and precision."""
+"""Data flow between arrays and scalars of a sequence, by name and without order.
+
+It tells control, feedback and precision.
+"""
 
 from __future__ import annotations
 
@@ -16,11 +19,11 @@ Name = str
 
 @dataclass(frozen=True)
 class Influence:
-    """Names of arrays and scalars of the sequence, by their influence.
+    """Names of arrays and scalars of the sequence, by their influence on its results.
 
     `steering`: names that flow into a branch, an index, the length of a loop, a divisor, or a function not defined everywhere.
     `placing`: names among them that decide by their exact value: an index, a length, a float that becomes an integer.
-    `ending`: names that decide whether a `while` ends or an assertion holds.
+    `ending`: names that decide if a `while` ends or an assertion holds.
     `sensitive`: arrays that flow back into themselves other than by sums, or come from a division. An error may grow there with
     each step, and the sizes of their summands do not bound it.
     `coarsest`: the least exact type among the values from which an array is computed. Arrays without floating point are left out.
@@ -34,7 +37,7 @@ class Influence:
 
 
 def flow_of(recording: Recording) -> Influence:
-    """The data flow of all calls together."""
+    """Returns the influence of arrays and scalars by the data flow of all calls together."""
     graph = _Graph()
     different = {(id(call.ir), call.arrays, call.scalars): call for call in recording.calls}
     for number, call in enumerate(different.values()):
@@ -71,11 +74,14 @@ class _Graph:
     divided: set[Name] = field(default_factory=set)  # names that hold a quotient
 
     def behind(self, name: Name) -> set[Name]:
-        """All names that flow into `name`; itself only where it flows back."""
+        """Returns all names that flow into `name`; `name` itself is among them only if it flows back."""
         return self.all_behind(self.sources.get(name, ()))
 
     def in_cycle(self) -> set[Name]:
-        """All names that flow back into themselves: those of the strongly connected parts, found by Tarjan's algorithm."""
+        """Returns all names that flow back into themselves.
+
+        They are those of the strongly connected components, found by Tarjan's algorithm.
+        """
         found: set[Name] = set()
         number: dict[Name, int] = {}
         lowest: dict[Name, int] = {}  # the least number on the stack that a name reaches
@@ -116,7 +122,7 @@ class _Graph:
         return found
 
     def all_behind(self, names: Iterable[Name]) -> set[Name]:
-        """These names, and all names that flow into them."""
+        """Returns `names` and all names that flow into them."""
         found: set[Name] = set()
         left = list(names)
         while left:
@@ -134,7 +140,10 @@ class _FlowReader:
     number: int
 
     def block(self, body: tuple[ir.Stmt, ...], around: frozenset[Name]) -> None:
-        """Adds the flow of statements. `around`: names on which the conditions and lengths around them depend."""
+        """Adds the data flow of statements to the graph.
+
+        `around`: names on which the conditions and extents around the statements depend.
+        """
         for s in body:
             match s:
                 case ir.For(extent=extent, body=inner):
@@ -225,6 +234,6 @@ class _FlowReader:
         return self.call.arrays[[p.name for p in self.call.ir.arrays].index(name)]
 
     def _scalar(self, name: str) -> Iterator[Name]:
-        """The scalars of the sequence in the argument for a scalar of the kernel."""
+        """Yields the scalars of the sequence in the argument of the kernel's scalar `name`."""
         x = self.call.scalars[[p.name for p in self.call.ir.scalars].index(name)]
         yield from (e.name for e in walk(x) if isinstance(e, ir.Param))

@@ -19,7 +19,7 @@ _MERMAID_ARROWS = {"flow": "-->", "anti": "-.->", "output": "-.->"}
 
 @dataclass(frozen=True)
 class _Line:
-    """An edge between two nodes, by their names in the text."""
+    """Edge of the drawing between two nodes, given by their names in the text."""
 
     source: str
     sink: str
@@ -28,7 +28,10 @@ class _Line:
 
 
 def dot_text(graph: StateFlowGraph, name: str, temporaries: frozenset[str] = frozenset()) -> str:
-    """A digraph in the DOT language; `temporaries` are arrays that do not live outside the sequence."""
+    """Returns the graph as a digraph in the DOT language.
+
+    `temporaries`: arrays that do not live outside the sequence.
+    """
     lines = [f"digraph {_quoted(name)} {{", "  rankdir=TB;", "  node [shape=box];"]
     lines += [f"  t{n.task} [label={_quoted(n.name)}];" for n in graph.nodes]
     for key, state in _ends(graph, temporaries):
@@ -40,7 +43,10 @@ def dot_text(graph: StateFlowGraph, name: str, temporaries: frozenset[str] = fro
 
 
 def mermaid_text(graph: StateFlowGraph, temporaries: frozenset[str] = frozenset()) -> str:
-    """A Mermaid flowchart, which GitHub and GitLab draw in Markdown; `temporaries` are those of `dot_text`."""
+    """Returns the graph as a Mermaid flowchart, which GitHub and GitLab draw in Markdown.
+
+    `temporaries`: arrays that do not live outside the sequence.
+    """
     lines = ["flowchart TB"]
     lines += [f"  t{n.task}[{_entities(n.name)}]" for n in graph.nodes]
     lines += [f"  {key}([{_entities(state.label)}])" for key, state in _ends(graph, temporaries)]
@@ -51,7 +57,7 @@ def mermaid_text(graph: StateFlowGraph, temporaries: frozenset[str] = frozenset(
 
 
 def _outside(graph: StateFlowGraph, temporaries: frozenset[str]) -> tuple[list[State], list[State]]:
-    """States with reads of their contents before the sequence, and states that the sequence leaves changed."""
+    """Returns the states that are read with contents from before the sequence, and those that it leaves changed."""
     read = {s for _, s, version in graph.read_versions if version == 0}
     written = {s for _, s, _ in graph.written_versions}
     inner, outer = (sorted(s for s in x if s.name not in temporaries) for x in (read, written))
@@ -87,6 +93,6 @@ def _quoted(text: str) -> str:
 
 
 def _entities(text: str) -> str:
-    """Quoted text, with Mermaid's syntax characters as entities."""
+    """Returns quoted text, with Mermaid's syntax characters as entities."""
     escaped = text.replace("&", "#amp;").replace('"', "#quot;").replace("<", "#lt;")
     return f'"{escaped.replace(">", "#gt;")}"'

@@ -1,4 +1,4 @@
-"""If-conversion: a branch becomes guarded assignments, each of which happens only where its conditions hold.
+"""If-conversion: a branch becomes guarded assignments, each of which is made only where its conditions hold.
 
 Method: Allen, Kennedy, Porterfield and Warren, "Conversion of control dependence to data dependence", 1983.
 """
@@ -29,7 +29,7 @@ _NEGATED: dict[CompareOp, CompareOp] = {
 
 
 def negated(e: Expr) -> Expr:
-    """Returns `not e`, simplified."""
+    """Returns the expression `not e`, simplified."""
     match e:
         case Unary(op="not", x=x):
             return x
@@ -39,7 +39,7 @@ def negated(e: Expr) -> Expr:
 
 
 def conjuncts(e: Expr) -> Conditions:
-    """Conditions whose conjunction is equivalent to `e`."""
+    """Returns conditions whose conjunction is equivalent to `e`."""
     match e:
         case Binary(op="and", a=a, b=b):
             return (*conjuncts(a), *conjuncts(b))
@@ -53,7 +53,7 @@ def conjuncts(e: Expr) -> Conditions:
 
 
 def conjunction(conditions: Conditions) -> Expr | None:
-    """The conjunction of all conditions; None if there are none."""
+    """Returns the conjunction of conditions as one expression; None if there are none."""
     found: Expr | None = None
     for e in conditions:
         found = e if found is None else Binary("and", found, e, DType.bool_)
@@ -62,7 +62,7 @@ def conjunction(conditions: Conditions) -> Expr | None:
 
 @lru_cache(maxsize=1 << 12)
 def guard_of(conditions: Conditions, loops: tuple[Loop, ...]) -> Guard:
-    """The guard of the iterations of `loops` in which all conditions hold."""
+    """Returns the guard (bounds on `loops`) under which all conditions hold."""
     e = conjunction(conditions)
     return ALWAYS if e is None else guard_where(e, loops)
 
@@ -73,9 +73,9 @@ def are_opposite(a: Expr, b: Expr) -> bool:
 
 
 def either(first: Conditions, a: Expr, second: Conditions, b: Expr) -> tuple[Conditions, Expr]:
-    """Conditions and value of one assignment that replaces two to the same element.
+    """Returns conditions and value of one assignment that replaces two to the same element.
 
-    The first assigns `a` where the first conditions hold, then the second `b` where the second do.
+    The first assigns `a` where the conditions `first` hold, then the second `b` where the conditions `second` hold.
     """
     n = 0
     while n < min(len(first), len(second)) and first[n] == second[n]:
@@ -93,7 +93,7 @@ def either(first: Conditions, a: Expr, second: Conditions, b: Expr) -> tuple[Con
 def box_of(
     loops: Sequence[Loop], conditions: Conditions
 ) -> tuple[dict[str, tuple[int, int]], Conditions]:
-    """The bounds (low <= index < high) that conditions put on single loops, and the remaining conditions."""
+    """Returns the bounds (low <= index < high) of single loops that conditions imply, and the other conditions."""
     bounds = {loop.name: (0, loop.extent) for loop in loops}
     rest: list[Expr] = []
     for e in conditions:

@@ -1,4 +1,4 @@
-"""Clean-up between the tasks of a sequence: initialisers join their reductions, dead temporaries are removed."""
+"""Clean-up between the tasks of a sequence: initialisers join their reductions, dead code is removed."""
 
 from __future__ import annotations
 
@@ -28,7 +28,10 @@ from .non_affine import with_fixed_order
 
 
 def absorb_initialisers(tasks: tuple[Task, ...]) -> tuple[Task, ...]:
-    """Replaces the old value that a reduction's finish reads by the value of the map task that initialises it."""
+    """Returns tasks in which reductions start from the value of the map task that initialises their target.
+
+    The initialising task is no longer needed for them.
+    """
     work = list(tasks)
     k = 0
     while k < len(work):
@@ -44,7 +47,10 @@ def absorb_initialisers(tasks: tuple[Task, ...]) -> tuple[Task, ...]:
 
 
 def _initialiser(tasks: list[Task], k: int) -> tuple[int, Expr] | None:
-    """Position of the map task that initialises task k, and its value in task k's loops."""
+    """Returns the position of the map task that initialises task `k`, and its value; None if there is none.
+
+    The value is in terms of task k's loops.
+    """
     task = tasks[k]
     array = task.target.array
     if task.op is None or task.finish is None or task.value is None:
@@ -75,7 +81,10 @@ def _initialiser(tasks: list[Task], k: int) -> tuple[int, Expr] | None:
 
 
 def _same_elements(init: Task, task: Task) -> dict[str, Expr] | None:
-    """Loops of `init` as indices of `task` under which both targets are one index map over one domain; None if there is none."""
+    """Returns the loops of `init` as indices of `task`, if both targets are one index map over one domain.
+
+    None if they are not.
+    """
     old, new = extents(init), extents(task)
     steps = {loop.name for loop in init.steps}
     names: dict[str, Expr] = {x.name: Const(0, DType.i64) for x in init.loops if x.extent == 1}
@@ -100,7 +109,7 @@ def _same_elements(init: Task, task: Task) -> dict[str, Expr] | None:
 
 
 def _with_old_value(task: Task, value: Expr) -> Task:
-    """Returns `task` with the loads of its own target in `finish` replaced by `value`."""
+    """Returns `task` with `value` in `finish` instead of the loads of its own target."""
     assert task.finish is not None
     return replace(task, finish=_replaced(task.finish, task.target.array, value))
 
@@ -115,9 +124,9 @@ def _replaced(e: Expr, array: str, value: Expr) -> Expr:
 
 
 def fix_orders(tasks: tuple[Task, ...], arrays: Mapping[str, ArrayParam]) -> tuple[Task, ...]:
-    """Turns reductions of kernels without fast_math that start from an old value into bodies.
+    """Returns tasks in which float reductions that must keep their order are bodies.
 
-    The first update must be added to the old value first.
+    They are of kernels without fast_math, and start from an old value: the first term is to be added to the old value first.
     """
 
     def fixed(task: Task) -> Task:
@@ -133,7 +142,10 @@ def fix_orders(tasks: tuple[Task, ...], arrays: Mapping[str, ArrayParam]) -> tup
 
 
 def zero_temporaries(tasks: tuple[Task, ...], temps: tuple[ArrayParam, ...]) -> tuple[Task, ...]:
-    """Adds a task that zeroes a temporary before its first use if it may be read before it is written."""
+    """Returns tasks with one more for each temporary that may be read before it is written: it stores zeros.
+
+    It is before the first use of the temporary.
+    """
     work = list(tasks)
     for temp in temps:
         first = first_unwritten(work, temp)
@@ -149,7 +161,10 @@ def zero_temporaries(tasks: tuple[Task, ...], temps: tuple[ArrayParam, ...]) -> 
 
 
 def first_unwritten(tasks: Sequence[Task], temp: ArrayParam) -> int | None:
-    """The position of the first task that touches an array which may be read before it is written; None of other arrays."""
+    """Returns the position of the first task that accesses `temp`; None if it is written before any read.
+
+    None as well if no task accesses it.
+    """
     touching = [
         k for k, t in enumerate(tasks) if temp.name in (*arrays_read(t), *arrays_written(t))
     ]
@@ -181,10 +196,13 @@ def drop_dead(
     temps: Collection[str],
     stores: ActiveStores,
 ) -> tuple[Task, ...]:
-    """Removes dead tasks: no later task reads their results, which are overwritten or lie in a temporary. Where that is so for some
-    of the arrays that a body stores to, these stores are removed.
+    """Returns the tasks without dead ones, and without dead stores of bodies.
 
-    `stores`: those to fields of trees. Tasks of a repeat that run before it in a step are later, too: in the next step.
+    No later task reads the results of a dead task, which are overwritten or lie in a temporary. If that is so for some of the
+    arrays that a body stores to, these stores are removed.
+
+    `known`: all arrays. `temps`: the temporaries. `stores`: the stores to fields of trees. Tasks of a repeat that run before it in
+    a step are later, too: in the next step.
     """
     kept = list(tasks)
     n_before = -1
@@ -205,7 +223,7 @@ def _drop_stores(
     temps: Collection[str],
     stores: ActiveStores,
 ) -> None:
-    """Removes the dead stores of a body with several arrays."""
+    """Removes the dead stores of task `k`, a body that writes several arrays, in the list of tasks."""
     for array in arrays_written(tasks[k]):
         if array in temps or not may_lose_stores(tasks[k], array):
             continue
@@ -245,7 +263,10 @@ def _writes_nothing(task: Task) -> bool:
 
 
 def _ways_on(tasks: list[Task], k: int) -> Iterator[list[Task]]:
-    """Possible sequences of tasks after task k, in reverse order: each time loop (repeat) around it may run once more or not."""
+    """Yields possible sequences of tasks after task `k`, in reverse order.
+
+    Each time loop (repeat) around the task may run one more step or none.
+    """
     around = [r for r in repeats_of([t.repeats for t in tasks]) if k in r.members]
     for again in product((False, True), repeat=len(around)):
         at, later = k + 1, list[Task]()
@@ -264,7 +285,10 @@ def _is_seen(
     temps: Collection[str],
     stores: ActiveStores,
 ) -> bool:
-    """True if the task's writes to `array` are live: one of `later` (in reverse order) reads them, or they outlive the sequence."""
+    """True if the writes of a task to `array` are live: a later task reads them, or they outlive the sequence.
+
+    `later`: the later tasks in reverse order.
+    """
     shape = known[array].shape
     written = written_region(task, array, shape)
     state = State("value", array)

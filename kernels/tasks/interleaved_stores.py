@@ -1,4 +1,7 @@
-"""Interleaved stores to adjacent elements, such as the colours of a pixel. In separate loops each goes through all the memory."""
+"""Interleaved stores to adjacent elements, such as the colours of a pixel: tasks that stay in one loop.
+
+In separate loops each would go through all the memory.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +13,9 @@ from ..ir.task import Task
 
 
 def in_turn(tasks: Sequence[Task]) -> Reason | None:
-    """Reason to keep the tasks of a nest as statements of one loop (interleaved stores); None if there is none.
+    """Returns the reason to keep the tasks of a nest as statements of one loop (interleaved stores); else None.
 
-    Two of them store to adjacent elements along which no loop runs: vectors of iterations of one alone have gaps.
+    Two of them store to adjacent elements along an axis without a loop. So the vectors of one task alone would have gaps.
     """
     if any(loop.is_reduction for t in tasks for loop in t.loops):
         return None

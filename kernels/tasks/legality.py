@@ -1,8 +1,9 @@
-"""Loop distribution, second half: tests if the flat statements of a nest may run one after the other, each over all its loops.
+"""Loop distribution, second half: tests if the flat statements of a nest may run one after the other.
 
-Legal when no instance of a later statement must run before an instance of an earlier one: for every conflicting pair the iteration
-of the earlier statement is not after that of the later one on their shared loops. A statement conflicts with itself only within one
-iteration, recognised reductions aside (Kennedy and Allen's distribution theorem without cycles).
+Each then runs over all its loops. This is legal if no instance of a later statement must run before an instance of an earlier one:
+for every conflicting pair the iteration of the earlier statement is not after that of the later one on their shared loops. A
+statement conflicts with itself only within one iteration, recognised reductions aside (Kennedy and Allen's distribution theorem
+without cycles).
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from .guards import Conditions, guard_of, negated
 
 @dataclass(frozen=True)
 class AccessUse:
-    """One access of a flat statement under its loops."""
+    """One access of a flat statement, with the loops around it."""
 
     array: str
     axes: tuple[Affine, ...]
@@ -38,7 +39,7 @@ class AccessUse:
 
 
 def affine_axes(indices: tuple[Expr, ...], where: Location = NOWHERE) -> tuple[Affine, ...]:
-    """Affine forms of index expressions. Raises NotStructuredError."""
+    """Returns index expressions as affine expressions. Raises NotStructuredError."""
     axes = tuple(to_affine(i) for i in indices)
     found = tuple(a for a in axes if a is not None)
     if len(found) != len(axes):
@@ -49,7 +50,7 @@ def affine_axes(indices: tuple[Expr, ...], where: Location = NOWHERE) -> tuple[A
 
 
 def uses_of(s: distribute.Flat) -> tuple[AccessUse, ...]:
-    """All accesses of a flat statement. Raises NotStructuredError."""
+    """Returns all accesses of a flat statement. Raises NotStructuredError."""
     path = distribute.full_path(s)
     result = [
         AccessUse(x.array, affine_axes(x.indices, s.where), path, False, conditions=conditions)
@@ -63,7 +64,7 @@ def uses_of(s: distribute.Flat) -> tuple[AccessUse, ...]:
 
 
 def _wanted_loads(e: Expr, s: distribute.Flat) -> Iterator[tuple[Load, Conditions]]:
-    """The loads of an expression of a statement, each with the conditions under which its value is used.
+    """Yields the loads in an expression, each with the conditions under which its value is used.
 
     A term of a sum that is added in some iterations only may load any value in the others.
     """
@@ -125,12 +126,12 @@ def _check_self(s: distribute.ArrayAssignment, uses: tuple[AccessUse, ...]) -> N
 
 
 def carried(read: AccessUse, write: AccessUse, path: distribute.Path) -> bool:
-    """True if two iterations that differ on the shared loops `path` may access one element."""
+    """True if `read` and `write` may access one element in iterations that differ in the shared loops `path`."""
     return meet_in(read.elements, write.elements, path)
 
 
 def reduction_loops(s: distribute.ArrayAssignment) -> distribute.Path:
-    """Reduction loops of an update: the loops that its target does not name."""
+    """Returns the reduction loops of an update: the loops that do not occur in the indices of its target."""
     if s.op is None:
         return ()
     named = {name for axis in affine_axes(s.indices) for name, _ in axis.terms}
@@ -147,9 +148,9 @@ def _shared(a: distribute.Path, b: distribute.Path) -> distribute.Path:
 def writes_between(
     flat: tuple[distribute.Flat, ...], start: int, use: int, arrays: frozenset[str]
 ) -> bool:
-    """True if moving a read from statement `start` to statement `use` may pass a write of `arrays`.
+    """True if moving a read from statement `start` to statement `use` may cross a write to `arrays`.
 
-    Counts the statements between, and all statements of the loops around the use but not the start: they run again.
+    It crosses the statements between, and all statements of the loops around the use but not the start: they run again.
     """
     at, to = distribute.full_path(flat[start]), distribute.full_path(flat[use])
     if isinstance(flat[start], distribute.Reduce):

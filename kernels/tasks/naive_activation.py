@@ -1,6 +1,6 @@
 """Reference recordings: kernels on sparse fields activate cells at each write, without hoisted activation.
 
-So standalone kernels and candidates, which hoist activations, are compared with kernels that do not.
+So the results of standalone kernels and candidates, which hoist activations, are compared with those of kernels that do not.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from .default_lowering import lower_by_default
 
 
 def cell_by_cell(recording: Recording) -> Recording:
-    """Returns the recording with the hoisted activations made in each cell instead."""
+    """Returns the recording with activations in each cell instead of hoisted activations."""
     known: dict[tuple[int, tuple[str, ...]], Call] = {}  # references compile equal kernels once
     made = []
     for call in recording.calls:

@@ -1,5 +1,6 @@
-"""Bitwidth narrowing: arithmetic of structured tasks in 16 bits if all its numbers fit, so that vectors hold twice as many.
+"""Bitwidth narrowing: arithmetic of affine tasks in 16 bits if all its numbers fit.
 
+Vectors then hold twice as many elements.
 Pixels are added up in a wide type, i32 or that of a literal. Their ranges decide the necessary width: nine bytes are a number of 12
 bits (Stephenson, Babb and Amarasinghe, "Bitwidth analysis with application to silicon compilation", 2000).
 """
@@ -22,7 +23,7 @@ _SHIFTS = ("shl", "shr")
 
 
 def narrowed_task(task: Task) -> Task:
-    """Returns the task with its arithmetic in fewer bits if more elements then fit into a vector; else unchanged."""
+    """Returns the task with 16-bit arithmetic if more elements then fit into a vector; else unchanged."""
     if task.dtype.size_bytes >= 4 or task.value is None:
         return task
     narrow = replace(
@@ -34,7 +35,7 @@ def narrowed_task(task: Task) -> Task:
 
 
 def narrowed(e: Expr) -> Expr:
-    """An expression of the same type and value, with the parts in 16 bits whose operands all fit."""
+    """Returns an expression of the same type and value, with 16-bit arithmetic in parts whose operands all fit."""
     if isinstance(e, Load):
         return e
     if isinstance(e, Compare) and _is_wide(e.a.dtype):
@@ -54,7 +55,7 @@ def _is_wide(dtype: DType) -> bool:
 
 
 def _within(e: Expr, dtype: DType) -> Expr | None:
-    """The value of an integer expression, computed in a type of 16 bits; None if some number in it does not fit.
+    """Returns an integer expression computed in `dtype`, a type of 16 bits; None if a number in it does not fit.
 
     Narrow parts keep their own type, in which they may wrap around.
     """
@@ -86,6 +87,6 @@ def _within(e: Expr, dtype: DType) -> Expr | None:
 
 
 def _is_amount(e: Expr) -> bool:
-    """True if a shift by an expression shifts by fewer than 16 bits."""
+    """True if an expression, as the amount of a shift, is less than 16."""
     low, high = range_of(e)
     return low >= 0 and high < _BITS

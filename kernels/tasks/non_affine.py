@@ -1,4 +1,4 @@
-"""Non-affine tasks: statements without affine normal form, kept whole under their outermost loop; and their report."""
+"""Non-affine tasks: statements without affine form, kept as a body under their outermost loop; and their report."""
 
 from __future__ import annotations
 
@@ -35,10 +35,11 @@ def closed_task(
     serial: bool = False,
     steps: tuple[Loop, ...] = (),
 ) -> Task | None:
-    """Returns one non-affine task for `body`, inside of the time loops `steps`; None where nothing is written or printed.
+    """Returns one non-affine task for `body`, inside of the time loops `steps`.
 
-    It is parallel over its outermost loop if that is a single loop with a known bound of its length, else serial. Loops of `body`
-    are uniquely named (`i@3`).
+    None if the body neither writes nor prints.
+    It is parallel over its outermost loop if that is a single loop with a known bound of its extent, else serial. Loops of `body`
+    have unique names (`i@3`).
     """
     body = plain(body)
     lists = frozenset(name for name, a in arrays.items() if a.is_list)
@@ -68,10 +69,12 @@ def closed_task(
 
 
 def with_trees(task: Task, loop: TreeLoop, steps: tuple[Loop, ...], *, is_alone: bool) -> Task:
-    """Adds the logical form of a loop on sparse fields to its task, inside of these time loops.
+    """Returns a task with the form before sparse lowering of its loop on sparse fields.
 
-    Its domain and facts belong to the task only where the loop is all of it (`is_alone`). If the loop became a time loop, the task
-    is over loops in it: then iterations are not apart, and nothing of it is lowered again. Loops that activate cells read no tiles.
+    `steps`: the time loops around the task.
+    The loop's domain and facts become those of the task only if the loop is all of it (`is_alone`). If the loop became a time loop,
+    the task is over loops in it: then iterations are not disjoint, and nothing of it is lowered again. Loops that activate cells
+    read no tiles.
     """
     body, facts = task.body, loop.facts
     if body is None:
@@ -89,7 +92,7 @@ def with_trees(task: Task, loop: TreeLoop, steps: tuple[Loop, ...], *, is_alone:
 def _nest(
     loops: tuple[Loop, ...], body: tuple[ir.Stmt, ...], steps: tuple[Loop, ...]
 ) -> tuple[tuple[Loop, ...], tuple[ir.Stmt, ...]]:
-    """The outer loops of a perfect nest without conflicts between their iterations, and the remaining body."""
+    """Returns the outer loops of a perfect nest without conflicts between iterations, and the remaining body."""
     while len(body) == 1 and isinstance(body[0], ir.For) and all(x.is_known for x in loops):
         extent = constant_extent(body[0].extent)
         if not extent:
@@ -105,9 +108,9 @@ def _nest(
 def _known_loop(
     s: ir.For, arrays: Mapping[str, ir.ArrayParam], steps: tuple[Loop, ...]
 ) -> tuple[Loop, tuple[ir.Stmt, ...]] | None:
-    """A loop with its statements as a loop of constant extent; None if its length has no known bound.
+    """Returns a loop as one of constant extent, and its statements; None if its extent has no known bound.
 
-    If only a run determines the length, the loop has the largest possible one, and each iteration tests if it is needed.
+    If the extent is known only at run time, the loop has the largest possible one, and each iteration tests if it is needed.
     """
     extent = constant_extent(s.extent)
     if extent is not None:
@@ -127,7 +130,7 @@ def _known_loop(
 
 
 def _most_of_steps(s: ir.For, steps: tuple[Loop, ...]) -> int | None:
-    """The largest extent of a loop over all steps of the time loops; None if it depends on other values."""
+    """Returns the largest extent of a loop over all steps of the time loops; None if it depends on other values."""
     extent = to_affine(unclamped(s.extent))
     lengths = {loop.name: loop.extent for loop in steps}
     if extent is None or any(name not in lengths for name, _ in extent.terms):
@@ -136,7 +139,7 @@ def _most_of_steps(s: ir.For, steps: tuple[Loop, ...]) -> int | None:
 
 
 def _counting_prints(body: tuple[ir.Stmt, ...]) -> tuple[ir.Stmt, ...]:
-    """Returns `body` with an update of PRINTED behind each print."""
+    """Returns `body` with an update of the array PRINTED behind each print."""
     made: list[ir.Stmt] = []
     for s in body:
         if isinstance(s, ir.Print):
@@ -148,7 +151,7 @@ def _counting_prints(body: tuple[ir.Stmt, ...]) -> tuple[ir.Stmt, ...]:
 
 
 def plain(body: tuple[ir.Stmt, ...]) -> tuple[ir.Stmt, ...]:
-    """Returns the statements with the user's loop names, numbered where the body repeats one, and with counted prints."""
+    """Returns the statements with the user's names of loops, numbered if one occurs again, and counted prints."""
     names: dict[str, ir.Expr] = {}
     used: set[str] = set()
     for s in walk.nested_statements(body):
@@ -165,7 +168,7 @@ def plain(body: tuple[ir.Stmt, ...]) -> tuple[ir.Stmt, ...]:
 
 
 def with_fixed_order(task: Task, arrays: Mapping[str, ir.ArrayParam]) -> Task:
-    """Returns a structured `target op= value` as a non-affine task that preserves the order of its updates."""
+    """Returns an affine task `target op= value` as a non-affine one that preserves the order of its updates."""
     assert task.op is not None
     assert task.value is not None
     assert isinstance(task.finish, ir.Binary)
@@ -189,13 +192,13 @@ def with_fixed_order(task: Task, arrays: Mapping[str, ir.ArrayParam]) -> Task:
 
 @dataclass(frozen=True)
 class NonAffineTask:
-    """Non-affine task of a problem, and the reason."""
+    """Non-affine task of a problem, with the reason."""
 
     task: str
     reason: Reason
 
     def __str__(self) -> str:
-        """`an if around a store, line 12 of relu.py`."""
+        """Text such as `an if around a store, line 12 of relu.py`."""
         where = self.reason.where
         place = f", line {where.line} of {PurePath(where.file).name}" if where.line else ""
         return f"{self.reason.text}{place}"
@@ -212,7 +215,7 @@ class NonAffineTasks:
         return bool(self.tasks)
 
     def __str__(self) -> str:
-        """`1 of 2 tasks is non-affine: an if around a store, line 12 of relu.py`; "" where none is."""
+        """Text such as `1 of 2 tasks is non-affine: an if around a store, line 12 of relu.py`; "" if none is."""
         if not self.tasks:
             return ""
         n = len(self.tasks)
@@ -224,7 +227,7 @@ class NonAffineTasks:
 
 
 def counted_text(is_profiled: bool) -> str:
-    """Description of the costs that bounds count for non-affine tasks."""
+    """Text that states which costs of non-affine tasks the lower bound counts."""
     if is_profiled:
         return "what their bodies surely do for this input"
     return "what their bodies surely do for any input"
@@ -234,6 +237,6 @@ ALL_AFFINE = NonAffineTasks((), 0)
 
 
 def non_affine_tasks(problem: Problem) -> NonAffineTasks:
-    """The non-affine tasks of a problem, in program order."""
+    """Returns the non-affine tasks of a problem, in program order."""
     found = tuple(NonAffineTask(t.name, t.body.reason) for t in problem.tasks if t.body is not None)
     return NonAffineTasks(found, len(problem.tasks))

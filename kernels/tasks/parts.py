@@ -1,7 +1,7 @@
 """Pieces of a recorded call that become tasks.
 
-For a kernel on sparse fields: the reclaiming of its pools, the generation of its lists, and its loops. Activations and lists that
-earlier calls of the sequence make redundant are left out.
+For a kernel on sparse fields they are the reclaiming of its pools, the making of its lists, and its loops. Activations and lists
+that earlier calls of the sequence make redundant are left out.
 """
 
 from __future__ import annotations
@@ -29,7 +29,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TakenList:
-    """A list that a loop of a call uses, by its array. `is_right`: the list of an earlier loop is still valid."""
+    """List of active cells that a loop of a call uses, by its array.
+
+    `has_flag`: a flag records changes of cells since the list was made. `is_right`: the list of an earlier loop is still valid.
+    """
 
     array: str
     has_flag: bool
@@ -38,7 +41,7 @@ class TakenList:
 
 @dataclass(frozen=True)
 class TreeLoop:
-    """A loop on sparse fields: before sparse lowering, its domain, and its facts as states of the sequence."""
+    """Loop on sparse fields: its form before sparse lowering, its domain, and its facts on the sequence's arrays."""
 
     logical: LogicalLoop
     domain: Domain
@@ -47,10 +50,10 @@ class TreeLoop:
 
 @dataclass(frozen=True)
 class Parts:
-    """A call, with the kernel that it runs here and the sequence's array and value of each parameter.
+    """Pieces of a call: its kernel, as it runs here, with the sequence's array and value of each parameter.
 
-    `lists`, in the order in which loops use them: `body` makes those that may be out of date. `loops`: of loops of `body`, by
-    identity.
+    `lists`: the lists in the order in which loops use them; `body` makes those that may be out of date. `loops`: the loops of
+    `body` on sparse fields, by identity (`uid`).
     """
 
     call: Call
@@ -64,7 +67,10 @@ class Parts:
 
 
 def parts_of(call: Call, label: str, recording: Recording, derived: Derived | None) -> Parts:
-    """The pieces of a call. `label`: its name in the sequence. `derived`: the redundant operations of a kernel on sparse fields."""
+    """Returns the pieces of a call.
+
+    `label`: the call's name in the sequence. `derived`: the redundant operations of a kernel on sparse fields.
+    """
     arrays = {p.name: name for p, name in zip(call.ir.arrays, call.arrays, strict=True)}
     scalars = {p.name: x for p, x in zip(call.ir.scalars, call.scalars, strict=True)}
     if call.logical is None or derived is None:
@@ -98,7 +104,7 @@ def parts_of(call: Call, label: str, recording: Recording, derived: Derived | No
 def _once(
     ir: KernelIR, trees: Mapping[str, StructureTree], demoted: frozenset[int]
 ) -> frozenset[int]:
-    """The hoisted activations, in loops that need all of their activations."""
+    """Returns the activations to hoist, by number: those in loops of which no activation is redundant."""
     fewer = tops_of(ir, demoted)
     found = once_a_leaf(ir, trees).items()
     return frozenset(n for top, numbers in found if top not in fewer for n in numbers)
@@ -107,7 +113,7 @@ def _once(
 def _loops(
     call: LogicalCall, lowered: Lowered, trees: Mapping[str, StructureTree], label: str
 ) -> Iterator[tuple[int, TreeLoop]]:
-    """The loops of a kernel at top level, by identity."""
+    """Yields the loops of a kernel at top level, with their identities (`uid`)."""
     ir, fields = call.kernel.ir, call.kernel.fields
     array_of = {
         p.array: call.sections.get((p.tree, f"field{fields[p.array]}"), "") for p in ir.placed
@@ -133,7 +139,7 @@ def _loops(
 
 
 def _activates(s: For | ForActive, trees: Mapping[str, StructureTree]) -> bool:
-    """True if a loop activates other cells than its current one."""
+    """True if a loop activates cells other than its current cell."""
     others = without_own_activations(s, trees[s.tree]) if isinstance(s, ForActive) else s
     return any(isinstance(x, Activate) for x in nested_statements((others,)))
 
@@ -141,7 +147,7 @@ def _activates(s: For | ForActive, trees: Mapping[str, StructureTree]) -> bool:
 def _tiles(
     lowered: Lowered, array_of: Mapping[str, str], label: str
 ) -> dict[int, tuple[TileSite, ...]]:
-    """The fields that each loop may read out of tiles, named by the call and the array."""
+    """Returns by number of a loop the fields that it may read out of tiles, with names made of call and array."""
     found: dict[int, tuple[TileSite, ...]] = {}
     n_named: dict[str, int] = {}
     for w in lowered.windows:

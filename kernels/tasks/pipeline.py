@@ -1,5 +1,6 @@
-"""Normalisation: a recorded sequence of kernel calls as a Problem, a list of tasks in the normal form of kernels/ir/task.py.
+"""Normalisation: a recorded sequence of kernel calls becomes a Problem, a list of tasks in normal form.
 
+The normal form is that of kernels/ir/task.py.
 Calls become tasks one by one (recorded_calls). Then the tasks of the whole sequence are cleaned up (initialisers).
 """
 
@@ -44,9 +45,9 @@ if TYPE_CHECKING:
 
 
 def normalise(recording: Recording, formula: str = "") -> Problem:
-    """Returns the tasks of a recorded sequence. They have the same meaning, are machine-independent, and equal for equivalent
-    spellings.
+    """Returns the problem (tasks in normal form) of a recorded sequence.
 
+    The tasks have the same meaning, are machine-independent, and equal for equivalent spellings.
     Assertions are left to the reference, which runs them.
     """
     recording, calls = calls_of(by_residue(recording))
@@ -71,7 +72,7 @@ def normalise(recording: Recording, formula: str = "") -> Problem:
 
 
 def _check_unseen(tasks: list[Task], recording: Recording) -> None:
-    """Raises LanguageError where the values of an unseen array before the sequence may matter."""
+    """Raises LanguageError if results may depend on values that an unseen array had before the sequence."""
     for temp in recording.temps:
         if temp.name in recording.unseen and first_unwritten(tasks, temp) is not None:
             raise LanguageError(
@@ -80,7 +81,7 @@ def _check_unseen(tasks: list[Task], recording: Recording) -> None:
 
 
 def _named_steps(tasks: tuple[Task, ...], taken: set[str]) -> tuple[Task, ...]:
-    """Renames the time loops of tasks to t, t2 and so on, different from the names `taken` and from their loops."""
+    """Returns tasks with time loops named t, t2 and so on, different from all names in `taken` and loops."""
     every = dict.fromkeys(loop.name for t in tasks for loop in t.repeats)
     taken = taken | {loop.name for t in tasks for loop in t.loops}
     taken |= {
@@ -92,7 +93,7 @@ def _named_steps(tasks: tuple[Task, ...], taken: set[str]) -> tuple[Task, ...]:
 
 
 def _with_steps(task: Task, names: Mapping[str, str]) -> Task:
-    """Returns the task with its time loops renamed."""
+    """Returns the task with its time loops renamed. `names`: the new names by the old ones."""
 
     def change(x: Any) -> Any:
         match x:
@@ -111,7 +112,7 @@ def _with_steps(task: Task, names: Mapping[str, str]) -> Task:
 
 
 def _renamed(loop: LogicalLoop, change: Callable[[Any], Any]) -> LogicalLoop:
-    """Returns a loop whose call has other values for its scalars."""
+    """Returns a loop on sparse fields with `change` applied to the scalar arguments of its call."""
     scalars = {name: rewrite(x, change) for name, x in loop.call.scalars.items()}
     if scalars == loop.call.scalars:
         return loop  # tasks of one call share its lowerings
@@ -119,7 +120,7 @@ def _renamed(loop: LogicalLoop, change: Callable[[Any], Any]) -> LogicalLoop:
 
 
 def _named(tasks: tuple[Task, ...]) -> tuple[Task, ...]:
-    """Names each task by its call's label, and by the array that it writes if its call has several tasks."""
+    """Returns tasks named by their call's label, and by the array they write if the call has several tasks."""
     n_of_call: dict[str, int] = {}
     for task in tasks:
         call = task.name.split("/")[0]
@@ -139,7 +140,10 @@ def _named(tasks: tuple[Task, ...]) -> tuple[Task, ...]:
 
 
 def _roles(arrays: tuple[ArrayParam, ...], tasks: tuple[Task, ...]) -> tuple[ArrayInfo, ...]:
-    """Roles of arrays. input: never written; output: wholly written before any read; inout: everything else."""
+    """Returns the arrays with their roles.
+
+    input: never written. output: wholly written before any read. inout: all others.
+    """
     result = []
     first: dict[str, Task] = {}  # that touches an array
     written: set[str] = set()
@@ -163,7 +167,7 @@ def _roles(arrays: tuple[ArrayParam, ...], tasks: tuple[Task, ...]) -> tuple[Arr
 def _used_temporaries(
     temps: Mapping[str, ArrayParam], tasks: tuple[Task, ...]
 ) -> tuple[ArrayInfo, ...]:
-    """The used temporaries, in order of first use."""
+    """Returns the temporaries that tasks access, in order of first use."""
     used = dict.fromkeys(
         name for t in tasks for name in (*arrays_read(t), *arrays_written(t)) if name in temps
     )

@@ -1,7 +1,6 @@
-"""Profile of a sequence on given arguments: executions of each block of statements, and elements and cache lines of each array that
-a task certainly accesses (execution_counts.py).
+"""Profile of a sequence on given arguments: executions of blocks, accessed elements and cache lines.
 
-Dead values do not count (kernels/analysis/must_execute.py).
+Only sure accesses count (execution_counts.py): dead values do not (kernels/analysis/must_execute.py).
 """
 
 from __future__ import annotations
@@ -19,7 +18,10 @@ MOST_COUNTED = 1 << 60
 
 @dataclass(frozen=True)
 class Touched:
-    """Average accesses of a task to one array per run: elements and lines read before they are written, and written ones."""
+    """Average number per run of elements and cache lines of one array that a task accesses.
+
+    `read_elements` and `read_lines`: those that are read before they are written.
+    """
 
     array: str
     read_elements: float = 0.0
@@ -28,7 +30,7 @@ class Touched:
     written_lines: float = 0.0
 
     def least(self, other: Touched) -> Touched:
-        """The minimum of two runs' counts for one array."""
+        """Returns the minimum of each count of two runs for one array."""
         reads = (self.read_elements, other.read_elements), (self.read_lines, other.read_lines)
         writes = (
             (self.written_elements, other.written_elements),
@@ -39,9 +41,9 @@ class Touched:
 
 @dataclass(frozen=True)
 class TaskProfile:
-    """Average number of executions of each block of a task's body per run (numbered as in `blocks_of`), and its accesses.
+    """Counts of one task per run: average executions of each block of its body, and accesses to arrays.
 
-    `holds`: in every call on these arguments; else in the first.
+    Blocks are numbered as in `blocks_of`. `holds`: the counts hold in every call on these arguments; else only in the first.
     """
 
     task: str
@@ -50,7 +52,7 @@ class TaskProfile:
     holds: bool = field(default=True, repr=False)  # not in repr: keys of older profiles stay valid
 
     def least(self, other: TaskProfile) -> TaskProfile:
-        """The minimum of two runs' counts for one task. `holds` is that of the second run."""
+        """Returns the minimum of each count of two runs for one task. `holds` is that of the second run."""
         entered = tuple(map(min, self.entered, other.entered))
         touched = tuple(map(Touched.least, self.touched, other.touched))
         return TaskProfile(self.task, entered, touched, other.holds)
@@ -58,33 +60,36 @@ class TaskProfile:
 
 @dataclass(frozen=True)
 class Profile:
-    """Counts of those tasks of a problem whose path depends on values; valid for these arguments only."""
+    """Profile of a problem: counts of the tasks whose control flow depends on data.
+
+    It is valid for these arguments only.
+    """
 
     tasks: tuple[TaskProfile, ...]
 
     @property
     def key(self) -> str:
-        """Hash of the counts."""
+        """Hash of the profile."""
         text = repr(self) + "".join(f" not {t.task}" for t in self.tasks if not t.holds)
         return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
     @property
     def is_sure(self) -> bool:
-        """True if some of its counts hold in every call."""
+        """True if the counts of some task hold in every call."""
         return any(t.holds for t in self.tasks)
 
     def keyed(self, key: str) -> str:
-        """The key of an object that contains this profile, as long as its key without the profile."""
+        """Returns the key of an object that contains this profile, as long as `key`, that without the profile."""
         joined = hashlib.blake2b(f"{key} {self.key}".encode(), digest_size=32).hexdigest()
         return joined[: len(key)]
 
     @property
     def is_settled(self) -> bool:
-        """True if all of its counts hold in every call."""
+        """True if the counts of all tasks hold in every call."""
         return all(t.holds for t in self.tasks)
 
     def why_wrong(self, problem: Problem) -> str:
-        """Message on the first invalid entry of a profile of the problem; "" if there is none."""
+        """Message on the first entry of the profile that is invalid for the problem; "" if there is none."""
         arrays, tasks = {a.name for a in problem.arrays}, {t.name: t for t in problem.tasks}
         for known in self.tasks:
             task = tasks.get(known.task)
@@ -102,13 +107,14 @@ class Profile:
         return ""
 
     def of(self, task: Task) -> TaskProfile | None:
-        """The counts of a task if they hold in every call, else None."""
+        """Returns the counts of a task if they hold in every call, else None."""
         found = self.about(task)
         return found if found is not None and found.holds else None
 
     def and_then(self, later: Profile) -> Profile:
-        """Combines the profile of a call with that of a later one: the minimum of both where only the later counts hold in every
-        call, else the counts of this call.
+        """Returns the profile of a call, combined with that of a later one.
+
+        It has the minimum of both for a task whose counts hold in every call by the later one only, else the counts of this call.
         """
         then = {t.task: t for t in later.tasks}
         return Profile(
@@ -119,5 +125,5 @@ class Profile:
         )
 
     def about(self, task: Task) -> TaskProfile | None:
-        """The counts of a task in the first call, for estimates."""
+        """Returns the counts of a task in the first call, for estimates; None if it has none."""
         return next((t for t in self.tasks if t.task == task.name), None)

@@ -1,6 +1,7 @@
-"""Tasks of recorded calls: each call is rewritten to the sequence's arrays and scalars, and cut into nests that share no locals.
+"""Tasks of recorded calls: each call is rewritten to the sequence's arrays and scalars, and cut into nests.
 
-Each nest is distributed into structured tasks (distribute, legality, reductions) or becomes the body of one non-affine task.
+Nests share no locals.
+Each nest is distributed into affine tasks (distribute, legality, reductions) or becomes the body of one non-affine task.
 """
 
 from __future__ import annotations
@@ -44,7 +45,10 @@ _MOST_STEPS = 1 << 16  # of a loop of a kernel: launches of a GPU are listed one
 
 
 def calls_of(recording: Recording) -> tuple[Recording, RecordedCalls]:
-    """Returns the recording with short repeats unfolded where steps may share a loop, and its calls as tasks."""
+    """Returns the recording and its calls as tasks.
+
+    Short repeats of the recording are unfolded if their steps may share a loop.
+    """
     while True:
         calls = RecordedCalls(recording)
         sharing = [k for k in short_repeats(recording) if calls.may_share_loops(k)]
@@ -54,7 +58,7 @@ def calls_of(recording: Recording) -> tuple[Recording, RecordedCalls]:
 
 
 class RecordedCalls:
-    """Calls of a recording as tasks, before the tasks of different calls are cleaned up.
+    """Calls of a recording as tasks, before the clean-up across calls.
 
     `known`: all arrays by name. `temps`: the temporaries that calls need.
     """
@@ -96,7 +100,7 @@ class RecordedCalls:
             self.known.update((t.name, t) for t in same.temps)
 
     def may_share_loops(self, number: int) -> bool:
-        """True if loops of two steps of a repeat may be one loop."""
+        """True if loops of two steps of repeat `number` may be fused into one loop."""
         r = self._recording.repeats[number]
         ends = [*self._first, len(self.tasks)]
         return may_share_loops(self.tasks[ends[r.first] : ends[r.stop]], tuple(self.known.values()))
@@ -108,7 +112,7 @@ _Key = tuple[int, int, tuple[str, ...], tuple[Expr, ...], Derived | None, tuple[
 
 @dataclass(frozen=True)
 class _Normalised:
-    """A normalised call: its label, tasks and temporaries, and the lists that it uses.
+    """Call as tasks: its label, tasks and temporaries, and the lists that it uses.
 
     `is_movable`: no array and no loop is named after the call, so that equal calls have the same tasks.
     """
@@ -120,7 +124,7 @@ class _Normalised:
     is_movable: bool
 
     def tasks_of(self, label: str) -> Iterator[Task]:
-        """Yields the tasks of an equal call with this label."""
+        """Yields the tasks of an equal call that has this label."""
         for task in self.tasks:
             yield task if label == self.label else self._moved(task, label)
 
@@ -135,7 +139,7 @@ class _Normalised:
 
 
 def _labels(recording: Recording) -> list[str]:
-    """Label of each call: the kernel's name and the number of the call, such as `gemv0`, `gemv1`."""
+    """Returns the label of each call: the kernel's name and a number, such as `gemv0`, `gemv1`."""
     counts: dict[str, int] = {}
     labels = []
     for call in recording.calls:
@@ -146,7 +150,7 @@ def _labels(recording: Recording) -> list[str]:
 
 
 def _loops_around(recording: Recording) -> list[tuple[Loop, ...]]:
-    """The time loops (repeats) around each call, outermost first."""
+    """Returns for each call the time loops (repeats) around it, outermost first."""
     loops = [
         (r, Loop(r.index or f"/{n}", r.count, False, is_step=True))
         for n, r in enumerate(recording.repeats)
@@ -157,7 +161,7 @@ def _loops_around(recording: Recording) -> list[tuple[Loop, ...]]:
 def _tasks_of_call(
     parts: Parts, label: str, known: Mapping[str, ArrayParam], steps: tuple[Loop, ...]
 ) -> tuple[list[Task], list[ArrayParam]]:
-    """Tasks of one call inside of the time loops, and their temporaries."""
+    """Returns the tasks of one call inside of the time loops `steps`, and their temporaries."""
     ir, arrays = parts.ir, parts.arrays
     tasks: list[Task] = []
     temps: list[ArrayParam] = []
@@ -200,7 +204,10 @@ def _segment_tasks(
     *,
     has_borders: bool = True,
 ) -> Split:
-    """Returns the tasks of statements that share no locals with others. With `has_borders` a nest may be split into several."""
+    """Returns the tasks of statements that share no locals with others.
+
+    `has_borders`: a nest may be split into interior and borders.
+    """
     try:
         shapes = {name: a.shape for name, a in known.items()}
         flat = flatten(boxed(body, steps), fast_math, shapes, steps)
@@ -245,9 +252,9 @@ def _steps(
     fast_math: bool,
     steps: tuple[Loop, ...],
 ) -> Split | None:
-    """Makes a time loop (repeat) of a loop with dependent iterations around loops with independent ones.
+    """Returns the tasks of a loop with dependent iterations around loops without dependences.
 
-    Returns its tasks, or None if there is no such loop. `closed`: the task of the loop otherwise.
+    The loop becomes a time loop around these tasks. None if it has no such form. `closed`: the one task of the loop otherwise.
     """
     loop = body[0] if len(body) == 1 else None
     if (
@@ -280,7 +287,7 @@ def _has_independent(task: Task) -> bool:
 
 
 def _marked(task: Task, label: str, shown: Mapping[str, str]) -> Task:
-    """Returns the task named `call/written array`, until all tasks of the call are known."""
+    """Returns the task with name `call/written array`, until all tasks of the call are known."""
     array = task.target.array
     written = array.removeprefix(label + ".") if array not in shown else shown[array]
     return replace(task, name=f"{label}/{written}")

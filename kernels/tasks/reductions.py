@@ -1,6 +1,6 @@
-"""Construction of tasks from flat statements: definitions are inlined or stored in temporaries.
+"""Construction of tasks from flat statements: definitions of locals are inlined or stored in temporaries.
 
-Each reduction joins the one assignment that uses it, or is stored, too.
+Each reduction joins the one assignment that uses it, or is stored in a temporary, too.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from .narrowing import narrowed_task
 
 @dataclass(frozen=True)
 class Split:
-    """Result of distributing one nest: its tasks in order (named after the array that they write) and their temporaries."""
+    """Result of distributing one nest: its tasks in order, named after the array they write, and temporaries."""
 
     tasks: tuple[Task, ...]
     temps: tuple[ir.ArrayParam, ...]
@@ -46,7 +46,7 @@ def split(
 ) -> Split:
     """Returns the tasks of a flat nest. `call` prefixes the names of temporaries.
 
-    Raises NotStructuredError, for the reason `branch` if a value would be computed speculatively and must not be.
+    Raises NotStructuredError, with the reason `branch` if a value would be computed speculatively and must not be.
     """
     if branch is not None:
         flat = join_branches(flat, arrays)
@@ -104,7 +104,7 @@ class _Splitter:
     def meets_own_write(self, user: int, read: ir.Expr) -> bool:
         """True if `read`, moved into assignment `user`, would conflict with writes of other iterations of it.
 
-        A temporary avoids this: all values are read before.
+        A temporary avoids this: all values are read before the first write.
         """
         s = self.flat[user]
         if not isinstance(s, distribute.ArrayAssignment):
@@ -159,7 +159,7 @@ class _Splitter:
         )
 
     def joins(self, k: int, r: distribute.Reduce, user: int) -> bool:
-        """True if assignment `user` can finish reduction `r` of position `k` in one task."""
+        """True if assignment `user` can be the finish of reduction `r`, at position `k`, in one task."""
         s = self.flat[user]
         if not isinstance(s, distribute.ArrayAssignment) or user in self.merged or s.path != r.path:
             return False
@@ -176,7 +176,7 @@ class _Splitter:
         return not any(carried(read, write, s.path) for read in reads)
 
     def store(self, k: int, name: str, path: distribute.Path, value: ir.Expr) -> None:
-        """Stores a local in a temporary expanded over its loops."""
+        """Replaces the definition of a local at position `k` by a store to a temporary, an axis for each loop."""
         array = self.temp_name(name)
         inner = [loop for loop in path if not loop.is_step]
         shape = tuple(loop.extent for loop in inner) or (1,)
@@ -220,7 +220,7 @@ def _task(
     arrays: Mapping[str, ir.ArrayParam],
     fast_math: bool,
 ) -> Task | None:
-    """The task of an assignment and its reduction; None if its conditions never hold."""
+    """Returns the task of an assignment and its reduction; None if its conditions never hold."""
     if s.conditions and r is None:
         boxed = in_box(s)
         if boxed is None:
@@ -276,7 +276,7 @@ def _check_affine(task: Task) -> None:
 
 
 def _plain_loop_names(task: Task) -> Task:
-    """Restores the user's loop names, numbered where a nest repeats one."""
+    """Returns the task with the user's names of loops, numbered if a name occurs again."""
     names: dict[str, str] = {}
     for loop in task.loops:
         base = loop.name.split("@")[0]
@@ -289,7 +289,7 @@ def _plain_loop_names(task: Task) -> Task:
 
 
 def renamed(task: Task, names: Mapping[str, str]) -> Task:
-    """Returns a structured task with its loops renamed."""
+    """Returns an affine task with its loops renamed. `names`: the new names by the old ones."""
     from ..ir.affine import rename
 
     renaming = Renaming(loops={old: ir.LoopIndex(new) for old, new in names.items()})

@@ -1,4 +1,4 @@
-"""Unrolling of time loops by a modulus: where kernels use `t % m` or `t // m` of a step, m steps are written down as one.
+"""Unrolling of time loops by a modulus: if kernels use `t % m` or `t // m` of a step t, m steps become one.
 
 Each copy has its residue as a constant. So the arrays that steps use in rotation are known.
 """
@@ -34,7 +34,7 @@ def by_residue(recording: Recording) -> Recording:
 
 
 def _modulus(recording: Recording, r: Repeat) -> int:
-    """The modulus of a time loop's step in its calls; 1 if there is none."""
+    """Returns the modulus by which calls use the step of a time loop; 1 if there is none."""
     found = 1
     for call in recording.calls[r.first : r.stop]:
         numbers = _of_steps(call)
@@ -50,7 +50,7 @@ def _modulus(recording: Recording, r: Repeat) -> int:
 
 
 def _of_steps(call: Call) -> dict[str, Expr]:
-    """The scalar arguments of a call that depend on steps, by the kernel's parameter."""
+    """Returns the scalar arguments of a call that depend on steps of time loops, by the kernel's parameter."""
     pairs = zip(call.ir.scalars, call.scalars, strict=True)
     return {p.name: x for p, x in pairs if (f := to_affine(x)) is not None and f.terms}
 
@@ -85,7 +85,7 @@ def _in_copies(recording: Recording, number: int, modulus: int) -> Recording:
 
 
 def _at(call: Call, index: str, step: Affine) -> Call:
-    """Returns the call at one step of a time loop, with residues of the step folded."""
+    """Returns the call at one step of a time loop, with residues of the step folded to constants."""
     scalars = tuple(_put(x, index, step) for x in call.scalars)
     numbers = _of_steps(replace(call, scalars=scalars))
     constants = {
@@ -110,7 +110,7 @@ def _folded_in(s: Stmt) -> Stmt:
 
 
 def _folded(e: Expr) -> Expr:
-    """The expression with residues and comparisons folded where they are constant."""
+    """Returns the expression with residues and comparisons folded where they are constant."""
     e = mapped(e, _folded, _folded_in)
     match e:
         case Binary(op=op) if op in _ASKED and e.dtype.is_index:
@@ -123,7 +123,7 @@ def _folded(e: Expr) -> Expr:
 
 
 def _known_blocks(body: tuple[Stmt, ...]) -> Iterator[Stmt]:
-    """Statements without branches on constants."""
+    """Yields the statements with each branch on a constant replaced by the side that is taken."""
     for s in body:
         match s:
             case If(condition=Const(value=value)):

@@ -1,4 +1,4 @@
-"""Scalar replacement of accumulators (Carr and Kennedy 1994): a loop adds to a local instead of always the same element.
+"""Scalar replacement of accumulators (Carr and Kennedy 1994): a loop adds to a local instead of an element.
 
 The local is added to the element once, behind the loop. So a sum does not depend on memory latency, and compilers vectorise it.
 Threads synchronise once per loop instead of in one atomic operation per update.
@@ -53,7 +53,7 @@ def summed(
 
 
 def _sums(s: ir.For, arrays: Mapping[str, ir.ArrayParam], fast_math: bool) -> list[ir.Update]:
-    """Updates of a loop that can use an accumulator, one per array.
+    """Returns the updates of a loop that can use a local as accumulator, one per array.
 
     All accesses of the loop to the array are this update of one element.
     """
@@ -86,7 +86,10 @@ def _sums(s: ir.For, arrays: Mapping[str, ir.ArrayParam], fast_math: bool) -> li
 def _is_fixed(
     indices: Iterable[ir.Expr], inner: set[str], changed: set[str], written: Set[str]
 ) -> bool:
-    """True if indices are invariant in a loop that writes these arrays and changes these locals."""
+    """True if indices are invariant in a loop.
+
+    `inner`: its loops. `changed`: the locals that it changes. `written`: the arrays that it writes.
+    """
     every = [x for e in indices for x in walk(e)]
     return not (
         any(isinstance(x, ir.LoopIndex) and x.loop in inner for x in every)
@@ -96,9 +99,9 @@ def _is_fixed(
 
 
 def _added(u: ir.Update, acc: ir.Local, neutral: ir.Const, loop: ir.For) -> ir.Stmt:
-    """Statement that adds an accumulator to its element.
+    """Returns the statement that adds an accumulator to its element.
 
-    Guarded if possibly no update ran: the element need not exist then.
+    It is in a branch if possibly no update ran: the element need not exist then.
     """
     added = ir.Update(u.array, u.indices, u.op, acc, u.where)
     if _always(loop, u):
@@ -107,7 +110,7 @@ def _added(u: ir.Update, acc: ir.Local, neutral: ir.Const, loop: ir.For) -> ir.S
 
 
 def _always(s: ir.Stmt, u: ir.Update) -> bool:
-    """True if a loop certainly executes an update."""
+    """True if statement `s` executes the update at least once whenever it runs."""
     if isinstance(s, ir.For) and (constant_extent(s.extent) or 0) > 0:
         return any(
             (isinstance(x, ir.Update) and x.array == u.array) or _always(x, u) for x in s.body
@@ -116,7 +119,7 @@ def _always(s: ir.Stmt, u: ir.Update) -> bool:
 
 
 def _into(s: ir.For, u: ir.Update, name: str) -> ir.For:
-    """Returns the loop with updates of a local in place of those of an element."""
+    """Returns the loop with the update of an element replaced by an update of the local `name`."""
 
     def inside(block: tuple[ir.Stmt, ...]) -> tuple[ir.Stmt, ...]:
         return tuple(

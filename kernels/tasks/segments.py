@@ -1,4 +1,4 @@
-"""Segments of a call: top-level statements in terms of the sequence, grouped so that no two groups share a local."""
+"""Segments of a call: groups of top-level statements on the sequence's arrays; no two groups share a local."""
 
 from __future__ import annotations
 
@@ -15,16 +15,19 @@ _MOST_PARTS = 256  # of a value that is repeated where it is read
 def in_terms_of_sequence(
     body: Sequence[Stmt], ir: KernelIR, arrays: Mapping[str, str], scalars: Mapping[str, Expr]
 ) -> Statements:
-    """Returns statements of a kernel on the arrays and scalars of the sequence, with unique loops, without assertions."""
+    """Returns statements of a kernel on the arrays and scalars of the sequence, with unique loops.
+
+    Assertions are left out.
+    """
     params: dict[str, Expr] = {p.name: walk.coerced(scalars[p.name], p.dtype) for p in ir.scalars}
     renaming = walk.Renaming(arrays=arrays, params=params)
     return unique_loops(tuple(renaming.apply_stmt(s) for s in walk.without(tuple(body), Assert)))
 
 
 def segments_of(body: Statements) -> list[Statements]:
-    """Returns consecutive statements that share no locals with others, of statements with unique loops.
+    """Returns statements in consecutive groups, so that no two groups share a local. Names of loops are unique.
 
-    Locals that are set once from scalars are substituted, so they connect none.
+    Locals that are set once from scalars are substituted, so they connect no groups.
     """
     body = _without_plain_locals(body)
     shared: set[str] = set()
@@ -43,7 +46,10 @@ def segments_of(body: Statements) -> list[Statements]:
 
 
 def _without_plain_locals(body: Statements) -> Statements:
-    """Substitutes top-level locals that are set once, from scalars alone, unless the value grows large: each read repeats it."""
+    """Returns statements with top-level locals substituted that are set once, from scalars alone.
+
+    A value that would grow large is kept in its local: each read would repeat it.
+    """
     every = list(walk.nested_statements(body))
     n_set: dict[str, int] = {}
     for s in every:
@@ -60,12 +66,12 @@ def _without_plain_locals(body: Statements) -> Statements:
 
 
 def _is_plain(value: Expr) -> bool:
-    """True if a value follows from scalars alone, by few operations."""
+    """True if a value is computed from scalars alone, by few operations."""
     return walk.size(value) <= _MOST_PARTS and not walk.loads(value) and not walk.locals_read(value)
 
 
 def _mentioned(s: Stmt) -> set[str]:
-    """Locals that a statement, or one nested in it, sets, updates or reads."""
+    """Returns the locals that a statement, or one nested in it, sets, updates or reads."""
     names: set[str] = set()
     for x in walk.nested_statements((s,)):
         names |= {walk.local_changed(x)} - {""}

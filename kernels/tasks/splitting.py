@@ -1,6 +1,6 @@
-"""Index set splitting (Griebl, Feautrier and Lengauer, 2000): cuts a loop over the elements of an array before and behind the one
-that a step of a repeat reads.
+"""Index set splitting (Griebl, Feautrier and Lengauer, 2000): cuts loops at the element that a step accesses.
 
+A loop over the elements of an array is cut before and behind the element that a step of a repeat reads.
 In each part either all iterations access it or none does.
 """
 
@@ -20,7 +20,10 @@ MOST_PARTS = 9  # of a nest: of two loops, each in three
 def split_at_steps(
     body: tuple[Stmt, ...], steps: tuple[Loop, ...]
 ) -> tuple[tuple[Stmt, ...], ...] | None:
-    """The parts of a nest (loops uniquely named, of constant extent), in their order; None if nothing is to be cut."""
+    """Returns the parts of a nest in their order; None if no loop is to be cut.
+
+    The loops of the nest have unique names and constant extents. `steps`: the time loops around the nest.
+    """
     if len(body) != 1 or not isinstance(body[0], For):
         return None
     splitting = _Splitting(steps)
@@ -36,7 +39,7 @@ class _Splitting:
         self.n_names = 0
 
     def loop(self, s: For) -> Iterator[Stmt]:
-        """Cuts a loop into parts, and the loops inside it."""
+        """Yields the parts of a loop, in which the loops inside are cut, too."""
         n, at = constant_extent(s.extent), self.place(s)
         if n is None or at is None or not self.is_within(at, n):
             yield self.inside(s)
@@ -69,9 +72,9 @@ class _Splitting:
         return low >= 0 and high < n
 
     def place(self, s: For) -> Affine | None:
-        """The position in a loop at which a step accesses an element of a written array, in the same axis.
+        """Returns the iteration of a loop that accesses an element which the step accesses, too.
 
-        None if there is no such position, or several.
+        The element is of a written array, and both accesses are along one axis. None if there is no such iteration, or several.
         """
         written, own, fixed = written_in(s.body), set[Affine](), set[Affine]()
         for array, indices in _accesses(s.body):
@@ -98,7 +101,7 @@ class _Splitting:
         return made
 
     def renamed(self, s: Stmt) -> Stmt:
-        """Returns the statement with its loops renamed."""
+        """Returns the statement with each of its loops renamed to a new name."""
         names: dict[str, Expr] = {}
         for x in nested_statements((s,)):
             if isinstance(x, For):

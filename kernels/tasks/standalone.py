@@ -1,4 +1,4 @@
-"""Problem of a standalone kernel: one non-affine task, whose body is all of its statements."""
+"""Problem of a standalone kernel call: one non-affine task, whose body is all statements of the kernel."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from .distribute import unique_loops
 
 
 def standalone(ir: KernelIR) -> Problem:
-    """Returns the problem of one call of a kernel. Its one task has no loops: decisions are about the loops of its body.
+    """Returns the problem of one call of a kernel.
 
-    Nests of shared updates are sums where they may be. The loops of the body have unique names (`i@1`); loops that never run are
-    left out.
+    Its one task has no loops: decisions are about loops of its body.
+    Updates of one element by all iterations of a nest become sums in locals where that is legal. The loops of the body have unique
+    names (`i@1`); loops that never run are left out.
     """
     problem = parameters_of(ir)
     reason = Reason(Closure.ORDER, "the order of its statements", ir.where)
@@ -39,7 +40,7 @@ def standalone(ir: KernelIR) -> Problem:
 
 
 def parameters_of(ir: KernelIR) -> Problem:
-    """Returns the arrays and scalars of a standalone kernel, as a problem without tasks."""
+    """Returns a problem without tasks that has the arrays and scalars of a kernel."""
     written = written_in(ir.body)
     arrays = tuple(
         ArrayInfo(a.name, a.dtype, a.shape, "inout" if a.name in written else "input")

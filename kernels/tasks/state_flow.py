@@ -1,11 +1,9 @@
-"""The state-flow graph: which task reads and writes which version of which state (Hu et al.,
-AsyncTaichi, section 4).
+"""State-flow graph of tasks: reads and writes of versions of states (Hu et al., AsyncTaichi, section 4).
 
-Dense arrays have value states only; nodes of sparse fields have masks, lists and allocators
-(kernels/sparse/states.py). A list is up to date where its maker read the present masks, and an
-activation is needless where masks have not shrunk since an earlier one. A task that overwrites a
-state only in part also reads it: the rest flows through. Versions count the writers of a state,
-which every topological order keeps in order, so the graph is rebuilt identically from any of them.
+Dense arrays have value states only; nodes of sparse fields have masks, lists and allocators (kernels/sparse/states.py). A list is
+up to date if its maker read the present masks, and an activation is needless if masks have not shrunk since an earlier one. A task
+that overwrites a state only in part also reads it: the rest flows through. Versions count the writers of a state, which every
+topological order keeps in order, so the graph is rebuilt identically from any of them.
 """
 
 from __future__ import annotations
@@ -26,7 +24,7 @@ EdgeKind = Literal["flow", "anti", "output"]
 
 @dataclass(frozen=True)
 class TaskNode:
-    """A task with the states it reads and writes. `task` is its index in Problem.tasks."""
+    """Node of the graph: a task with the states that it reads and writes. `task` is its number in the problem."""
 
     task: int
     name: str
@@ -36,7 +34,7 @@ class TaskNode:
 
 @dataclass(frozen=True, order=True)
 class Edge:
-    """Task `sink` comes after task `source` because of `version` of `state`.
+    """Edge of the graph: task `sink` comes after task `source` because of `version` of `state`.
 
     flow: the sink reads the version that the source wrote. anti: the sink replaces the version that the source read. output: the
     sink replaces the version that the source wrote, without a read between.
@@ -51,9 +49,9 @@ class Edge:
 
 @dataclass(frozen=True)
 class StateFlowGraph:
-    """State-flow graph: `nodes` by task index, `edges` sorted; `read_versions` and `written_versions` hold (task, state, version),
-    sorted.
+    """State-flow graph: `nodes` by number of the task, and sorted `edges`.
 
+    `read_versions` and `written_versions` hold (task, state, version), sorted.
     Version 0 of a state are its contents before the sequence. Tasks in `repeats` run several iterations: versions are those of the
     first one, and `carried` are flows of values to the next.
     """
@@ -67,7 +65,7 @@ class StateFlowGraph:
 
 
 def build_graph(problem: Problem) -> StateFlowGraph:
-    """The state-flow graph of the tasks in program order."""
+    """Returns the state-flow graph of the tasks in program order."""
     nodes = []
     for k, task in enumerate(problem.tasks):
         read, written = named_effects(task, problem.parts)
@@ -83,13 +81,13 @@ def build_graph(problem: Problem) -> StateFlowGraph:
 
 
 def _replaces(task: Task, state: State, problem: Problem) -> bool:
-    """True if a task surely leaves nothing of a state as it was. Masks, lists and allocators change in part."""
+    """True if a task surely overwrites all of a state. It never does for masks, lists and allocators."""
     is_value = state.kind == "value"
     return is_value and overwrites(task, state.name, problem.array(state.name).shape)
 
 
 def _states_in(array: str, source: TaskNode, sink: TaskNode, problem: Problem) -> Iterator[State]:
-    """The states in an array that one task writes and another one reads."""
+    """Yields the states in an array that task `source` writes and task `sink` reads."""
     node = next((x for x in problem.parts.states if x.array == array), None)
     for state in source.writes:
         is_there = state == State("value", array) if node is None else state in node
@@ -98,7 +96,7 @@ def _states_in(array: str, source: TaskNode, sink: TaskNode, problem: Problem) -
 
 
 def connect(nodes: Iterable[TaskNode]) -> StateFlowGraph:
-    """Returns the graph of `nodes` executed in the order given."""
+    """Returns the state-flow graph of `nodes` executed in the order given."""
     version: dict[State, int] = {}
     owner: dict[State, int] = {}
     readers: dict[State, list[int]] = {}
@@ -129,10 +127,10 @@ def connect(nodes: Iterable[TaskNode]) -> StateFlowGraph:
 
 
 def rebuild(graph: StateFlowGraph, order: Iterable[int]) -> StateFlowGraph:
-    """The graph built anew from its tasks in `order`: equal to `graph` for every topological order
-    of it.
+    """Returns the graph built anew from its tasks in `order`.
 
-    Raises ValueError where `order` is not a permutation of the tasks.
+    It is equal to `graph` for every topological order of `graph`.
+    Raises ValueError if `order` is not a permutation of the tasks.
     """
     chosen = list(order)
     if sorted(chosen) != [n.task for n in graph.nodes]:
@@ -143,7 +141,7 @@ def rebuild(graph: StateFlowGraph, order: Iterable[int]) -> StateFlowGraph:
 
 
 def show_graph(graph: StateFlowGraph) -> str:
-    """Stable text: a line a task with the versions it reads and writes, then the edges."""
+    """Returns the graph as stable text: a line a task with the versions it reads and writes, then the edges."""
     lines = []
     for node in graph.nodes:
         reads = ", ".join(f"{s}@{v}" for t, s, v in graph.read_versions if t == node.task)

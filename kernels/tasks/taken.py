@@ -1,4 +1,4 @@
-"""Records list uses: each task that makes a list stores the calls' uses of it."""
+"""Records uses of lists of active cells: the task that makes a list stores all uses by calls (`ListSite`)."""
 
 from __future__ import annotations
 
@@ -14,16 +14,20 @@ from .parts import TakenList
 
 @dataclass
 class TakenLists:
-    """State while the tasks of a sequence are made: the last maker task of each list, by array, and names in use.
+    """State while the tasks of a sequence are made: the task that last made each list, and names in use.
 
-    A list that is made in a task with other statements, which have locals in common, has no task of its own and no choice.
+    `maker`: its number by the list's array. A list that is made in a task with other statements, which have locals in common, has
+    no task of its own and no choice: None.
     """
 
     maker: dict[str, int | None] = field(default_factory=dict)
     names: set[str] = field(default_factory=set)
 
     def add(self, tasks: list[Task], n_new: int, lists: Sequence[TakenList], label: str) -> None:
-        """Records the lists that a call uses in their maker tasks. The call's tasks are the last `n_new`."""
+        """Records the lists that a call uses in the tasks that make them.
+
+        The call's tasks are the last `n_new`.
+        """
         arrays = {x.array for x in lists}
         made = _made(tasks, len(tasks) - n_new, arrays)
         for x in lists:
@@ -48,7 +52,10 @@ class TakenLists:
 
 
 def _made(tasks: Sequence[Task], first: int, arrays: Set[str]) -> Iterator[int | None]:
-    """Yields the task of each statement that makes one of these lists; None if the task has other statements."""
+    """Yields for each statement that makes one of the lists the number of its task.
+
+    None if the task has other statements. `first`: the first task to search. `arrays`: the arrays of the lists.
+    """
     for k in range(first, len(tasks)):
         body = tasks[k].body
         if body is not None and not tasks[k].loops:

@@ -1,4 +1,4 @@
-"""Tasks as text in terms of the program: loops on sparse fields before lowering, and the states of nodes that tasks touch."""
+"""Tasks as text in terms of the program: loops on sparse fields before lowering, and states of nodes."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _labels(states: Iterable[State]) -> str:
 
 
 def _in_sequence(loop: LogicalLoop) -> Stmt:
-    """Returns a loop on the arrays of the sequence, where a field is the array of its values."""
+    """Returns a loop before lowering on the arrays of the sequence, in which a field is the array of its values."""
     call = loop.call
     s: Stmt = loop.statement
     trees = {tree.name: tree for tree, _ in call.kernel.trees}

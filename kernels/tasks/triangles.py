@@ -1,5 +1,6 @@
-"""Bounding boxes of triangular loops: ranges that depend on outer loops (`range(i)`, `range(i, n)`) become a box and a branch.
+"""Bounding boxes of triangular loops: a range that depends on outer loops becomes a constant range and a branch.
 
+Such ranges are `range(i)` and `range(i, n)`.
 Outside of affine bounds (kernels/analysis/domain_bounds.py) the branch is not taken, so writes cover the triangle alone. Loops with
 another loop's index as their start begin at 0: their index is again the one that the program names.
 """
@@ -18,12 +19,15 @@ from .guards import conjunction
 
 
 def boxed(body: tuple[Stmt, ...], steps: tuple[Loop, ...] = ()) -> tuple[Stmt, ...]:
-    """Returns `body` (loops uniquely named) with constant extents for those affine in the loops and steps around."""
+    """Returns `body` with constant extents of loops instead of extents affine in loops and steps around.
+
+    Names of loops are unique.
+    """
     return _boxed(body, {loop.name: loop.extent for loop in steps})
 
 
 def first_range(body: tuple[Stmt, ...]) -> Reason | None:
-    """Reason why `body` stays non-affine: its first loop of no constant extent. None if there is none."""
+    """Returns the reason why `body` stays non-affine, its first loop of no constant extent; None without one."""
     for s in body:
         if isinstance(s, For) and constant_extent(s.extent) is None:
             loops = [e.loop for e in walk(s.extent) if isinstance(e, LoopIndex)]
@@ -47,7 +51,7 @@ def _boxed(body: tuple[Stmt, ...], extents: Mapping[str, int]) -> tuple[Stmt, ..
 
 
 def _loop(s: For, extents: Mapping[str, int]) -> Iterator[Stmt]:
-    """The loop over the bounding box of its index; nothing if it never runs."""
+    """Yields the loop over the bounding box of its index, with a branch inside; nothing if it never runs."""
     extent = to_affine(unclamped(s.extent))
     if extent is None or any(name not in extents for name, _ in extent.terms):
         yield with_blocks(s, lambda inner: _boxed(inner, extents))
@@ -91,7 +95,7 @@ def _index_type(s: For) -> DType:
 
 
 def _start(s: For, extents: Mapping[str, int]) -> Affine:
-    """Affine offset that is added to the loop index at every use, if it depends on loops; else 0."""
+    """Returns the affine offset that is added to the loop index at every use, if it depends on loops; else 0."""
     n_uses, starts = 0, list[Affine]()
     for e in _expressions(s.body):
         match e:
@@ -108,7 +112,7 @@ def _start(s: For, extents: Mapping[str, int]) -> Affine:
 
 
 def _moved(s: Stmt, loop: str, start: Affine) -> Stmt:
-    """Returns `s` for an index of `loop` that is larger by `start`."""
+    """Returns statement `s` with the index of `loop` replaced by the index less `start`."""
 
     def change(e: Expr) -> Expr:
         affine = to_affine(e) if e.dtype.is_index else None

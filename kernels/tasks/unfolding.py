@@ -1,4 +1,4 @@
-"""Unfolding of short repeats: steps that may share a loop are written one after the other, so that they are decided together.
+"""Unfolding of short repeats: steps that may share a loop are written one after the other, and decided together.
 
 A recorder folds calls that repeat as soon as there are four of them. A repeat ends all launches in each of its steps. That costs
 nothing where steps can share no loop: the halves of a red-black smoother have to wait for one another.
@@ -19,7 +19,10 @@ from .dependence import dependences, is_kept_apart
 
 
 def short_repeats(recording: Recording) -> list[int]:
-    """Returns the numbers of the repeats of few calls in a long recording: a short one has none, unless it was given some."""
+    """Returns the numbers of the repeats that make few calls, in a recording of many calls.
+
+    [] for a recording of few calls. Repeats that a recording was given explicitly, with an index, are left out.
+    """
     found: list[int] = []
     if sum(recording.n_made) <= FEW_CALLS:
         return found
@@ -32,7 +35,7 @@ def short_repeats(recording: Recording) -> list[int]:
 
 
 def may_share_loops(step: Sequence[Task], arrays: Sequence[ArrayParam]) -> bool:
-    """True if loops of two steps of a repeat, which has these tasks, may be one loop."""
+    """True if loops of two steps of a repeat may be fused into one. `step`: the tasks of one step."""
     tasks = tuple(replace(t, repeats=()) for t in (*step, *step))
     known = tuple(ArrayInfo(a.name, a.dtype, a.shape, "inout") for a in arrays)
     between: dict[tuple[int, int], list[set[tuple[str, str]]]] = {}
@@ -46,7 +49,10 @@ def may_share_loops(step: Sequence[Task], arrays: Sequence[ArrayParam]) -> bool:
 
 
 def _may_join(a: Task, b: Task, mapped: list[set[tuple[str, str]]] | None) -> bool:
-    """True if two tasks may share a loop. `mapped`: for each dependence, the loops that keep it in one iteration; None without."""
+    """True if two tasks may share a loop.
+
+    `mapped`: for each dependence between them, the pairs of loops that keep it in one iteration; None without dependences.
+    """
     if mapped is not None and set.intersection(*mapped):
         return True
     if mapped is not None and not (a.is_reduction and b.is_reduction):
@@ -56,7 +62,10 @@ def _may_join(a: Task, b: Task, mapped: list[set[tuple[str, str]]] | None) -> bo
 
 
 def unfolded(recording: Recording, numbers: Sequence[int]) -> Recording:
-    """Returns the recording with the calls of these repeats written out. Repeats inside of others are left for another time."""
+    """Returns the recording with the calls of these repeats written out step by step.
+
+    Repeats inside of other chosen repeats stay.
+    """
     chosen = [recording.repeats[k] for k in numbers]
     outermost = [r for r in chosen if not any(r.is_inside(x) for x in chosen)]
     for r in reversed(outermost):

@@ -1,4 +1,4 @@
-"""Variants of tasks on sparse fields: bodies that are lowered again for decisions about staged fields and activations."""
+"""Variants of tasks on sparse fields: bodies that are lowered again for decisions on staging and activation."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _MOST_KEPT = 256  # bodies: a search has the same ones in many candidates
 
 @dataclass(frozen=True)
 class _Frame:
-    """A task without its body: what a variant of the body depends on beside its statements."""
+    """Task without its statements: all that a variant of its body depends on."""
 
     loop: LogicalLoop
     loops: tuple[Loop, ...]
@@ -37,7 +37,7 @@ class _Frame:
 
     @staticmethod
     def of(problem: Problem, task: Task) -> _Frame | None:
-        """The frame of a task; None for a task that is no loop on sparse fields."""
+        """Returns the frame of a task; None for a task that is no loop on sparse fields."""
         body, loop = task.body, task.logical
         if body is None or loop is None:
             return None
@@ -45,7 +45,10 @@ class _Frame:
 
 
 def staged(problem: Problem, task: Task, names: Collection[str]) -> Body:
-    """Returns the body of a task that reads these of its tiles (`TileSite.name`), and no others, out of local arrays."""
+    """Returns the body of a task that reads the fields with the tiles `names`, and no others, from local arrays.
+
+    `names`: values of `TileSite.name`.
+    """
     body, frame = task.body, _Frame.of(problem, task)
     assert body is not None and frame is not None
     fields = frozenset(x.field for x in body.trees.tiles if x.name in names)
@@ -63,9 +66,9 @@ def staged(problem: Problem, task: Task, names: Collection[str]) -> Body:
 
 
 def in_each(problem: Problem, task: Task) -> Body | None:
-    """Returns the body of a task that makes all of its activations, in each iteration.
+    """Returns the body of a task with all of its activations, in each iteration.
 
-    None if the task makes all of them itself, or if they need arrays that the sequence does not have.
+    None if the body makes all of them already, or if they need arrays that the sequence does not have.
     """
     body, frame = task.body, _Frame.of(problem, task)
     if body is None or frame is None or body.trees.way in ("", EACH):
@@ -80,7 +83,7 @@ def _lowered(
 ) -> Body | None:
     """Returns a loop, lowered with these decisions, as a body under the loops of its task.
 
-    None unless it has loops of the same lengths, and accesses arrays of the problem only.
+    None unless it has loops of the same extents, and accesses arrays of the problem only.
     """
     call, top = frame.loop.call, frame.loop.top
     found = lower_call(call, frozenset((top, name) for name in staged), in_each=in_each)

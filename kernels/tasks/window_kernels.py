@@ -1,7 +1,8 @@
-"""Kernels of a window: what calls in order do, as few loops, by default decisions.
+"""Kernels of a window: few kernels that do the work of its calls in order, by default decisions.
 
-A window that runs again and again finds the lists and active cells that its run before has left: its kernels assume them, so that
-nothing is made again. Who runs them must know that no active cell has changed since.
+A window is a group of calls of a program that are run together. A window that runs again and again finds the lists and active cells
+that its run before has left: its kernels assume them, so that nothing is made again. The caller must know that no active cell has
+changed since.
 """
 
 from __future__ import annotations
@@ -28,8 +29,9 @@ Section = tuple[int, str]  # a tree of the window, by number, and a key of its l
 
 @dataclass(frozen=True, eq=False)
 class WindowKernel:
-    """A kernel of a window. `arrays` are numbers of the calls' arrays, or sections of trees.
+    """Kernel of a window, lowered to plain arrays.
 
+    `arrays`: for each array of `ir` a number of the calls' arrays, or a section (array of a tree's memory).
     `n_loops` are its loops before lowering, `n_lists` the lists that it makes or tests, and `n_activations` its activations.
     """
 
@@ -42,7 +44,7 @@ class WindowKernel:
 
 @dataclass(frozen=True, eq=False)
 class WindowStep:
-    """A run of a kernel of a window. `scalars`: the positions of its numbers among those of all calls."""
+    """Run of a kernel in a window. `scalars`: the positions of its scalar arguments among those of all calls."""
 
     kernel: WindowKernel
     scalars: tuple[int, ...]
@@ -50,7 +52,10 @@ class WindowStep:
 
 @dataclass(frozen=True, eq=False)
 class WindowKernels:
-    """The kernels of a window, in order. They assume what is known of the trees `assumed` behind a run of the window."""
+    """The kernels of a window, in order.
+
+    They assume lists and active cells of the trees `assumed` as a run of the window leaves them.
+    """
 
     steps: tuple[WindowStep, ...]
     assumed: tuple[int, ...]
@@ -72,16 +77,17 @@ class WindowKernels:
 def window_kernels(
     calls: Sequence[WindowCall], unsure: frozenset[int] = frozenset()
 ) -> WindowKernels:
-    """Returns the kernels that do what `calls` do in order. The scalars of all calls are counted in order.
+    """Returns the kernels that do the work of `calls` in order.
 
-    It is a run behind another run of the same calls, and nothing between has changed active cells, but of the trees `unsure`.
+    Positions of scalars count the scalars of all calls in order.
+    Precondition: a run of the same calls came before, and nothing between has changed active cells, except in the trees `unsure`.
     """
     return _Window(calls).kernels(unsure)
 
 
 @dataclass(frozen=True, eq=False)
 class _Form:
-    """A call in terms of the window: its kernel before lowering, and its parts."""
+    """Call with the window's arrays: its kernel before lowering, and the kernel's independent parts."""
 
     ir: KernelIR
     parts: tuple[IndependentPart, ...]
@@ -107,7 +113,7 @@ class _Window:
         self.made: dict[object, WindowKernel] = {}
 
     def _form(self, call: WindowCall) -> _Form:
-        """The form of a call. Notes its trees and arrays."""
+        """Returns a call with the window's arrays, and records its trees and arrays."""
         arrays = {p.name: f"a{n}" for p, n in zip(call.ir.arrays, call.arrays, strict=True)}
         trees = {layout.tree.name: f"t{n}" for n, layout in call.trees}
         for n, layout in call.trees:
@@ -147,7 +153,7 @@ class _Window:
         return WindowKernels(tuple(steps), assumed, reshaped)
 
     def _placings(self, derived: Sequence[Derived | None]) -> Iterator[PlacedPart]:
-        """Yields the parts of all calls in order."""
+        """Yields the independent parts of all calls, in order of the calls."""
         for k, (form, found) in enumerate(zip(self.forms, derived, strict=True)):
             for part in form.parts:
                 changed = found.changed[part.first : part.first + len(part.body)] if found else ()
@@ -157,7 +163,7 @@ class _Window:
         return _Member(x, _facts_of(x.part, self.forms[x.call].ir, derived))
 
     def _step(self, groups: Sequence[Sequence[_Member]]) -> WindowStep:
-        """A run of the kernel of some groups; equal kernels are one object."""
+        """Returns a run of the kernel made of `groups`; equal kernels are one object."""
         key = tuple(tuple((id(x.placing.part), x.facts) for x in some) for some in groups)
         if key not in self.made:
             self.made[key] = self._made(groups)
@@ -194,7 +200,10 @@ class _Window:
         return WindowKernel(ir, bound, n_loops, n_lists, n_activations)
 
     def _kernel(self, groups: Sequence[Sequence[_Member]]) -> KernelIR:
-        """The kernel of some groups before lowering. Where it may fail, it has the name of the kernel that does."""
+        """Returns the kernel made of `groups` before lowering.
+
+        If it may fail, it has the name of the kernel in it that may fail.
+        """
         body, scalars = list[Stmt](), list[Param]()
         numbers = itertools.count()
         for some in groups:
@@ -224,7 +233,10 @@ class _Window:
 
 @dataclass(frozen=True)
 class _Facts:
-    """Facts of a part: its redundant activations as counted in its text, the lists that each statement reuses."""
+    """Facts of an independent part: its redundant activations, and the lists that each statement reuses.
+
+    `demoted`: the activations by number in the order of the part's text.
+    """
 
     demoted: frozenset[int]
     kept: tuple[frozenset[Node], ...]
@@ -234,7 +246,7 @@ class _Facts:
 
 @dataclass(frozen=True, eq=False)
 class _Member:
-    """A part of a group, with its facts."""
+    """Independent part in a group of parts that become one loop, with its facts."""
 
     placing: PlacedPart
     facts: _Facts
@@ -255,10 +267,11 @@ def _facts_of(part: IndependentPart, form: KernelIR, derived: Derived | None) ->
 
 
 def _pieces(groups: Sequence[list[PlacedPart]]) -> Iterator[list[list[PlacedPart]]]:
-    """Yields the groups of each kernel.
+    """Yields for each kernel the groups that it is made of.
 
-    A kernel is everything, unless that is too large: then each group, of which many are equal. What may fail ends a kernel: its
-    error is raised before anything behind it has run. Floats of a kernel have one mode.
+    All groups are one kernel, unless that is too large: then each group is one, and many are equal. A group that may fail ends a
+    kernel: its error is raised before anything behind it has run. All groups of a kernel have the same mode of floats
+    (`fast_math`).
     """
     is_large = sum(x.part.size for some in groups for x in some) > MOST_STATEMENTS
     piece: list[list[PlacedPart]] = []
@@ -275,7 +288,7 @@ def _pieces(groups: Sequence[list[PlacedPart]]) -> Iterator[list[list[PlacedPart
 
 
 def _pruned(ir: KernelIR) -> KernelIR:
-    """Returns the kernel without arrays that it does not use."""
+    """Returns the kernel without arrays that its statements do not use."""
     every = list(nested_statements(ir.body))
     used = {x.array for s in every for e in children(s) for x in loads(e)} | written_in(ir.body)
     return replace(

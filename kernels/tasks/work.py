@@ -1,4 +1,4 @@
-"""Static cost model: estimated time of loops on one core, and the choice to share them among threads.
+"""Static cost model: estimated time of loops on one core, and the choice to run them on several threads.
 
 It serves standalone kernels and first candidates of sequences. Nothing is timed. The numbers are nanoseconds, rough on purpose:
 they only have to separate a loop of microseconds from one of milliseconds, and a locked update from one without a lock.
@@ -37,24 +37,24 @@ _CHEAP = ("neg", "abs", "floor")
 
 
 def pays(work_ns: float) -> bool:
-    """True if a team of threads is worth it for so much work."""
+    """True if a team of threads is faster than one thread for work of this time."""
     return work_ns >= TEAM_PAYS_NS
 
 
 def first_that_pays(iteration_ns: float) -> int:
-    """The smallest number of iterations for which a team is worth it."""
+    """Returns the smallest number of iterations for which a team of threads is faster than one thread."""
     return max(2, int(TEAM_PAYS_NS / max(iteration_ns, 0.1)))
 
 
 def iteration_ns(body: Sequence[Stmt]) -> float:
-    """Estimated time of one iteration of a loop with this body."""
+    """Estimated time in ns of one iteration of a loop with this body."""
     return sum(_own_ns(s) + _trips(s) * sum(map(iteration_ns, blocks(s))) for s in body)
 
 
 def task_ns(task: Task, profile: Profile | None = None) -> float:
-    """Estimated time of one run of a task.
+    """Estimated time in ns of one run of a task.
 
-    Uses the block counts of its profile if there is one, else the largest possible number of iterations.
+    It uses the block counts of the task's profile if there is one, else the largest possible number of iterations.
     """
     task = followed(task)
     if task.body is None:
@@ -73,7 +73,7 @@ def task_ns(task: Task, profile: Profile | None = None) -> float:
 
 @dataclass(frozen=True)
 class Updates:
-    """Cost per iteration of updates of shared elements: on one core, and by atomic operations.
+    """Cost per iteration of updates of shared elements: in ns on one core, and in ns by atomic operations.
 
     `n_bytes`: size of their arrays if threads may add to private copies; else 0.
     """
@@ -83,7 +83,10 @@ class Updates:
     n_bytes: int
 
     def way(self, between_ns: float, iterations: float | None, cores: int) -> str:
-        """The cheapest value of `scatter`; `between_ns`: time of one iteration without updates."""
+        """Returns the cheapest value of the choice `scatter`: one thread, atomics, or private copies.
+
+        `between_ns`: time of one iteration without updates. `iterations`: their number, if known.
+        """
         between_ns *= LEFT
         by_one_ns = between_ns + self.plain_ns
         by_atomics_ns = (between_ns + self.atomic_ns) / cores
@@ -99,7 +102,10 @@ class Updates:
 def updates_of(
     body: Sequence[Stmt], updates: Sequence[Update], dtypes: dict[str, DType], n_bytes: int
 ) -> Updates:
-    """Cost of some updates in the body of a loop. `dtypes`: types of their arrays, by name."""
+    """Returns the cost of some updates in the body of a loop.
+
+    `dtypes`: types of their arrays, by name. `n_bytes`: size of these arrays if threads may add to private copies; else 0.
+    """
     plain_ns = sum(_times(body, u) * PLAIN_UPDATE_NS for u in updates)
     atomic_ns = sum(_times(body, u) * _atomic_ns(u, dtypes[u.array]) for u in updates)
     return Updates(plain_ns, atomic_ns, n_bytes)
@@ -110,7 +116,7 @@ def _atomic_ns(u: Update, dtype: DType) -> float:
 
 
 def _own_ns(s: Stmt) -> float:
-    """Estimated time of a statement without the statements inside."""
+    """Estimated time in ns of a statement without the statements nested in it."""
     return NODE_NS + sum(map(_expression_ns, children(s)))
 
 
@@ -128,6 +134,6 @@ def _expression_ns(e: Expr) -> float:
 
 
 def _times(body: Sequence[Stmt], update: Update) -> float:
-    """The number of executions of an update in one iteration of the body."""
+    """Estimated number of executions of an update in one iteration of the body."""
     inside = sum(_trips(s) * sum(_times(b, update) for b in blocks(s)) for s in body)
     return inside + sum(s is update for s in body)
