@@ -1,4 +1,4 @@
-"""Dead-store elimination: removes stores that are always overwritten before a load, and locals that are never read."""
+"""Dead-store elimination: removes stores always overwritten before a load, and locals that are never read."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def without_dead_stores(
     places: Mapping[int, tuple[Load, Index]],
     differ: Callable[[Sequence[int], Sequence[int]], bool],
 ) -> Statements:
-    """The statements without dead stores.
+    """Returns the statements without dead stores.
 
     A store is dead if a later store of the same block surely overwrites the element, and no load in between may read it.
 
@@ -55,7 +55,10 @@ def without_dead_stores(
 
 
 def without_unread(body: Statements) -> Statements:
-    """The statements without assignments to locals that are never read, and without branches and loops that then have no effect."""
+    """Returns the statements without assignments to locals that are never read.
+
+    Branches and loops that then have no effect are removed, too.
+    """
     while True:
         read = {
             n

@@ -1,8 +1,8 @@
-"""Nests of updates that iterations share: loop distribution, and sums in place of scatters. Adjoints have many such nests.
+"""Gathering of scattered updates: loop distribution of nests, and sums in locals in place of updates of elements.
 
-A nest is cut into one for each set of loops that the elements of updates have. These loops are outermost then (loop interchange),
-and the others add up in a local. Where neighbouring iterations of the innermost loop share elements, as in the adjoint of a
-stencil, it is cut into loops each of which updates elements of its own.
+Adjoints have many such nests. A nest is cut into one for each set of loops that the elements of updates have. These loops become
+outermost (loop interchange), and the others add up in a local. Where neighbouring iterations of the innermost loop share elements,
+as in the adjoint of a stencil, it is cut into loops each of which updates elements of its own.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ _Loops = tuple[kernel.For, ...]
 
 
 def gathered(ir: kernel.KernelIR) -> kernel.KernelIR:
-    """Returns a kernel on plain arrays with sums where iterations of nests share elements that they update far from one another.
+    """Returns a kernel on plain arrays with sums in locals for elements that iterations of a nest share.
 
-    Kernels whose sums have an order stay.
+    A kernel whose sums have a fixed order is returned unchanged.
     """
     if not ir.fast_math or ir.placed or ir.trees or ir.shared:
         return ir
@@ -38,7 +38,10 @@ def gathered(ir: kernel.KernelIR) -> kernel.KernelIR:
 
 @dataclass(frozen=True)
 class _Leaf:
-    """A store or update, with the loops around it and the definitions of locals before it. Places are in program order."""
+    """A store or update of a nest, with the loops around it and the definitions of locals before it.
+
+    `place` and the numbers of the definitions are positions in program order.
+    """
 
     statement: kernel.Store | kernel.Update
     loops: _Loops
@@ -47,7 +50,7 @@ class _Leaf:
 
     @property
     def axes(self) -> tuple[kernel.For, ...] | None:
-        """The loop of each index that is no constant; None where indices are others, or one loop moves several."""
+        """The loop of each index that is no constant; None unless each depends on one loop, and no two on the same."""
         found: list[kernel.For] = []
         for index in self.statement.indices:
             inside = {x.loop for x in walk(index) if isinstance(x, kernel.LoopIndex)}
@@ -63,13 +66,16 @@ class _Leaf:
 
     @property
     def is_moved_in_its_row(self) -> bool:
-        """True if the innermost loop, and no other, moves the last index."""
+        """True if the last index depends on the innermost loop, and on no other."""
         return differs(self.statement.indices[-1], self.loops[-1].loop, ())
 
 
 @dataclass
 class _Nest:
-    """Leaves of a nest and places of what it loads, by array; `fits` is False where the nest has other statements."""
+    """Statements of a nest: its stores and updates, and its loads by array, with positions in program order.
+
+    `fits`: False if the nest has other statements that write.
+    """
 
     leaves: list[_Leaf] = field(default_factory=list)
     loaded: dict[str, list[tuple[tuple[kernel.Expr, ...], int]]] = field(default_factory=dict)
@@ -79,7 +85,7 @@ class _Nest:
     def walk(
         self, body: Sequence[kernel.Stmt], loops: _Loops, before: Sequence[tuple[int, _Definition]]
     ) -> None:
-        """Adds statements inside of loops, behind definitions of locals."""
+        """Records the statements of a nest. `loops`: the loops around. `before`: definitions of locals before."""
         outer, definitions = {x.name for _, x in before}, list(before)
         known = set(outer)
         for s in body:
@@ -101,7 +107,7 @@ class _Nest:
                     self.fits = False
 
     def may_be_cut(self) -> bool:
-        """True if updates and stores may run in nests of their own, the stores last."""
+        """True if each store or update may run in a nest of its own, the stores last."""
         updated = {x.statement.array for x in self.leaves if isinstance(x.statement, kernel.Update)}
         stores = [x for x in self.leaves if isinstance(x.statement, kernel.Store)]
         stored = {x.statement.array for x in stores}
@@ -127,7 +133,7 @@ def _is_sum(leaf: _Leaf) -> bool:
 
 
 def _gathered(s: kernel.Stmt, names: Names) -> list[kernel.Stmt] | None:
-    """The nests in place of a statement; None where it stays."""
+    """Returns the nests that replace a statement; None if it stays as it is."""
     if not isinstance(s, kernel.For):
         return None
     nest = _Nest()
@@ -151,7 +157,10 @@ def _gathered(s: kernel.Stmt, names: Names) -> list[kernel.Stmt] | None:
 
 
 def _leaves_scalar(updates: Sequence[_Leaf]) -> bool:
-    """True if an innermost loop strides through an array, or moves some of its updates and not others: no vectors are stored."""
+    """True if vectors of iterations of some innermost loop could not store contiguously.
+
+    The loop strides through an array, or moves some of the array's updates and not others.
+    """
     moved: dict[str, set[bool]] = {}
     for x in updates:
         axes, last = x.axes or (), x.loops[-1]
@@ -162,7 +171,7 @@ def _leaves_scalar(updates: Sequence[_Leaf]) -> bool:
 
 
 def _summed(axes: _Loops, leaves: Sequence[_Leaf], names: Names) -> kernel.Stmt:
-    """The nest of updates whose elements have the loops `axes`."""
+    """Returns the nest for updates whose elements depend on the loops `axes`; the other loops sum into locals."""
     over = tuple(x for x in leaves[-1].loops if x not in axes)
     body = _ordered(leaves)
     if not over:
@@ -177,7 +186,7 @@ def _summed(axes: _Loops, leaves: Sequence[_Leaf], names: Names) -> kernel.Stmt:
 
 
 def _in_rows(leaves: Sequence[_Leaf], names: Names) -> list[kernel.Stmt]:
-    """The nest with an innermost loop for each place beside its iteration that updates have; nothing if there is one."""
+    """Returns the nest with an innermost loop for each last index of updates; [] if rows share no array."""
     *outer, last = loops = leaves[0].loops
     if not outer or any(x.loops != loops or not x.is_moved_in_its_row for x in leaves):
         return []
@@ -196,7 +205,7 @@ def _in_rows(leaves: Sequence[_Leaf], names: Names) -> list[kernel.Stmt]:
 
 
 def _ordered(leaves: Sequence[_Leaf]) -> list[kernel.Stmt]:
-    """The statements of leaves and the definitions before them, in program order."""
+    """Returns the statements of leaves and the definitions before them, in program order."""
     found: dict[int, kernel.Stmt] = dict(leaves[-1].definitions)
     found |= {x.place: x.statement for x in leaves}
     return [s for _, s in sorted(found.items(), key=itemgetter(0))]
@@ -210,7 +219,7 @@ def _plain(loops: _Loops, body: Sequence[kernel.Stmt]) -> kernel.Stmt:
 
 
 def _around(loops: _Loops, body: Sequence[kernel.Stmt], names: Names) -> kernel.Stmt:
-    """The statements that arrays need in loops, with loops and locals that are named as no others."""
+    """Returns `body` in loops, without statements that no array needs; loops and locals get new unused names."""
     (nest,) = pruned((_plain(loops, body),))
     inside = [nest, *nested_statements((nest,))]
     own = {s.loop: names.fresh(s.loop) for s in inside if isinstance(s, kernel.For)}
@@ -233,7 +242,7 @@ def _around(loops: _Loops, body: Sequence[kernel.Stmt], names: Names) -> kernel.
 
 
 def _work(body: Sequence[kernel.Stmt]) -> int:
-    """The number of operations of statements in loops of constant length."""
+    """Returns the number of operations of statements in loops of constant extent."""
     return sum(n * _size(s) for s, n in _often(body, 1))
 
 

@@ -1,5 +1,6 @@
-"""Loop fusion inside of a body: loops over the same iterations become one, so that value numbering finds what their bodies share.
+"""Loop fusion inside of a body: loops over the same iterations become one.
 
+Value numbering then finds values that their bodies share.
 After Kennedy and McKinley (Maximizing Loop Parallelism and Improving Data Locality via Loop Fusion and Distribution, 1993).
 Branches under one condition are joined, too, since loops may be inside of them. Values that are set between two such loops move in
 front of the first one. Each iteration runs its statements in their order, so results are equal bit by bit.
@@ -31,7 +32,7 @@ _KINDS = (
 
 
 def loops_fused(body: Statements) -> Statements:
-    """Returns a body with adjacent loops fused if they load from an array in common and no dependence forbids it."""
+    """Returns a body with adjacent loops fused that load from a common array, if no dependence forbids it."""
     made: list[ir.Stmt] = []
     for s in body:
         k = _mate(made, s) if isinstance(s, ir.For | ir.If) else None
@@ -50,13 +51,13 @@ def _joined(first: ir.Stmt, second: ir.Stmt) -> ir.Stmt:
 
 
 def _body_in(second: ir.For, first: ir.For) -> Statements:
-    """Returns the body of the second loop with the index of the first one."""
+    """Returns the body of loop `second` with the index of loop `first`."""
     renaming = walk.Renaming(loops={second.loop: ir.LoopIndex(first.loop)})
     return tuple(renaming.apply_stmt(x) for x in second.body)
 
 
 def _mate(made: Sequence[ir.Stmt], s: ir.Stmt) -> int | None:
-    """Returns the position of the loop or branch before `s` that it may be joined with, None without one."""
+    """Returns the position in `made` of the loop or branch that may be joined with `s`; None without one."""
     for k in range(len(made) - 1, -1, -1):
         if not isinstance(made[k], ir.SetLocal):
             return k if _may_join(made[k], s, made[k + 1 :]) else None
@@ -64,7 +65,7 @@ def _mate(made: Sequence[ir.Stmt], s: ir.Stmt) -> int | None:
 
 
 def _may_join(first: ir.Stmt, second: ir.Stmt, between: Sequence[ir.Stmt]) -> bool:
-    """True if two statements may be one, behind the values that are set `between` them."""
+    """True if two statements may become one, behind the assignments `between` them."""
     match first, second:
         case ir.For(), ir.For():
             a, b = _NamesIn.of(first), _NamesIn.of(second)
@@ -87,7 +88,7 @@ def _may_join(first: ir.Stmt, second: ir.Stmt, between: Sequence[ir.Stmt]) -> bo
 
 @dataclass(frozen=True)
 class _NamesIn:
-    """Locals that a statement changes and reads, and arrays that it writes and loads from."""
+    """Names in a statement: locals that it changes and reads, and arrays that it writes and loads from."""
 
     changed: set[str]
     read: set[str]
@@ -106,23 +107,29 @@ class _NamesIn:
         )
 
     def share_locals(self, other: _NamesIn) -> bool:
-        """True if one of two statements changes a local that the other one reads or changes."""
+        """True if one of two statements changes a local that the other statement reads or changes."""
         either = other.changed | other.read
         return bool(self.changed & either or other.changed & self.read)
 
 
 def _is_same(a: ir.Expr, b: ir.Expr, first: _NamesIn) -> bool:
-    """True if the second of two expressions has the value of the first one behind a statement that changes no local in them."""
+    """True if two equal expressions have equal values before and behind a statement.
+
+    `first`: the names in that statement, which changes no local of the expressions.
+    """
     return a == b and not _arrays_in(a) & first.written
 
 
 def _conflict(first: _NamesIn, value: _NamesIn) -> bool:
-    """True if a value that is set behind a statement may be another one before it."""
+    """True if the assignment of a value cannot move from behind a statement to the front of it.
+
+    `first`: names in the statement. `value`: names in the assignment.
+    """
     return first.share_locals(value) or bool(first.written & value.loaded)
 
 
 def _depend(first: ir.For, second: ir.For) -> bool:
-    """True if fusion would reverse a dependence: an iteration of the second loop may conflict with another one of the first."""
+    """True if fusion of two loops would reverse a dependence between different iterations of them."""
     renamed = _body_in(second, first)
     whole = replace(first, body=(*first.body, *renamed))
     loops, statements = with_invariant_indices(whole, _NamesIn.of(whole).changed)

@@ -1,7 +1,7 @@
-"""Merged calls: loops of calls that follow each other become one, so that values stay in registers and caches.
+"""Merged calls: loops of consecutive calls are fused, so that values stay in registers and caches.
 
-They are one where no iteration of a later loop uses what another iteration of an earlier one changes. A loop moves up to the first
-loop that it may join, past all that it does not depend on.
+They are fused if no iteration of a later loop uses elements that another iteration of an earlier loop changes. A loop moves up to
+the first loop with which it may be fused, past all statements on which it does not depend.
 """
 
 from __future__ import annotations
@@ -32,7 +32,10 @@ Loop = ir.For | ir.ForActive
 
 @dataclass(frozen=True, eq=False)
 class IndependentPart:
-    """Statements of a call at top level, from number `first` on, that share no local with others. `trees`: those of its fields."""
+    """Top-level statements of a call, from number `first` on, that share no local with other statements.
+
+    `placed`: the tree of each sparse field, by array.
+    """
 
     first: int
     body: tuple[ir.Stmt, ...]
@@ -40,13 +43,13 @@ class IndependentPart:
 
     @cached_property
     def loop(self) -> Loop | None:
-        """The loop that it is; None for other statements."""
+        """The part as a loop, if it is one loop; else None."""
         (s, *more) = self.body
         return s if isinstance(s, ir.For | ir.ForActive) and not more else None
 
     @cached_property
     def uses(self) -> dict[str, list[tuple[ir.Expr, ...]]]:
-        """The indices of all accesses, by array."""
+        """The indices of all accesses of the part, by array."""
         return _uses(self.body)
 
     @cached_property
@@ -55,12 +58,12 @@ class IndependentPart:
 
     @cached_property
     def changed(self) -> frozenset[str]:
-        """The arrays that it writes."""
+        """The arrays that the part writes."""
         return frozenset(s.array for s in self.writes)
 
     @cached_property
     def trees(self) -> frozenset[str]:
-        """The trees whose cells it uses."""
+        """The trees whose cells the part uses."""
         every = list(nested_statements(self.body))
         found = {x.tree for x in every if isinstance(x, _ON_TREES)}
         found |= {x.tree for s in every for x in _parts(s) if isinstance(x, _ON_TREES)}
@@ -68,13 +71,13 @@ class IndependentPart:
 
     @cached_property
     def params(self) -> frozenset[str]:
-        """The scalars that it reads."""
+        """The scalar arguments that the part reads."""
         every = (x for s in nested_statements(self.body) for x in _parts(s))
         return frozenset(x.name for x in every if isinstance(x, ir.Param))
 
     @cached_property
     def sums(self) -> dict[str, str]:
-        """The operators of arrays that it only adds to, or the like, and never reads."""
+        """The operation of each array that the part only updates, always by that operation, and never reads."""
         found: dict[str, str] = {}
         for s in self.writes:
             is_sum = isinstance(s, ir.Update) and not s.result
@@ -85,7 +88,7 @@ class IndependentPart:
 
     @cached_property
     def size(self) -> int:
-        """The number of its statements."""
+        """Number of statements of the part."""
         return sum(1 for _ in nested_statements(self.body))
 
     @cached_property
@@ -95,9 +98,9 @@ class IndependentPart:
 
 @dataclass(frozen=True, eq=False)
 class PlacedPart:
-    """A part of a window's call, by the number of the call. `reshapes`: the trees whose active cells it may change.
+    """Independent part of call number `call` of a window.
 
-    `fast_math`: its sums may be reassociated.
+    `reshapes`: the trees whose active cells it may change. `fast_math`: its sums may be reassociated.
     """
 
     call: int
@@ -107,12 +110,15 @@ class PlacedPart:
 
     @property
     def may_fail(self) -> bool:
-        """True if it may end the window with an error. What stands before it must have run, and nothing else."""
+        """True if the part may end the window with an error.
+
+        All parts before it must have run then, and none behind it.
+        """
         return bool(self.reshapes) or self.part.asserts
 
 
 def groups_of(placings: Sequence[PlacedPart]) -> list[list[PlacedPart]]:
-    """Returns the parts in order, with those together that become one loop."""
+    """Returns the parts in groups, in order; the parts of a group are loops that become one loop."""
     groups: list[list[PlacedPart]] = []
     for x in placings:
         found = None
@@ -129,7 +135,7 @@ def groups_of(placings: Sequence[PlacedPart]) -> list[list[PlacedPart]]:
 
 
 def one_loop(loops: Sequence[Loop]) -> Loop:
-    """Returns the loop that does what some loops of one group do. Inner loops at a seam become one, too."""
+    """Returns the fusion of the loops of one group. Where two bodies join, inner loops are fused, too."""
     first, *more = loops
     for loop in more:
         first = _as_one(first, loop)
@@ -137,7 +143,7 @@ def one_loop(loops: Sequence[Loop]) -> Loop:
 
 
 class CallNames:
-    """New names of one call: of arrays and trees those of the window, of all else with a suffix of the call."""
+    """Renaming of the nodes of one call: arrays and trees to those of the window, other names with a suffix."""
 
     def __init__(
         self, arrays: Mapping[str, str], trees: Mapping[str, str], suffix: str = ""
@@ -164,7 +170,7 @@ class CallNames:
 
 
 def _depends(x: PlacedPart, y: PlacedPart) -> bool:
-    """True if `x` must stay behind `y`."""
+    """True if part `x` must stay behind part `y`."""
     a, b = x.part, y.part
     if x.may_fail or y.may_fail:
         return True
@@ -174,7 +180,7 @@ def _depends(x: PlacedPart, y: PlacedPart) -> bool:
 
 
 def _may_join(group: Sequence[PlacedPart], x: PlacedPart) -> bool:
-    """True if a loop may become a part of the loop of a group."""
+    """True if a loop may be fused with the loops of a group."""
     if x.may_fail or any(y.may_fail or y.fast_math != x.fast_math for y in group):
         return False
     if sum(y.part.size for y in group) + x.part.size > _MOST_STATEMENTS:
@@ -183,7 +189,7 @@ def _may_join(group: Sequence[PlacedPart], x: PlacedPart) -> bool:
 
 
 def _may_be_one(a: IndependentPart, b: IndependentPart, *, fast_math: bool) -> bool:
-    """True if two outermost loops may be one: parallel iterations stay independent."""
+    """True if two outermost loops may be fused, because their parallel iterations stay independent."""
     match a.loop, b.loop:
         case ir.For() as x, ir.For() as y:
             writes = [(loop, s) for loop, part in ((x, a), (y, b)) for s in part.writes]
@@ -203,7 +209,7 @@ def _may_be_one(a: IndependentPart, b: IndependentPart, *, fast_math: bool) -> b
 
 
 def _is_one_sum(array: str, a: IndependentPart, b: IndependentPart, *, fast_math: bool) -> bool:
-    """True if two parts only update an array, in the same way, and the order of updates is free."""
+    """True if two parts only update an array, by one operation, and the order of updates is free."""
     op = a.sums.get(array)
     if op is None or b.sums.get(array) != op:
         return False
@@ -212,7 +218,7 @@ def _is_one_sum(array: str, a: IndependentPart, b: IndependentPart, *, fast_math
 
 
 def _are_own(indices: Sequence[tuple[ir.Expr, ...]], loops: tuple[str, ...]) -> bool:
-    """True if accesses are to the current cell of a loop over active cells."""
+    """True if all accesses at these indices are to the current cell of a loop over active cells."""
     return all(
         len(at) >= len(loops) > 0
         and all(
@@ -241,7 +247,7 @@ def _loops(x: Loop) -> tuple[str, ...]:
 
 
 def _are_apart(a: ir.For, b: ir.For) -> bool:
-    """True if two loops of equal constant extents meet only in elements of equal iterations."""
+    """True if two loops of equal constant extents conflict only in equal iterations."""
     if not isinstance(a.extent, ir.Const) or a.extent != b.extent:
         return False
     every = nested_statements((*a.body, *b.body))
@@ -256,7 +262,7 @@ def _are_apart(a: ir.For, b: ir.For) -> bool:
 
 
 def _axes_of(indices: tuple[ir.Expr, ...], loop: str) -> set[int]:
-    """The axes along which the index is that of the loop itself."""
+    """Returns the axes along which the index is exactly that of the loop."""
     plain = map(_plain, indices)
     return {k for k, x in enumerate(plain) if isinstance(x, ir.LoopIndex) and x.loop == loop}
 
@@ -266,7 +272,7 @@ def _plain(x: ir.Expr) -> ir.Expr:
 
 
 def _uses(body: tuple[ir.Stmt, ...]) -> dict[str, list[tuple[ir.Expr, ...]]]:
-    """The indices of all accesses of statements, by array."""
+    """Returns the indices of all accesses of statements, by array."""
     found: dict[str, list[tuple[ir.Expr, ...]]] = {}
     for s in nested_statements(body):
         if isinstance(s, ir.Store | ir.Update):

@@ -27,7 +27,7 @@ _COMMUTE = ("add", "mul")  # in either order the same bits
 
 
 def numbered(body: Statements, arrays: Mapping[str, ir.DType]) -> Statements:
-    """`body` with equal values computed once; `arrays` are the types of elements. Results are equal bit by bit."""
+    """Returns `body` with equal values computed once. `arrays`: types of elements. Results are equal bit by bit."""
     wanted = _Numbering(body, arrays, frozenset())
     wanted.block(body)
     made = _Numbering(body, arrays, frozenset(wanted.used))
@@ -37,7 +37,7 @@ def numbered(body: Statements, arrays: Mapping[str, ir.DType]) -> Statements:
 
 @dataclass(frozen=True)
 class _Stored:
-    """Store to an array: its number, the value numbers of its index, and that of its value.
+    """Store to an array: its number, the value numbers of its indices, and the value number of the stored value.
 
     `index` is None if the element is unknown, `value` is None if the value is.
     """
@@ -49,7 +49,7 @@ class _Stored:
 
 @dataclass
 class _Known:
-    """Value numbers that are valid at a point of the program."""
+    """Value numbers of locals and array elements at a point of the program."""
 
     locals: dict[str, int] = field(default_factory=dict)
     stored: dict[str, tuple[_Stored, ...]] = field(default_factory=dict)
@@ -61,7 +61,7 @@ class _Known:
 
 
 class _Numbering:
-    """One pass over a body.
+    """One pass of value numbering over a body.
 
     Evaluations are counted in the order of the text. Those in `wanted` are repeated later and become locals. The pass collects such
     evaluations in `used`.
@@ -113,7 +113,7 @@ class _Numbering:
         return found
 
     def number(self, e: ir.Expr) -> int:
-        """The value number of an expression at the current point."""
+        """Returns the value number of an expression at the current point."""
         match e:
             case ir.Const():
                 key: Hashable = ("const", repr(e.value), e.dtype)
@@ -151,9 +151,9 @@ class _Numbering:
         return found
 
     def loaded(self, e: ir.Load) -> int:
-        """The value number of a load.
+        """Returns the value number of a load.
 
-        It is that of the value stored there, or one for this element since the last store that may alias it.
+        It is that of the value stored to the element, or one for this element since the last store that may alias it.
         """
         index = tuple(self.number(i) for i in e.indices)
         before = 0
@@ -166,7 +166,10 @@ class _Numbering:
         return self.number_of(("load", e.array, index, before))
 
     def form(self, e: ir.Expr, number: int) -> Affine:
-        """An integer as a linear combination of values that are no sums themselves."""
+        """Returns an integer as a linear combination of values that are no sums themselves.
+
+        `number`: its value number.
+        """
         match e:
             case ir.Const():
                 return constant(int(e.value))
@@ -198,9 +201,9 @@ class _Numbering:
     # --- expressions
 
     def evaluated(self, e: ir.Expr, is_certain: bool = True) -> ir.Expr:
-        """The expression with known values in place of repeated computations.
+        """Returns an expression with locals that hold known values in place of repeated computations.
 
-        `is_certain`: it is evaluated whenever the statement is, so its result may be saved in a local.
+        `is_certain`: the expression is evaluated whenever its statement is, so its result may be saved in a local.
         """
         if isinstance(e, ir.Const | ir.LoopIndex | ir.Param) or to_affine(e) is not None:
             return e
@@ -232,7 +235,10 @@ class _Numbering:
         return ir.Local(local, e.dtype)
 
     def operands(self, e: ir.Expr, is_certain: bool) -> Iterator[ir.Expr]:
-        """Yields the rewritten operands; the sides of a choice are not always evaluated."""
+        """Yields the rewritten operands of an expression.
+
+        The sides of a selection, `and` or `or` are not certain to be evaluated.
+        """
         may_be_left = isinstance(e, ir.Select) or (
             isinstance(e, ir.Binary) and e.op in ("and", "or")
         )
@@ -240,7 +246,7 @@ class _Numbering:
             yield self.evaluated(x, is_certain and not (may_be_left and k > 0))
 
     def holder(self, number: int) -> str | None:
-        """A local that has this value now; None if there is none."""
+        """Returns a local that holds the value with this number at the current point; None if there is none."""
         for x in self.known.held.get(number, ()):
             if isinstance(x, str) and self.known.locals.get(x) == number:
                 return x
@@ -350,7 +356,7 @@ class _Numbering:
 
     @contextmanager
     def changing(self, body: Statements) -> Iterator[None]:
-        """Forgets the values that a loop body changes: within the block, for its iterations, and after it."""
+        """Context in which a loop body is numbered: values that the body changes are unknown in it and behind it."""
         self.unknown(_changed(body), walk.written_in(body))
         before = self.known
         self.known = before.copy()
@@ -365,7 +371,7 @@ class _Numbering:
             self.put(array, _Stored(self.fresh(), None, None))
 
     def other(self, s: ir.Stmt) -> None:
-        """Rewrites a statement of which only the side effects are known."""
+        """Rewrites the operands of a statement of a kind without a rule, whose results are unknown."""
         operands = iter([self.evaluated(e) for e in walk.children(s)])
         self._out.append(_with_operands(s, operands))
         name = walk.local_changed(s)

@@ -1,4 +1,7 @@
-"""Check of the access rule of kernels with derivatives: no element is stored to after it was read (rule 1 of Taichi's language)."""
+"""Check of the access rule of kernels with derivatives: no element is stored to after it was read.
+
+This is rule 1 of Taichi's language.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +16,10 @@ from ...ir.walk import children, loads, with_blocks
 def with_checks(
     ir: KernelIR, flags: Mapping[str, str], labels: Mapping[str, str], copied: Container[str] = ()
 ) -> KernelIR:
-    """The kernel with marks of the elements that it reads, and assertions that it stores to none of them.
+    """Returns the kernel with marks of the elements that it reads, and assertions that it stores to none of them.
 
-    `flags`: for each checked array the name of an array of marks (i32); `labels` are the names of the arrays in messages. `copied`
-    arrays get no marks: the adjoint reads copies of them.
+    `flags`: for each checked array the name of an array of marks (i32). `labels`: the names of the arrays in messages. `copied`:
+    arrays without marks, since the adjoint reads copies of them.
     """
     marked = {name: flag for name, flag in flags.items() if name not in copied}
 
@@ -33,7 +36,7 @@ def with_checks(
 
 
 def _marks(s: Stmt, flags: Mapping[str, str]) -> Iterator[Stmt]:
-    """Marks the elements that the operands of a statement read."""
+    """Yields the statements that mark the elements that the operands of a statement read."""
     for e in children(s):
         for x in loads(e):
             if x.array in flags:
@@ -43,7 +46,7 @@ def _marks(s: Stmt, flags: Mapping[str, str]) -> Iterator[Stmt]:
 def _assertion(
     s: Stmt, flags: Mapping[str, str], labels: Mapping[str, str], kernel: str
 ) -> Iterator[Stmt]:
-    """Asserts that the element that a statement stores to was not read."""
+    """Yields the assertion that the element to which a statement stores was not read."""
     if isinstance(s, Store | Update) and s.array in flags:
         mark = Load(flags[s.array], s.indices, DType.i32)
         what = f"stores to an element of {labels[s.array]} that was read before"

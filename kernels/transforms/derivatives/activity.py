@@ -1,4 +1,7 @@
-"""Activity of a kernel: the locals that lead from fields with gradients to such fields. Only these have derivatives."""
+"""Activity analysis for derivatives: locals on a path from arrays with gradients to arrays with gradients.
+
+Only these have derivatives.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from .rules import has_derivative, operands_of
 
 
 class NeedsOldElementError(KernelError):
-    """A statement has a derivative only where what elements of `array` held before the call is known."""
+    """A statement has a derivative only if the old elements of `array`, from before the call, are known."""
 
     def __init__(self, sentence: str, where: kernel.Location, array: str) -> None:
         super().__init__(f"no derivative: {sentence}", where)
@@ -20,24 +23,24 @@ class NeedsOldElementError(KernelError):
 
     @classmethod
     def of_update(cls, s: kernel.Update) -> NeedsOldElementError:
-        """Returns the error of an update that is no sum."""
+        """Returns the error of an update of an element by an operation other than a sum."""
         return cls(f"{s.array} is updated by {s.op}, only sums have one", s.where, s.array)
 
     @classmethod
     def of_old_value(cls, s: kernel.Update) -> NeedsOldElementError:
-        """Returns the error of an update whose old value is used."""
+        """Returns the error of an update of an element whose old value is used."""
         return cls(f"the old value of an update of {s.array} is used", s.where, s.array)
 
 
 def refusal(sentence: str, where: kernel.Location) -> KernelError:
-    """Returns the error of a statement without a derivative."""
+    """Returns the error of a statement without a derivative. `sentence`: the reason."""
     return KernelError(f"no derivative: {sentence}", where)
 
 
 def differentiable_leaves(
     e: kernel.Expr,
 ) -> Iterator[kernel.Local | kernel.LocalElement | kernel.Load]:
-    """Yields the locals and loads on which a float depends with a derivative that is not zero everywhere."""
+    """Yields the locals and loads in a float expression with a derivative that is not zero everywhere."""
     if not e.dtype.is_float:
         return
     match e:
@@ -54,7 +57,7 @@ def differentiable_leaves(
 
 
 def depends_on(e: kernel.Expr, locals_: Container[str], arrays: Container[str]) -> bool:
-    """True if a float depends on one of these locals or arrays."""
+    """True if a float expression depends, with a derivative, on one of these locals or arrays."""
     return any(
         x.array in arrays if isinstance(x, kernel.Load) else x.name in locals_
         for x in differentiable_leaves(e)
@@ -63,7 +66,10 @@ def depends_on(e: kernel.Expr, locals_: Container[str], arrays: Container[str]) 
 
 @dataclass(frozen=True)
 class Activity:
-    """`varied` locals depend on arrays with gradients; the values of such arrays depend on `useful` locals."""
+    """Activity of the locals of a kernel in which `arrays` have gradients.
+
+    `varied` locals depend on these arrays; the values stored to these arrays depend on `useful` locals.
+    """
 
     arrays: frozenset[str]
     varied: frozenset[str]
@@ -71,16 +77,19 @@ class Activity:
 
     @property
     def active(self) -> frozenset[str]:
-        """The locals with derivatives in reverse mode."""
+        """The locals that have adjoints in reverse mode: both varied and useful."""
         return self.varied & self.useful
 
     def stores(self, s: kernel.Stmt) -> bool:
-        """True if the statement changes an array with a gradient."""
+        """True if the statement stores to or updates an array with a gradient."""
         return isinstance(s, kernel.Store | kernel.Update) and s.array in self.arrays
 
 
 def activity_of(ir: kernel.KernelIR, arrays: frozenset[str]) -> Activity:
-    """The activity of a kernel in which `arrays` have gradients, by name: all values of one local together."""
+    """Returns the activity of the locals of a kernel in which `arrays` have gradients.
+
+    All values of one local have the same activity.
+    """
     statements = tuple(nested_statements(ir.body))
     given = tuple(_assigned(s) for s in statements)
     assigned = tuple((name, value) for name, value in given if value is not None)
@@ -110,7 +119,7 @@ def activity_of(ir: kernel.KernelIR, arrays: frozenset[str]) -> Activity:
 
 
 def _assigned(s: kernel.Stmt) -> tuple[str, kernel.Expr | None]:
-    """The local that a statement gives a value, and the value."""
+    """Returns the local that a statement sets, and its value; None for a value that is not known here."""
     if isinstance(s, kernel.SetLocal | kernel.UpdateLocal | kernel.LocalArray | kernel.SetElement):
         return s.name, s.value
     return "", None

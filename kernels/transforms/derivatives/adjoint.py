@@ -1,8 +1,8 @@
-"""Reverse mode: the adjoint of a kernel adds to the gradients of its inputs, and takes and clears those of its outputs.
+"""Reverse mode: the adjoint of a kernel adds to gradients of its inputs, and takes and clears those of its outputs.
 
-The adjoint is a kernel of the same loops, made of the kernel before its trees are lowered. Each body has a forward sweep, which
-computes the locals again in single-assignment form, and a reverse sweep. Arrays are read as the kernel left them: no element that
-the kernel reads is stored to later (rule 1 of Taichi's language).
+The adjoint is a kernel of the same loops, made of the kernel before sparse lowering. Each body has a forward sweep, which computes
+the locals again in single-assignment form, and a reverse sweep. Arrays are read as the kernel left them: no element that the kernel
+reads is stored to later (rule 1 of Taichi's language).
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ N_KEPT = 1024
 
 
 def adjoint(ir: KernelIR, gradients: Mapping[str, str], n_kept: int = N_KEPT) -> KernelIR:
-    """The adjoint of a kernel. `gradients`: for each array with a gradient the name of the array of its gradient.
+    """Returns the adjoint (reverse mode) of a kernel.
 
-    `n_kept`: the most iterations of a loop without a known length whose locals are kept. Raises KernelError for a statement without
-    a derivative.
+    `gradients`: for each array with a gradient the name of the gradient's array. `n_kept`: the greatest number of iterations of a
+    loop of unknown length for which locals are kept. Raises KernelError for a statement without a derivative.
     """
     activity, names = activity_of(ir, frozenset(gradients)), Names(ir, gradients.values())
     making = Making(gradients, activity, names, n_kept)
@@ -56,7 +56,7 @@ def adjoint(ir: KernelIR, gradients: Mapping[str, str], n_kept: int = N_KEPT) ->
 
 
 def _with_needed_guards(body: tuple[Stmt, ...], making: Making) -> tuple[Stmt, ...]:
-    """The statements without the assertions on local arrays that nothing reads."""
+    """Returns the statements without assertions on local arrays that no statement reads."""
     named = names_in(body)
     unneeded = {guard.uid for array, guard in making.guards.items() if array not in named}
     if not unneeded:
@@ -74,7 +74,7 @@ def _gradients(arrays: tuple[ArrayParam, ...], gradients: Mapping[str, str]) -> 
 
 
 def arrays_in(body: tuple[Stmt, ...]) -> set[str]:
-    """Returns the arrays that statements read or write."""
+    """Returns names of the arrays that statements read or write."""
     found: set[str] = set()
     for s in nested_statements(body):
         if isinstance(s, Store | Update):
@@ -84,7 +84,7 @@ def arrays_in(body: tuple[Stmt, ...]) -> set[str]:
 
 
 def _refuse_unknown(body: tuple[Stmt, ...], making: Making) -> None:
-    """Raises KernelError where the adjoint needs a value that it cannot compute again."""
+    """Raises KernelError if the adjoint needs a value that it cannot compute again."""
     named = names_in(body)
     for name, (sentence, where) in making.unknown.items():
         if name in named:

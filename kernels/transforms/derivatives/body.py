@@ -16,11 +16,12 @@ from .pruning import with_zeros
 
 @dataclass
 class Making:
-    """State of one adjoint.
+    """State of the construction of one adjoint kernel.
 
-    `gradients`: for each array the name of its gradient's. `active`: versions with derivatives. `types` of versions, and `extents`
-    of those that are local arrays. `unknown`: names whose values cannot be computed again, each with the sentence and place of a
-    refusal. `guards`: for each array of kept values of a loop without a known length, the assertion that it is long enough.
+    `gradients`: for each array the name of its gradient. `active`: versions of locals that have adjoints. `types`: of versions.
+    `extents`: of versions that are local arrays. `unknown`: names whose values cannot be computed again, each with the sentence and
+    position of a refusal. `guards`: for each local array that keeps values of a loop of unknown length, the assertion that it is
+    long enough.
     """
 
     gradients: Mapping[str, str]
@@ -35,9 +36,9 @@ class Making:
 
 
 class SweepBody:
-    """The sweeps of a kernel, or of an iteration of a loop, inside those of the body `around`.
+    """Forward and reverse sweep of a kernel, or of an iteration of a loop, inside those of the body `around`.
 
-    `versions`: the present version of each local. `sums`: locals that the loops around only add to. `start`: declarations before
+    `versions`: the current version of each local. `sums`: locals that the loops around only add to. `start`: declarations before
     both sweeps. `reverse`: statements of the reverse sweep, in the order of the forward sweep.
     """
 
@@ -55,32 +56,32 @@ class SweepBody:
         self._adjoints: dict[str, str] = {}
 
     def inside(self, *, has_reverse: bool = True) -> SweepBody:
-        """An empty body inside this one."""
+        """Returns an empty body inside this one."""
         return SweepBody(self.making, self, has_reverse=has_reverse)
 
     def statements(self) -> list[ir.Stmt]:
-        """Both sweeps, behind the declarations of what they share."""
+        """Returns both sweeps, behind the declarations of locals that they share."""
         making = self.making
         zeros = {a: making.types[v] for v, a in self._adjoints.items() if v not in making.extents}
         return [*self.start, *with_zeros([*self.forward, *backwards(self.reverse)], zeros)]
 
     @contextmanager
     def collected(self) -> Iterator[tuple[list[ir.Stmt], list[list[ir.Stmt]]]]:
-        """Collects the sweeps of a nested block."""
+        """Collects the sweeps of a nested block separately, instead of appending them to the body's sweeps."""
         before = self.forward, self.reverse
         self.forward, self.reverse = [], []
         yield self.forward, self.reverse
         self.forward, self.reverse = before
 
     def then(self, statements: list[ir.Stmt]) -> None:
-        """Adds to the reverse sweep what stands before all that it has so far."""
+        """Adds statements to the reverse sweep, in front of all that it has so far."""
         if statements and self.has_reverse:
             self.reverse.append(statements)
 
     # --- names
 
     def version(self, stem: str, dtype: ir.DType, name: str = "") -> str:
-        """A new version of the local `name`, or a temporary."""
+        """Returns the name of a new version of the local `name`, or of a temporary without `name`."""
         version = self.making.names.fresh(f"{stem}_v" if name else stem)
         self.making.types[version] = dtype
         self._own.add(version)
@@ -89,20 +90,23 @@ class SweepBody:
         return version
 
     def now(self, name: str) -> ir.Local:
-        """The present value of a local."""
+        """Returns the current version of a local."""
         version = self.versions[name]
         return ir.Local(version, self.making.types[version])
 
     def is_array(self, name: str) -> bool:
-        """True if a local is a local array."""
+        """True if the current version of a local is a local array."""
         return self.versions[name] in self.making.extents
 
     def set_unknown(self, name: str, dtype: ir.DType, sentence: str, where: ir.Location) -> None:
-        """Gives a local a version whose value the adjoint cannot compute again."""
+        """Gives a local a new version whose value the adjoint cannot compute again.
+
+        `sentence` and `where`: reason and position of the refusal, should the adjoint need the value.
+        """
         self.making.unknown[self.version(name, dtype, name)] = (sentence, where)
 
     def adjoint(self, version: str) -> ir.Local:
-        """The adjoint of a version, declared in the body of the version."""
+        """Returns the adjoint of a version, a local of the body that defines the version."""
         if version not in self._own and self.around is not None:
             return self.around.adjoint(version)
         if version not in self._adjoints:
@@ -112,18 +116,18 @@ class SweepBody:
         return ir.Local(self._adjoints[version], self.making.types[version])
 
     def added(self, version: str, value: ir.Expr, where: ir.Location) -> ir.Stmt:
-        """Adds to the adjoint of a version."""
+        """Returns the statement that adds a value to the adjoint of a version."""
         return ir.UpdateLocal(self.adjoint(version).name, "add", value, where)
 
     def zeros(self, name: str, version: str) -> ir.Stmt:
-        """A local array like the version, of zeros."""
+        """Returns the declaration of a local array of zeros, with type and extent of a version."""
         making = self.making
         return ir.LocalArray(
             name, making.extents[version], const(0, making.types[version]), ir.NOWHERE
         )
 
     def hoist(self, name: str) -> None:
-        """Declares in front of the body what a branch sets, and its reverse sweep reads."""
+        """Declares a local in front of the body: a branch sets it, and the reverse sweep of the branch reads it."""
         if name not in self._own or any(local_changed(s) == name for s in self.start):
             return
         is_array, zero = name in self.making.extents, const(0, self.making.types[name])
@@ -134,7 +138,7 @@ class SweepBody:
     # --- expressions
 
     def renamed(self, e: ir.Expr) -> ir.Expr:
-        """The expression on the present versions of locals and the loops of the adjoint."""
+        """Returns an expression on the current versions of locals and the loops of the adjoint."""
         match e:
             case ir.Local():
                 return replace(e, name=self.versions[e.name])
@@ -147,15 +151,18 @@ class SweepBody:
         return mapped(e, self.renamed, lambda s: s)
 
     def is_active(self, e: ir.Expr) -> bool:
-        """True if a float depends on an array with a gradient."""
+        """True if a float expression depends on an array with a gradient."""
         return depends_on(e, self.making.active, self.making.gradients)
 
 
 def backwards(reverse: list[list[ir.Stmt]]) -> list[ir.Stmt]:
-    """The statements of a reverse sweep in their order."""
+    """Returns the statements of a reverse sweep in the order of execution.
+
+    `reverse`: groups of statements in the order of the forward sweep.
+    """
     return [s for statements in reversed(reverse) for s in statements]
 
 
 def is_leaf(e: ir.Expr) -> bool:
-    """True if a value takes no work."""
+    """True if an expression is a local, a constant, an argument or a loop index: no operation computes it."""
     return isinstance(e, ir.Local | ir.Const | ir.Param | ir.LoopIndex)

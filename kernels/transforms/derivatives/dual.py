@@ -15,9 +15,10 @@ from .rules import operands_of, partials, times
 
 
 def dual(ir: kernel.KernelIR, tangents: Mapping[str, str]) -> kernel.KernelIR:
-    """The dual of a kernel. `tangents`: for each array with a derivative the name of the array of its derivative.
+    """Returns the dual (forward mode) of a kernel.
 
-    Raises KernelError for a statement without a derivative.
+    `tangents`: for each array with a derivative the name of the derivative's array. Raises KernelError for a statement without a
+    derivative.
     """
     activity = activity_of(ir, frozenset(tangents))
     body = _Dual(tangents, activity, Names(ir, tangents.values())).block(ir.body)
@@ -33,14 +34,14 @@ def dual(ir: kernel.KernelIR, tangents: Mapping[str, str]) -> kernel.KernelIR:
 
 
 class _Dual:
-    """Makes the dual statements of one kernel."""
+    """Writer of the dual statements of one kernel."""
 
     def __init__(self, tangents: Mapping[str, str], activity: Activity, names: Names) -> None:
         self._tangents, self._activity = tangents, activity
         self._names = {n: names.fresh(f"dot_{n}") for n in sorted(activity.active)}
 
     def block(self, body: tuple[kernel.Stmt, ...]) -> tuple[kernel.Stmt, ...]:
-        """Each statement with the dual statement before it, which reads the values from before."""
+        """Returns the statements, each behind its dual statement, which reads the values from before."""
         made: list[kernel.Stmt] = []
         for s in body:
             made += self._before(s)
@@ -77,7 +78,7 @@ class _Dual:
         return replace(s, array=self._tangents[s.array], value=value, result="")
 
     def _tangent(self, e: kernel.Expr) -> kernel.Expr:
-        """The derivative of an expression along the direction."""
+        """Returns the derivative of an expression along the direction that `tangents` give."""
         zero = const(0, e.dtype)
         if not depends_on(e, self._names, self._tangents):
             return zero

@@ -16,7 +16,7 @@ from .rules import RESULT, operands_of, partials, times, values_needed
 def define(
     body: SweepBody, stem: str, value: ir.Expr, where: ir.Location, name: str = ""
 ) -> ir.Local:
-    """Gives a value a version: the next one of the local `name`, or a temporary."""
+    """Appends the assignment of a value to a new version of the local `name`, or to a temporary; returns it."""
     making = body.making
     is_active = body.is_active(value) and (not name or name in making.activity.useful)
     has_flow = is_active and body.has_reverse
@@ -32,12 +32,15 @@ def define(
 
 
 def leaf(body: SweepBody, e: ir.Expr, where: ir.Location) -> ir.Expr:
-    """The value of an expression in a local, if it takes any work."""
+    """Returns an expression as a leaf: appends its assignment to a local, unless it takes no operation."""
     return e if is_leaf(e) else define(body, "t", e, where)
 
 
 def inlined(body: SweepBody, e: ir.Expr, where: ir.Location) -> ir.Expr:
-    """The expression with the values named that its derivatives read, also its own."""
+    """Returns an expression that stays inline, with all values in locals that its derivatives read.
+
+    The value of the expression itself may be such a value.
+    """
     if not body.has_reverse or not body.is_active(e):
         return e
     if isinstance(e, ir.Unary | ir.Binary) and RESULT in _needed(body, e):
@@ -50,7 +53,7 @@ def _needed(body: SweepBody, e: ir.Unary | ir.Binary) -> frozenset[int]:
 
 
 def _prepared(body: SweepBody, e: ir.Expr, where: ir.Location) -> ir.Expr:
-    """The active expression with the values named that its derivatives read."""
+    """Returns an active expression with all values in locals that its derivatives read."""
     match e:
         case ir.Cast():
             return replace(e, x=inlined(body, e.x, where))
@@ -72,7 +75,10 @@ def _prepared(body: SweepBody, e: ir.Expr, where: ir.Location) -> ir.Expr:
 def flow(
     body: SweepBody, e: ir.Expr, g: ir.Expr, where: ir.Location, result: ir.Expr | None = None
 ) -> list[ir.Stmt]:
-    """Adds `g`, the adjoint of an expression whose value is `result`, to what the expression depends on."""
+    """Returns statements that add the adjoint `g` of an expression to the adjoints of its operands.
+
+    They do so for each local and load on which the expression depends. `result`: the value of the expression.
+    """
     if not body.is_active(e):
         return []
     match e:
@@ -93,7 +99,10 @@ def flow(
 
 
 def _held(body: SweepBody, g: ir.Expr, where: ir.Location) -> tuple[list[ir.Stmt], ir.Expr]:
-    """A value in a local, for several readers."""
+    """Returns the assignment of a value to a local, for several readers, and the local.
+
+    A leaf is returned as it is, without an assignment.
+    """
     if is_leaf(g):
         return [], g
     name = body.version("g", g.dtype)
@@ -112,7 +121,10 @@ def _flow_to_operands(
 
 
 def _flow_to_sides(body: SweepBody, e: ir.Select, g: ir.Expr, where: ir.Location) -> list[ir.Stmt]:
-    """Adds to the side that is taken. A side with a partial function is swept inside a branch: 0 times infinity is not 0."""
+    """Returns statements that add the adjoint `g` of a selection to the adjoint of the side that is taken.
+
+    A side with a partial function is swept inside a branch: 0 times infinity is not 0.
+    """
     held, g = _held(body, g, where)
     zero = const(0, g.dtype)
     for k, (side, chosen) in enumerate(((e.a, (g, zero)), (e.b, (zero, g)))):
@@ -131,7 +143,7 @@ def _flow_to_sides(body: SweepBody, e: ir.Select, g: ir.Expr, where: ir.Location
 
 
 def _is_singular(e: ir.Expr) -> bool:
-    """True if the derivative of a float may be infinite where its value is not."""
+    """True if the derivative of a float expression may be infinite while its value is finite."""
     return any(
         isinstance(x, ir.Unary | ir.Binary) and x.dtype.is_float and OPS[x.op].is_partial
         for x in walk(e)

@@ -1,7 +1,7 @@
-"""Derivatives of kernels that overwrite what they have read: adjoints read copies of arrays, made before the call.
+"""Derivatives of kernels that overwrite elements they have read: adjoints read copies made before the call.
 
-Where a loop stores to an array, each of its iterations must access elements of its own. These become locals of the iteration, which
-begin with the copy, and are stored at its end. So have updates by maximum, or whose old value is used, a derivative.
+If a loop stores to an array, each of its iterations must access elements of its own. These become locals of the iteration, which
+begin with the copy, and are stored at its end. So updates by maximum, or whose old value is used, have a derivative, too.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ _Access = kernel.Load | kernel.Store | kernel.Update
 def adjoint_on_copies(
     ir: kernel.KernelIR, gradients: Mapping[str, str], n_kept: int = N_KEPT
 ) -> tuple[kernel.KernelIR, dict[str, str]]:
-    """The adjoint of a kernel, and the array of which each of its further arrays is a copy from before the call.
+    """Returns the adjoint of a kernel, and for each added array the array of which it is a copy.
 
-    Raises KernelError as `adjoint` does, also where no copy of an array helps.
+    The copies are from before the call. Raises KernelError as `adjoint` does, also if no copy of an array helps.
     """
     copies: dict[str, str] = {}
     while True:
@@ -58,7 +58,10 @@ def adjoint_on_copies(
 
 
 def dual_in_place(ir: kernel.KernelIR, tangents: Mapping[str, str]) -> kernel.KernelIR:
-    """The dual of a kernel, also where it updates elements of its own otherwise than by sums. Raises KernelError as `dual` does."""
+    """Returns the dual of a kernel, also if iterations update elements of their own otherwise than by sums.
+
+    Raises KernelError as `dual` does.
+    """
     while True:
         try:
             return dual(ir, tangents)
@@ -70,7 +73,7 @@ def dual_in_place(ir: kernel.KernelIR, tangents: Mapping[str, str]) -> kernel.Ke
 
 
 def _on_locals(ir: kernel.KernelIR, array: str) -> kernel.KernelIR | None:
-    """The kernel with elements of an array as locals; None if iterations share them."""
+    """Returns the kernel with elements of an array replaced by locals; None if iterations share elements."""
     if any(p.array == array for p in ir.placed):
         return None
     param = next(p for p in ir.arrays if p.name == array)
@@ -85,7 +88,10 @@ def _on_locals(ir: kernel.KernelIR, array: str) -> kernel.KernelIR | None:
 
 
 def _reading(ir: kernel.KernelIR, array: str, copy: str) -> kernel.KernelIR | None:
-    """The kernel with loads from a copy of an array from before the call; None if it overwrites other elements that it reads."""
+    """Returns the kernel with loads from `copy`, the copy of an array from before the call.
+
+    None if the kernel overwrites elements that other iterations read.
+    """
     if any(p.array == array for p in ir.placed):
         return None
     param = next(p for p in ir.arrays if p.name == array)
@@ -124,7 +130,7 @@ def _accesses(body: tuple[kernel.Stmt, ...], array: str) -> Iterator[_Access]:
 
 
 def _renamed(s: kernel.Stmt, array: str, copy: str) -> kernel.Stmt:
-    """The statement with loads of an array from its copy."""
+    """Returns the statement with loads from `copy` in place of loads from `array`."""
 
     def on_expr(e: kernel.Expr) -> kernel.Expr:
         e = mapped(e, on_expr, lambda s: s)
@@ -144,7 +150,7 @@ class _Replacement:
         self._locals: dict[_Indices, kernel.Local] = {}
 
     def statements(self, s: kernel.Stmt) -> list[kernel.Stmt] | None:
-        """Returns the statements in place of a top-level statement of a kernel; None where elements are shared by iterations."""
+        """Returns the statements that replace a top-level statement; None if iterations share elements."""
         found = list(dict.fromkeys(x.indices for x in _accesses((s,), self._param.name)))
         for axis in zip(*found, strict=True):
             if len(set(axis)) > 1 and not all(isinstance(e, kernel.Const) for e in axis):
@@ -171,7 +177,10 @@ class _Replacement:
         wanted: Collection[str],
         around: Mapping[str, int | None],
     ) -> kernel.Stmt | None:
-        """The loop with locals in the innermost of the loops of the indices. `around`: the lengths of the loops around."""
+        """Returns a loop with locals in the innermost of the loops on which the indices depend.
+
+        None if iterations share elements. `wanted`: the loops in the indices. `around`: the extents of the loops around.
+        """
         extents: dict[str, int | None]
         if isinstance(s, kernel.For):
             length = s.extent.value if isinstance(s.extent, kernel.Const) else None
@@ -198,7 +207,10 @@ class _Replacement:
     def _wrapped(
         self, body: Sequence[kernel.Stmt], extents: Mapping[str, int | None]
     ) -> list[kernel.Stmt] | None:
-        """The statements of an iteration on locals; None where an element may be none of the array."""
+        """Returns the statements of an iteration on locals: loads first, stores last.
+
+        None if an index may be outside of the array.
+        """
         sure = {
             s.indices
             for s in body
@@ -223,7 +235,7 @@ class _Replacement:
         return [*begin, *(t for s in body for t in self._replaced(s)), *end]
 
     def _is_inside(self, indices: _Indices, extents: Mapping[str, int | None]) -> bool:
-        """True if the indices of all iterations are surely in the array."""
+        """True if the indices are in the bounds of the array in all iterations."""
         ends = [reach(e, extents) for e in indices]
         return all(
             r is not None and r[0] >= 0 and r[1] < n

@@ -1,4 +1,4 @@
-"""Updates of one element by one value: the sum of what neighbouring updates of a block add to it."""
+"""Joins updates that add to one element: consecutive updates of a block become one update by their sum."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ...ir.walk import children, loads, with_blocks
 
 
 def joined(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
-    """Returns statements in which no two updates of a row of updates add to one element; sums are reordered."""
+    """Returns statements in which no two of consecutive updates add to one element; sums are reordered."""
     made = list[Stmt]()
     row: dict[tuple[str, tuple[Expr, ...]], int] = {}  # places of the updates of this row
     for s in body:

@@ -1,4 +1,4 @@
-"""Loops of a body, as derivatives see them: the locals that they carry, and if their iterations are independent."""
+"""Facts on the loops of a body for derivatives: locals that loops carry, and independence of iterations."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from .pruning import read_by
 
 
 def changed_in(body: tuple[ir.Stmt, ...], names: Iterable[str]) -> list[str]:
-    """Returns those of `names`, locals, that statements change."""
+    """Returns the locals among `names` that statements change."""
     changed = {local_changed(s) for s in nested_statements(body)}
     return [n for n in names if n in changed]
 
 
 def only_added_to(body: tuple[ir.Stmt, ...], name: str) -> bool:
-    """True if statements use a local only as a sum that they add to."""
+    """True if statements use a local only as a sum to which they add, and never read."""
     for s in nested_statements(body):
         if local_changed(s) == name and not (isinstance(s, ir.UpdateLocal) and s.op == "add"):
             return False
@@ -28,8 +28,9 @@ def only_added_to(body: tuple[ir.Stmt, ...], name: str) -> bool:
 def has_independent_iterations(
     body: tuple[ir.Stmt, ...], loop: str, arrays: Container[str], outer: Container[str]
 ) -> bool:
-    """True if the order of a loop's iterations is surely irrelevant to its stores to `arrays`. `outer` are the loops around.
+    """True if the order of a loop's iterations surely does not matter for its stores to `arrays`.
 
+    `outer`: the loops around.
     All accesses of an array that is stored to, or that is both updated and read, have one index, which differs between iterations.
     """
     statements = tuple(nested_statements(body))
@@ -46,7 +47,10 @@ def has_independent_iterations(
 
 
 def differs(index: ir.Expr, loop: str, fixed: Container[str]) -> bool:
-    """True if an index is that of the loop, plus what is the same in all of its iterations."""
+    """True if an index is that of the loop plus a term that is the same in all of its iterations.
+
+    So the index differs between iterations. `fixed`: the loops around.
+    """
     match index:
         case ir.LoopIndex(loop=name):
             return name == loop

@@ -1,6 +1,6 @@
-"""Sweeps of loops: iterations are swept one by one, the last first.
+"""Sweeps of loops: the reverse sweep runs iterations one by one, the last first.
 
-What a loop carries in locals is kept in local arrays at the number of the iteration; the rest of an iteration is computed again.
+The locals that a loop carries are kept in local arrays, by number of the iteration; the rest of an iteration is computed again.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ _ONE = const(1, ir.DType.i64)
 
 @dataclass(frozen=True)
 class _Swept:
-    """A loop in a body.
+    """Loop in a body that is swept.
 
     `extent`: the number of iterations; None for active cells. `sums`: locals that the loop only adds to. `carried`: other locals
-    that it changes, and `kept`: the local array of each.
+    that the loop changes, and `kept`: the local array that keeps each of them. `sweep`: sweeps the statements in the loop.
     """
 
     body: SweepBody
@@ -39,7 +39,10 @@ class _Swept:
 
 
 def sweep_loop(body: SweepBody, s: Loop, sweep: SweepBlock, *, is_top: bool) -> None:
-    """Adds a loop to both sweeps of a body; `sweep` does so for the statements in it. `is_top`: its iterations are parallel."""
+    """Adds a loop to both sweeps of a body.
+
+    `sweep`: adds the statements in the loop. `is_top`: the iterations are parallel.
+    """
     all_changed = changed_in(s.body, body.versions)
     changed = [n for n in all_changed if n not in body.sums]
     tested = set(read_by(s)) if isinstance(s, ir.While) else set()
@@ -69,7 +72,7 @@ def _extent(body: SweepBody, s: Loop) -> ir.Expr | None:
 
 
 def _copy(body: SweepBody, name: str, where: ir.Location) -> None:
-    """A version of a local that a loop changes in place."""
+    """Gives a local that a loop changes in place a new version, with the old value."""
     old, making = body.now(name), body.making
     version = body.version(name, old.dtype, name)
     body.forward.append(ir.SetLocal(version, old, where))
@@ -82,7 +85,7 @@ def _copy(body: SweepBody, name: str, where: ir.Location) -> None:
 def _keep(
     body: SweepBody, s: Loop, carried: tuple[str, ...], extent: ir.Expr | None, is_top: bool
 ) -> dict[str, str]:
-    """Declares a local array for what each local is at the begin of each iteration."""
+    """Declares the local arrays that keep each local of `carried` at the begin of each iteration; returns their names."""
     making, kept = body.making, dict[str, str]()
     for n in carried:
         version = body.versions[n]
@@ -107,7 +110,10 @@ def _keep(
 
 
 def _guard(s: Loop, extent: ir.Expr | None, length: int) -> ir.Assert:
-    """Asserts that an iteration's values may be kept, or those of all iterations of a loop that counts."""
+    """Returns the assertion that a local array of `length` can keep the values of all iterations.
+
+    In a while loop it is about the current iteration.
+    """
     assert extent is not None
     text = (
         f"a loop has more than {length} iterations, whose locals its adjoint keeps:"
@@ -120,7 +126,7 @@ def _guard(s: Loop, extent: ir.Expr | None, length: int) -> ir.Assert:
 
 
 def _again(x: _Swept) -> list[ir.Stmt]:
-    """The loop of the forward sweep, which changes locals in place."""
+    """Returns the loop of the forward sweep, which changes locals in place."""
     body, s = x.body, x.loop
     inner = body.inside(has_reverse=False)
     inner.sums |= x.sums
@@ -144,7 +150,7 @@ def _again(x: _Swept) -> list[ir.Stmt]:
 
 
 def _saved(body: SweepBody, name: str, kept: str, at: ir.Expr, where: ir.Location) -> ir.Stmt:
-    """Keeps a carried local, or all elements of a local array, at the number of an iteration."""
+    """Returns the statement that keeps a local, or all elements of a local array, for iteration `at`."""
     now, making = body.now(name), body.making
     if now.name not in making.extents:
         return ir.SetElement(kept, at, _as_kept(now), where)
@@ -155,13 +161,16 @@ def _saved(body: SweepBody, name: str, kept: str, at: ir.Expr, where: ir.Locatio
 
 
 def _row(body: SweepBody, version: str, at: ir.Expr, loop: str) -> ir.Expr:
-    """The place of an element of a local array for an iteration."""
+    """Returns the index, in an array of kept values, of an element of a local array in iteration `at`.
+
+    `loop`: the loop over elements.
+    """
     width = const(body.making.extents[version], at.dtype)
     return binary("add", binary("mul", at, width), ir.LoopIndex(loop, at.dtype))
 
 
 def _restored(body: SweepBody, name: str, kept: str, at: ir.Expr, where: ir.Location) -> ir.Stmt:
-    """Sets a local array to its values at the begin of an iteration."""
+    """Returns the statement that sets a local array to its values at the begin of iteration `at`."""
     now, making = body.now(name), body.making
     loop = making.names.fresh("c")
     element = ir.LocalElement(kept, _row(body, now.name, at, loop), _kept_type(now.dtype))
@@ -170,7 +179,7 @@ def _restored(body: SweepBody, name: str, kept: str, at: ir.Expr, where: ir.Loca
 
 
 def _turned(x: _Swept, is_top: bool) -> ir.Stmt:
-    """The loop of the reverse sweep: each iteration is computed again and swept backwards."""
+    """Returns the loop of the reverse sweep: it computes each iteration again and sweeps it backwards."""
     body, s, making = x.body, x.loop, x.body.making
     inner = body.inside()
     inner.sums |= x.sums
@@ -196,7 +205,7 @@ def _turned(x: _Swept, is_top: bool) -> ir.Stmt:
 
 
 def _is_in_order(x: _Swept, is_top: bool) -> bool:
-    """True if the iterations of the reverse sweep may have the order of the loop."""
+    """True if the iterations of the reverse sweep may run in the order of the loop, instead of the last first."""
     if isinstance(x.loop, ir.While):
         return False
     if isinstance(x.loop, ir.ForActive):
@@ -208,7 +217,7 @@ def _is_in_order(x: _Swept, is_top: bool) -> bool:
 
 
 def _before(extent: ir.Expr | None) -> ir.Expr:
-    """The number of the last iteration."""
+    """Returns the number of the last iteration of a loop with this extent."""
     assert extent is not None
     return binary("sub", extent, const(1, extent.dtype))
 
@@ -216,7 +225,10 @@ def _before(extent: ir.Expr | None) -> ir.Expr:
 def _taken_over(
     body: SweepBody, inner: SweepBody, begins: dict[str, ir.Local], where: ir.Location
 ) -> list[ir.Stmt]:
-    """Adds the adjoints of carried locals behind an iteration to those of their last versions in it."""
+    """Returns statements that begin the reverse sweep of an iteration with the adjoints of carried locals.
+
+    They add the adjoints behind the iteration to those of the last versions in it.
+    """
     active = body.making.active
     return [
         inner.added(inner.versions[n], body.adjoint(body.versions[n]), where)
@@ -228,7 +240,7 @@ def _taken_over(
 def _handed_on(
     body: SweepBody, inner: SweepBody, begins: dict[str, ir.Local], where: ir.Location
 ) -> list[ir.Stmt]:
-    """Makes the adjoints of carried locals those before the iteration."""
+    """Returns statements that set the adjoints of carried locals to those at the begin of the iteration."""
     return [
         ir.SetLocal(body.adjoint(body.versions[n]).name, inner.adjoint(begin.name), where)
         for n, begin in begins.items()
@@ -237,7 +249,7 @@ def _handed_on(
 
 
 def _enter(inner: SweepBody, s: Loop, last: ir.Expr | None) -> tuple[str, ...]:
-    """New names for the loop around the body; with `last` it counts down from there."""
+    """Renames the loop around the body `inner`, and returns its new names; with `last` it counts down from there."""
     names: tuple[str, ...] = ("w",)
     if not isinstance(s, ir.While):
         names = (s.loop,) if isinstance(s, ir.For) else s.loops
@@ -249,7 +261,10 @@ def _enter(inner: SweepBody, s: Loop, last: ir.Expr | None) -> tuple[str, ...]:
 
 
 def _like(s: Loop, loops: tuple[str, ...], extent: ir.Expr | None, body: list[ir.Stmt]) -> ir.Stmt:
-    """The loop with other names and another body; a while loop has counted its iterations."""
+    """Returns a loop over the iterations of `s` with other names and another body.
+
+    A while loop becomes a loop over the number of iterations that it has counted.
+    """
     if isinstance(s, ir.ForActive):
         return replace(s, loops=loops, body=tuple(body))
     assert extent is not None

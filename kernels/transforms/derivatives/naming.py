@@ -1,4 +1,4 @@
-"""Names of what derivatives add to a kernel."""
+"""Unused names for locals, loops and arrays that derivatives add to a kernel."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ...ir.walk import local_changed, nested_statements
 
 
 class Names:
-    """The names of a kernel, and unused ones for locals, loops and arrays."""
+    """All names of a kernel, and a generator of unused ones for locals, loops and arrays."""
 
     def __init__(self, ir: KernelIR, taken: Iterable[str] = ()) -> None:
         self._taken = {p.name for p in ir.arrays} | {p.name for p in ir.scalars} | set(taken)
@@ -22,7 +22,7 @@ class Names:
         self._next: dict[str, int] = {}
 
     def fresh(self, stem: str) -> str:
-        """Returns an unused name: the stem, or the stem with a number."""
+        """Returns an unused name: `stem`, or `stem` with a number."""
         name, k = stem, self._next.get(stem, 0)
         while name in self._taken:
             k += 1

@@ -1,4 +1,4 @@
-"""Refusal of kernels that store to an element after they have read it, where the adjoint needs the value that was read."""
+"""Refusal of kernels that store to an element they have read, if the adjoint needs the read value."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _Branches = tuple[tuple[int, int], ...]
 
 @dataclass(frozen=True)
 class _Access:
-    """Access of an element. `branches`: the sides of the branches around it."""
+    """Access of an array element. `branches`: the sides of the branches around it."""
 
     array: str
     indices: tuple[kernel.Expr, ...]
@@ -25,7 +25,7 @@ class _Access:
 
 
 def refuse_overwritten(ir: kernel.KernelIR, adjoint: tuple[kernel.Stmt, ...]) -> None:
-    """Raises KernelError if the adjoint reads an array of which the kernel surely overwrites an element that it has read."""
+    """Raises KernelError if the adjoint needs an element that the kernel surely overwrites after a read."""
     needed = {
         x.array
         for s in walk.nested_statements(adjoint)
@@ -45,16 +45,16 @@ def refuse_overwritten(ir: kernel.KernelIR, adjoint: tuple[kernel.Stmt, ...]) ->
 
 
 def _may_precede(first: _Access, second: _Access) -> bool:
-    """True unless the accesses stand in different sides of one branch."""
+    """True unless the two accesses are in different sides of one branch."""
     sides = dict(first.branches)
     return all(sides.get(branch, side) == side for branch, side in second.branches)
 
 
 class _Order:
-    """The accesses of a kernel in program order, with indices that are equal where they surely denote one element.
+    """Order of the accesses of a kernel, with indices that are equal if they surely denote one element.
 
-    Loops have the number of their depth as name, and locals their values. A local whose value depends on a branch or on the
-    iteration has a new name behind each change.
+    In the indices, loops are named by their depth, and locals are replaced by their values. A local whose value depends on a branch
+    or on the iteration has a new name behind each change.
     """
 
     def __init__(self) -> None:
@@ -67,7 +67,10 @@ class _Order:
         loops: dict[str, kernel.LoopIndex],
         branches: _Branches = (),
     ) -> Iterator[_Access]:
-        """Yields the accesses. Behind those of a loop come the stores that its next iteration surely makes."""
+        """Yields the accesses of statements in program order.
+
+        Behind those of a loop come the stores that its next iteration surely makes.
+        """
         for s in body:
             if isinstance(s, _LOOPS):
                 self._forget(s)
@@ -117,7 +120,7 @@ class _Order:
         return e
 
     def _assign(self, s: kernel.Stmt, loops: dict[str, kernel.LoopIndex]) -> None:
-        """Notes the value that a statement gives a local."""
+        """Records the value to which a statement sets a local."""
         if isinstance(s, kernel.SetLocal):
             value = self._renamed(s.value, loops)
             if value.dtype.is_index and walk.size(value) <= _MOST_NODES:
@@ -127,7 +130,7 @@ class _Order:
             self._forget(s)
 
     def _forget(self, s: kernel.Stmt) -> None:
-        """Gives the locals that a statement changes new names."""
+        """Gives new names to the locals that a statement changes."""
         for name in {walk.local_changed(s) for s in walk.nested_statements((s,))} - {""}:
             self._n_names += 1
             self._values[name] = kernel.Local(f"{name} {self._n_names}", kernel.DType.i64)
@@ -136,7 +139,7 @@ class _Order:
 def _inside(
     s: kernel.Stmt, loops: dict[str, kernel.LoopIndex], iteration: str
 ) -> dict[str, kernel.LoopIndex]:
-    """The names of the loops around the statements in a statement."""
+    """Returns the names, by depth, of the loops around the statements nested in `s`."""
     names = (
         (s.loop,)
         if isinstance(s, kernel.For)
@@ -150,7 +153,7 @@ def _inside(
 
 
 def _may_repeat(s: kernel.For | kernel.ForActive | kernel.While) -> bool:
-    """True unless a loop surely has one iteration at most."""
+    """True unless a loop surely has at most one iteration."""
     return not (
         isinstance(s, kernel.For) and isinstance(s.extent, kernel.Const) and s.extent.value < 2
     )

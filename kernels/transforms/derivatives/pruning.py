@@ -1,4 +1,4 @@
-"""Removal of statements whose values no result needs, and placement of the zeros that sums begin with."""
+"""Removal of statements whose values no store needs, and placement of the zeros with which sums begin."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ...ir.walk import blocks, children, local_changed, locals_read, with_blocks
 
 
 def read_by(s: ir.Stmt) -> Iterable[str]:
-    """Yields the locals in the operands of a statement, without those of the statements in it."""
+    """Yields the locals in the operands of a statement, without those of nested statements."""
     for e in children(s):
         yield from locals_read(e)
 
@@ -28,12 +28,15 @@ def names_in(body: Iterable[ir.Stmt]) -> set[str]:
 
 
 def _is_local(s: ir.Stmt) -> bool:
-    """True if the statement changes a local and nothing else."""
+    """True if the only effect of the statement is to change a local."""
     return isinstance(s, ir.SetLocal | ir.UpdateLocal | ir.LocalArray | ir.SetElement)
 
 
 def _mark(body: Sequence[ir.Stmt], live: set[str]) -> bool:
-    """Adds the locals that live statements read. Returns True if any statement is live."""
+    """Adds to `live` the locals that live statements read; True if any statement is live.
+
+    A statement is live if it writes an array, or changes a live local.
+    """
     is_any = False
     for s in reversed(body):
         if _is_local(s):
@@ -65,7 +68,7 @@ def _kept(body: Sequence[ir.Stmt], live: set[str]) -> tuple[ir.Stmt, ...]:
 
 
 def pruned(body: Sequence[ir.Stmt]) -> tuple[ir.Stmt, ...]:
-    """Returns the statements that stores and updates of arrays need."""
+    """Returns the statements without those that no store or update of an array needs."""
     live: set[str] = set()
     n_known = -1
     while len(live) != n_known:
@@ -75,7 +78,10 @@ def pruned(body: Sequence[ir.Stmt]) -> tuple[ir.Stmt, ...]:
 
 
 def with_zeros(body: Sequence[ir.Stmt], sums: dict[str, ir.DType]) -> list[ir.Stmt]:
-    """Returns the statements, with each local of `sums` zero before its first use; a sum's first term becomes its value."""
+    """Returns the statements with each local of `sums` set to zero before its first use.
+
+    If the first use adds a term, the term becomes the value instead.
+    """
     left, made = dict(sums), list[ir.Stmt]()
     for s in body:
         first = [name for name in names_in((s,)) if name in left]

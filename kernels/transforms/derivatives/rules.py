@@ -1,6 +1,6 @@
-"""Derivatives of operations: the partial derivatives of each row of kernels/ir/ops.py that gives a float.
+"""Derivatives of operations: partial derivatives of each operation of kernels/ir/ops.py that returns a float.
 
-Forward and reverse mode share the table. Where two operands are equal, `min` and `max` are the second one, as in Taichi.
+Forward and reverse mode share the table. If two operands are equal, `min` and `max` are the second one, as in Taichi.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ _BERNOULLI = (1 / 12, -1 / 120, 1 / 252, -1 / 240, 1 / 132, -691 / 32760, 1 / 12
 
 
 def _like(value: float, x: Expr) -> Const:
-    """Returns a constant of the type of `x`."""
+    """Returns the constant `value` with the type of `x`."""
     return const(value, x.dtype)
 
 
 def _of_operand(derivative: Callable[[Expr], Expr]) -> Rule:
-    """The rule of a function whose derivative is computed from its operand."""
+    """Returns the rule of a function of one operand whose derivative is a function of the operand."""
     return lambda operands, _: (derivative(operands[0]),)
 
 
 def _of_result(derivative: Callable[[Expr], Expr]) -> Rule:
-    """The rule of a function whose derivative is computed from its result."""
+    """Returns the rule of a function of one operand whose derivative is a function of the result."""
     return lambda _, result: (derivative(result),)
 
 
 def _constant(_operands: Sequence[Expr], _result: Expr) -> Partials:
-    """The rule of a piecewise constant function."""
+    """The rule of a piecewise constant function: no operand has a partial derivative."""
     return (None,) * len(_operands)
 
 
@@ -70,19 +70,19 @@ def _sign(x: Expr) -> Expr:
 
 
 def _bell(x: Expr) -> Expr:
-    """The derivative of erf."""
+    """Returns the derivative of erf at `x`."""
     return _scaled(2 / math.sqrt(math.pi), unary("exp", unary("neg", _square(x))))
 
 
 def _above_one(x: Expr) -> Expr:
-    """The derivative of acosh; a product of roots is exact near 1."""
+    """Returns the derivative of acosh at `x`; a product of roots is exact near 1."""
     one = _like(1, x)
     below, above = unary("sqrt", binary("sub", x, one)), unary("sqrt", binary("add", x, one))
     return _one_over(binary("mul", below, above))
 
 
 def _digamma(x: Expr) -> Expr:
-    """The logarithmic derivative of the gamma function; below 1/2 by reflection."""
+    """Returns the logarithmic derivative of the gamma function at `x`; below 1/2 by reflection."""
     low = compare("lt", x, _like(0.5, x))
     y = select(low, _one_minus(x), x)
     total: Expr = _like(0, x)
@@ -116,7 +116,7 @@ def _divide(operands: Sequence[Expr], result: Expr) -> Partials:
 
 
 def _power(operands: Sequence[Expr], result: Expr) -> Partials:
-    """The derivative of a power. That by the exponent is 0 at bases that are not positive."""
+    """The rule of a power. The derivative by the exponent is 0 at bases that are not positive."""
     a, b = operands
     zero = _like(0, a)
     less = binary("mul", b, binary("pow", a, binary("sub", b, _like(1, b))))
@@ -126,7 +126,7 @@ def _power(operands: Sequence[Expr], result: Expr) -> Partials:
 
 
 def _remainder(rounding: str) -> Rule:
-    """The rule of x - y * rounded(x / y)."""
+    """Returns the rule of x - y * rounded(x / y). `rounding`: the operation that rounds."""
 
     def rule(operands: Sequence[Expr], _result: Expr) -> Partials:
         a, b = operands
@@ -136,7 +136,7 @@ def _remainder(rounding: str) -> Rule:
 
 
 def _arc(operands: Sequence[Expr], _result: Expr) -> Partials:
-    """The rule of atan2, of y and x."""
+    """The rule of atan2 of y and x."""
     y, x = operands
     distance = binary("add", _square(x), _square(y))
     return binary("div", x, distance), unary("neg", binary("div", y, distance))
@@ -147,7 +147,7 @@ def _hypotenuse(operands: Sequence[Expr], result: Expr) -> Partials:
 
 
 def _extreme(comparison: str) -> Rule:
-    """The rule of min and max: the first operand where it compares so with the second."""
+    """Returns the rule of min or max: the derivative is that of the first operand if `comparison` holds, else the second."""
 
     def rule(operands: Sequence[Expr], _result: Expr) -> Partials:
         a, b = operands
@@ -213,12 +213,12 @@ def has_derivative(op: str) -> bool:
 
 
 def operands_of(e: Unary | Binary) -> tuple[Expr, ...]:
-    """Returns the operands of an operation."""
+    """Returns the operands of a unary or binary operation."""
     return (e.x,) if isinstance(e, Unary) else (e.a, e.b)
 
 
 def partials(e: Unary | Binary, result: Expr) -> Partials:
-    """Returns the partial derivatives of an operation whose value is `result`."""
+    """Returns the partial derivative by each operand of an operation whose value is `result`; None for zero."""
     return RULES[e.op](operands_of(e), result)
 
 
@@ -227,7 +227,10 @@ RESULT: Final = -1  # in `values_needed`: the value of the operation itself
 
 @cache
 def values_needed(op: str, active: tuple[bool, ...]) -> frozenset[int]:
-    """Returns the numbers of the operands, and RESULT, that the partial derivatives by active operands read."""
+    """Returns the values that partial derivatives by active operands read: numbers of operands, and RESULT.
+
+    `active`: for each operand, True if it is active.
+    """
     names = {f"operand{k}": k for k in range(OPS[op].arity)} | {"result": RESULT}
     *operands, result = (Local(n, DType.f64) for n in names)
     found = RULES[op](operands, result)
@@ -236,7 +239,10 @@ def values_needed(op: str, active: tuple[bool, ...]) -> frozenset[int]:
 
 
 def times(g: Expr, factor: Expr) -> Expr:
-    """Returns `g * factor`; a selection of constants selects between multiples of `g`, so that 0 times infinity is 0."""
+    """Returns the expression `g * factor`.
+
+    If `factor` selects among constants, the result selects among multiples of `g`, so that 0 times infinity is 0.
+    """
     if isinstance(factor, Const):
         if factor.value == 0:
             return factor
@@ -247,7 +253,7 @@ def times(g: Expr, factor: Expr) -> Expr:
 
 
 def _is_constant(e: Expr) -> bool:
-    """True for a constant, and for a selection of constants."""
+    """True if an expression is a constant or a selection of constants."""
     if isinstance(e, Select):
         return _is_constant(e.a) and _is_constant(e.b)
     return isinstance(e, Const)

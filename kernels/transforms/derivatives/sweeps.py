@@ -1,7 +1,7 @@
-"""Forward and reverse sweep of statements.
+"""Forward and reverse sweep of statements, from which an adjoint kernel is made.
 
-The forward sweep gives each value of a local a name of its own (a version), and names what the reverse sweep reads again. Each
-version has an adjoint, which starts at zero.
+The forward sweep gives each value of a local a name of its own (a version), and names the values that the reverse sweep reads
+again. Each version has an adjoint, which starts at zero.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def sweep(body: SweepBody, statements: tuple[ir.Stmt, ...]) -> None:
 
 
 def sweep_kernel(body: SweepBody, statements: tuple[ir.Stmt, ...]) -> None:
-    """Adds the statements of a kernel, whose loops at top level are parallel, to both sweeps of its body."""
+    """Adds the statements of a kernel to both sweeps of its body. Its loops at top level are parallel."""
     for s in statements:
         _statement(body, s, is_top=True)
 
@@ -69,7 +69,10 @@ def _update_local(body: SweepBody, s: ir.UpdateLocal) -> None:
 
 
 def _local_array(body: SweepBody, s: ir.LocalArray) -> None:
-    """Adds a local array. Its elements are changed in place, and the reverse sweep restores them."""
+    """Adds the declaration of a local array to both sweeps.
+
+    Its elements are changed in place, and the reverse sweep restores them.
+    """
     making, value = body.making, body.renamed(s.value)
     is_active = s.name in making.activity.active
     value = inlined(body, value, s.where) if is_active else value
@@ -126,7 +129,10 @@ def _store(body: SweepBody, s: ir.Store) -> None:
 def _taken(
     body: SweepBody, s: ir.Store | ir.Update, value: ir.Expr, indices: tuple[ir.Expr, ...]
 ) -> tuple[ir.Stmt, list[ir.Stmt]]:
-    """Reads the gradient of an element into a local, and adds it to what a value depends on."""
+    """Returns the statement that reads the gradient of a written element, and those that pass it on.
+
+    The first sets a local. The others add the local to the adjoints on which `value` depends.
+    """
     value = inlined(body, value, s.where)
     taken = body.version("t", value.dtype)
     element = ir.Load(body.making.gradients[s.array], indices, value.dtype)
@@ -158,7 +164,7 @@ def _update(body: SweepBody, s: ir.Update) -> None:
 
 @dataclass(frozen=True)
 class _Branch:
-    """The sweeps of a branch, and the versions of locals at its end."""
+    """Sweeps of one side of a branch, and the versions of locals at its end."""
 
     forward: list[ir.Stmt]
     reverse: list[list[ir.Stmt]]
@@ -189,7 +195,10 @@ def _branch(body: SweepBody, block: tuple[ir.Stmt, ...], before: dict[str, str])
 def _merge(
     body: SweepBody, before: dict[str, str], branches: list[_Branch], where: ir.Location
 ) -> None:
-    """Gives locals that a branch changes a version behind both."""
+    """Gives each local that a side of a branch changes one version behind the branch.
+
+    `before`: the versions in front of the branch.
+    """
     body.versions, making = dict(before), body.making
     ends: list[list[ir.Stmt]] = [[] for _ in branches]
     for name, old in before.items():
@@ -213,7 +222,7 @@ def _merge(
 
 
 def _hoist(body: SweepBody, branch: _Branch) -> None:
-    """Declares in front of the body what a branch sets and its reverse sweep reads."""
+    """Declares in front of the body the locals that a side of a branch sets and its reverse sweep reads."""
     read = names_in(backwards(branch.reverse))
     for s in _outside_loops(branch.forward):
         if isinstance(s, ir.SetLocal | ir.LocalArray) and local_changed(s) in read:
