@@ -1,4 +1,4 @@
-"""Access analysis: the memory references of a body, their iterations, and whether these touch different elements."""
+"""Access analysis: memory accesses of a body, their iterations, and if these touch different elements."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Dependence test: may two accesses refer to the same element? Solves bounded linear Diophantine systems over their loops."""
+"""Dependence test: may two accesses refer to the same element?
+
+It solves bounded linear Diophantine systems over the loops around the accesses.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ from ..ir.domain import BOX, Active, Loop
 
 
 class _System:
-    """Linear Diophantine system that is feasible if two accesses, each in its own iteration, may touch one element."""
+    """Linear Diophantine system that is feasible if two accesses, each in an own iteration, may touch one element."""
 
     def __init__(self) -> None:
         self.equations: list[Affine] = []
@@ -162,9 +165,9 @@ def in_any_step(x: AccessSet) -> AccessSet:
 
 
 def meet_at(a: AccessSet, b: AccessSet, loops: Sequence[Loop], level: int) -> bool:
-    """True if the accesses may alias with a dependence carried by the loop at `level`, in which b's index is the larger one.
+    """True if accesses `a` and `b` may touch one element with a dependence carried by the loop at `level`.
 
-    The indices of the common `loops` above `level` are equal.
+    In that loop b's index is the larger one. The indices of the common `loops` above `level` are equal.
     """
     return _meet_at(a, b, tuple(loops), level)
 

@@ -47,7 +47,7 @@ def rounding_of(body: tuple[ir.Stmt, ...], fast_math: bool) -> ExactRounding:
 
 
 def is_step(x: ir.Expr) -> bool:
-    """True if an operation is a step function of floats: its value jumps when an operand changes by one rounding."""
+    """True if an operation is a step function of floats: its value may jump if an operand changes by a rounding."""
     match x:
         case ir.Unary(op=op):
             return op in _STEPS
@@ -85,7 +85,7 @@ def fed(body: tuple[ir.Stmt, ...]) -> frozenset[str]:
 
 
 def divides(body: tuple[ir.Stmt, ...]) -> bool:
-    """True if a quotient of floats feeds a step function, so that it must not become a product with a reciprocal.
+    """True if a quotient of floats feeds a step function: it must not become a product with a reciprocal.
 
     Such a product rounds twice.
     """

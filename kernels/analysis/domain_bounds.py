@@ -163,10 +163,10 @@ def _groups(cuts: tuple[Cut, ...]) -> list[tuple[Cut, ...]]:
 
 @lru_cache(maxsize=1 << 10)
 def _count(cuts: tuple[Cut, ...], loops: tuple[tuple[str, int], ...], among: str = "") -> int:
-    """Returns the number of iterations of loops within the constraints; 0 if there are more rows than are counted.
+    """Returns the number of iterations of loops within the constraints; 0 if there are too many rows to count.
 
-    `loops`: names and extents. `among`: a loop that is not counted: the number is that of distinct indices of the other loops.
-    The count goes row by row along loop `among`, or else along the longest loop.
+    `loops`: names and extents. `among`: a loop that is not counted: the number is that of distinct indices of the other loops. The
+    count goes row by row along loop `among`, or else along the longest loop.
     """
     along = among or max(loops, key=lambda loop: loop[1])[0]
     length = dict(loops)[along]

@@ -19,7 +19,7 @@ from ..ir.walk import children, local_changed, locals_read, nested_statements, w
 
 @dataclass(frozen=True)
 class BasicBlock:
-    """Basic block in structured form: a run of statements of a body. Blocks have numbers in the order of the text.
+    """Basic block in structured form: a run of statements of a body, numbered in the order of the text.
 
     Block 0 is the body itself; an `If` has two blocks. `around` are the loops of the body around the block, outermost first.
     `times` is the number of runs of the block in each run of the block around it; None if values or indices decide that number.
@@ -57,7 +57,10 @@ def blocks_of(body: tuple[ir.Stmt, ...]) -> tuple[BasicBlock, ...]:
 
 @lru_cache(maxsize=64)
 def needed(body: tuple[ir.Stmt, ...]) -> tuple[Needed, ...]:
-    """Returns the must-execute statements of a body, in the order of the text. Each is needed wherever control reaches it."""
+    """Returns the must-execute statements of a body, in the order of the text.
+
+    Each is needed wherever control reaches it.
+    """
     return _NeedReader(body).found()
 
 
@@ -114,7 +117,10 @@ def _blocks(body: tuple[ir.Stmt, ...]) -> list[_Inside]:
 
 
 class _NeedReader:
-    """Backward fixpoint iteration that marks needed statements, each with the distance (`late`) of the nearest use of its value."""
+    """Backward fixpoint iteration that marks needed statements.
+
+    Each gets the distance (`late`) in iterations of the nearest use of its value.
+    """
 
     def __init__(self, body: tuple[ir.Stmt, ...]) -> None:
         self.inside = _blocks(body)

@@ -155,7 +155,7 @@ def _runs(distances: Sequence[int], most: int) -> list[list[int]]:
 
 
 def _evaluated(s: ir.Stmt) -> tuple[ir.Expr, ...]:
-    """Returns the expressions of a statement that are evaluated exactly once, before the statement has any effect."""
+    """Returns the expressions of a statement that are evaluated exactly once, before it has any effect."""
     match s:
         case ir.If(condition):
             return (condition,)

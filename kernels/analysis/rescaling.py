@@ -42,7 +42,7 @@ def now(array: str) -> str:
 
 @dataclass(frozen=True)
 class Rescaling:
-    """Correction of a partial sum when a result changes, in terms of the locals `before` and `now`, and of COUNT.
+    """Correction of a partial sum when a result changes, in terms of locals `before` and `now`, and of COUNT.
 
     Where `is_lost` holds, the partial sum becomes neutral. Elsewhere it is multiplied by `factor`, then `added` is added to it.
     `is_mean`: `before` and `now` hold the result scaled to all iterations, as if the others had the same mean as those so far.
@@ -73,7 +73,7 @@ class Base:
 
 
 def rescaling(bases: Sequence[Base], task: Task) -> Rescaling | None:
-    """Returns the correction of the partial sums of `task` when results of `bases` change; None if none is known."""
+    """Returns the correction of partial sums of `task` when results of `bases` change; None if none is known."""
     assert task.value is not None
     if task.is_guarded or not all(_are_loops_of(b.task, task, b.pairs) for b in bases):
         return None
@@ -107,7 +107,7 @@ def _is_greatest(base: Task) -> bool:
 
 
 def _are_loops_of(base: Task, task: Task, pairs: Mapping[str, str]) -> bool:
-    """True if `base` and `task` reduce over the same iterations; `pairs` maps loops of `base` to those of `task`."""
+    """True if `base` and `task` reduce over the same iterations. `pairs`: loops of `task` by those of `base`."""
     theirs = {x.name: x for x in task.loops}
     reduced = {pairs[x.name] for x in base.loops if x.is_reduction and x.name in pairs}
     return (
@@ -224,7 +224,10 @@ def _scale(e: ir.Expr) -> float | None:
 
 
 def _distance(centre: ir.Expr, arrays: Sequence[str], dtype: ir.DType) -> ir.Expr:
-    """Returns the distance between the `centre` (made of the results of `arrays`) now and at the last correction."""
+    """Returns the distance between the value of `centre` now and at the last correction.
+
+    `arrays`: the results of which `centre` is a function.
+    """
 
     def at(when: Mapping[str, ir.Expr], e: ir.Expr) -> ir.Expr:
         if isinstance(e, ir.Load):
@@ -324,7 +327,7 @@ class _RescaledTerms:
         return not any(map(self._is_result, loads(e)))
 
     def _of_selected(self, value: ir.Expr) -> Rescaling | None:
-        """Returns the correction for terms that count only where a value equals the maximum; None for other terms."""
+        """Returns the correction for terms that count only where a value equals the maximum; else None."""
         match value:
             case ir.Select(ir.Compare("eq", a, b), wanted, other) if self._is_free(
                 wanted

@@ -1,4 +1,7 @@
-"""Vectorisation legality: statements that can run in lanes, several iterations of a loop at once (codegen/bodies/lanes.py)."""
+"""Vectorisation legality: statements that can run in lanes (codegen/bodies/lanes.py).
+
+A lane is one of several iterations of a loop that run at once.
+"""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ class AbstractArithmetic(ABC):
 
     @abstractmethod
     def scattered(self, op: str, array: Array, indices: tuple[Array, ...], values: Array) -> None:
-        """Updates elements of `array` at `indices` in place by `op`; several indices may denote the same element."""
+        """Updates elements of `array` at `indices` in place by `op`; several indices may be the same."""
 
 
 class NumpyArithmetic(AbstractArithmetic):

@@ -87,8 +87,9 @@ def evaluate_scalar(x: Expr, scalars: Mapping[str, Any]) -> Any:
 
 @dataclass(frozen=True)
 class _Lane:
-    """A loop run as lanes: iterations `start .. start + count`. The n-th lane from outside is the
-    n-th axis from the end.
+    """Loop that runs as NumPy lanes: iterations `start .. start + count`, excluding the last.
+
+    The n-th lane loop from outside is the n-th axis from the end.
     """
 
     loop: str
@@ -240,7 +241,7 @@ class AbstractRun:
         self.mask = outer
 
     def _while(self, s: While) -> None:
-        """Runs iterations until the condition is false in all lanes; lanes with a false condition are masked out."""
+        """Runs a loop until its condition is false in all lanes; lanes with a false condition are masked out."""
         outer, before = self.mask, set(self.local)
         while True:
             condition = self.value(s.condition)
@@ -430,7 +431,10 @@ class AbstractRun:
         )
 
     def _gathered(self, name: str, indices: tuple[Expr, ...]) -> tuple[Any, ...]:
-        """The indices of a load in all lanes, checked against the array: integers or index arrays; 0 in masked lanes."""
+        """The indices of a load in all lanes, checked against the array's bounds; 0 in masked lanes.
+
+        Each is an integer, or an array of indices.
+        """
         return self._checked_indices(name, indices, self.arrays[name].shape)
 
     def _checked_indices(

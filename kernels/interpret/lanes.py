@@ -49,7 +49,7 @@ def plan_lanes(body: tuple[ir.Stmt, ...]) -> Plans:
 def _plan_block(
     body: Iterable[ir.Stmt], declared: frozenset[str], plans: Plans, longest: Mapping[str, int]
 ) -> int:
-    """Adds the plan of every loop of a block to `plans`; returns the maximal number of lanes that the block needs.
+    """Adds the plan of every loop of a block to `plans`; returns the greatest number of lanes it needs.
 
     `declared`: the locals declared earlier. `longest`: the maximal iteration counts of the enclosing loops.
     """
@@ -230,7 +230,7 @@ def _may_differ(loop: ir.For, plans: Plans) -> bool:
 
 
 def together(extent: ir.Expr, lanes: Collection[str]) -> tuple[str, ...]:
-    """The lane loops whose index shortens a loop by one iteration per step; () if lanes change it in another way.
+    """The lane loops whose index shortens a loop one for one; () if the extent depends on lanes in another way.
 
     Over the sum of its own index and theirs, the loop ends at the same value in all lanes.
     """

@@ -326,7 +326,10 @@ class _LlvmWriter:
         put(self.build, value, dtype, place, array.dtype)
 
     def _local(self, name: str, dtype: DType) -> Value:
-        """The address of a local. It is zero before its first assignment, so that undefined values are reproducible."""
+        """The address of a local.
+
+        The local is zero before its first assignment, so that undefined values are reproducible.
+        """
         if (name, dtype) not in self.locals:
             place = self._reserved(type_of(dtype))
             with self.entry.goto_block(self.entry.block):

@@ -1,5 +1,6 @@
-"""Monte Carlo arithmetic: rounded floating-point results are moved by a unit in the last place, up or down at random.
+"""Monte Carlo arithmetic: rounded results of floats are moved by a unit in the last place, at random.
 
+They move up or down.
 Each such run is one of the runs that rounding allows: reordered sums and contracted products round differently, with equal
 accuracy. The spread of several runs measures the program's error propagation (Parker, Monte Carlo arithmetic, 1997; CADNA, Jezequel
 and Chesneaux, 2008; Verificarlo, Denis et al., 2016). Exact results are not moved, as in CADNA: sums of small whole numbers are the
@@ -60,7 +61,7 @@ def mixed(seed: int, k: int) -> int:
 
 
 class Mover:
-    """Writer of the LLVM code that moves a result by a unit in the last place; its counter is at address `place`.
+    """Writer of LLVM code that moves a result by a unit in the last place; its counter is at address `place`.
 
     With `calls` the code is a function for each operation: large kernels are compiled far sooner, and run somewhat longer.
     """

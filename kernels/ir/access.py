@@ -18,7 +18,7 @@ StateKind = Literal["value", "mask", "list", "allocator"]
 
 @dataclass(frozen=True, order=True)
 class State:
-    """State that tasks read and write: values of an array, or the mask, a list or the allocator of a sparse node."""
+    """State that tasks read and write: values of an array, or the mask, list or allocator of a sparse node."""
 
     kind: StateKind
     name: str

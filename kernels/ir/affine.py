@@ -1,4 +1,7 @@
-"""Affine index expressions, and decision procedures for bounded linear integer systems, which dependence tests use."""
+"""Affine index expressions, and decision procedures for bounded linear integer systems.
+
+Dependence tests use them.
+"""
 
 from __future__ import annotations
 

@@ -110,7 +110,10 @@ def access_at(site: Site, loops: Sequence[Loop]) -> Access:
 
 
 def loads_of(value: ir.Expr, loops: Sequence[Loop]) -> tuple[Site, ...]:
-    """Returns the loads of one expression over `loops`, in reading order. Their flag `is_unique` is not computed."""
+    """Returns the loads of one expression over `loops`, in reading order.
+
+    Their flag `is_unique` is not computed.
+    """
     return _loads_of(value, tuple(loops))
 
 

@@ -1,4 +1,4 @@
-"""Iteration domains of tasks: loops, and sets of iterations (all of a box, or the active cells of a sparse field)."""
+"""Iteration domains of tasks: loops, and sets of iterations (a box, or the active cells of a sparse field)."""
 
 from __future__ import annotations
 

@@ -78,7 +78,10 @@ class DType(Enum):
 
     @cached_property
     def is_index(self) -> bool:
-        """True if index arithmetic in the type does not overflow. Other types wrap around, and are analysed no further."""
+        """True if index arithmetic in the type does not overflow.
+
+        Other types wrap around, and are analysed no further.
+        """
         return self in (DType.i32, DType.i64)
 
     def holds(self, value: float) -> bool:
@@ -186,9 +189,9 @@ class Unary:
 
 @dataclass(frozen=True)
 class Binary:
-    """`a op b`; both operands already have the node's dtype. `floordiv` and `mod` round towards minus infinity, as in Python.
+    """`a op b`; both operands already have the node's dtype.
 
-    Integers wrap around.
+    `floordiv` and `mod` round towards minus infinity, as in Python. Integers wrap around.
     """
 
     op: BinaryOp

@@ -61,7 +61,7 @@ class OnTrees:
     loops: tuple[tuple[str, str], ...] = ()
 
     def name_of(self, loop: str) -> str:
-        """The name by which decisions refer to loop `loop`; "" for a loop that only this variant of the body has."""
+        """The name by which decisions refer to loop `loop`; "" for a loop that only this variant has."""
         return dict(self.loops).get(loop, "") if self.loops else loop
 
     @property

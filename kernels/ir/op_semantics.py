@@ -40,7 +40,10 @@ def erfc(x: Numbers) -> Numbers:
 
 
 def gamma(x: Numbers) -> Numbers:
-    """The gamma function; as in C it is infinite at zero, with zero's sign, and NaN at negative integers and -inf."""
+    """The gamma function.
+
+    As in C it is infinite at zero, with zero's sign, and NaN at negative integers and -inf.
+    """
 
     def one(x: float) -> float:
         if x == 0:
@@ -131,7 +134,10 @@ def ctz(x: Numbers) -> Numbers:
 
 
 def mix64(x: Numbers) -> Numbers:
-    """Hash of 64 bits: the finaliser of splitmix64 (Steele, Lea, Flood, Fast Splittable Pseudorandom Number Generators, 2014)."""
+    """Hash of 64 bits: the finaliser of splitmix64.
+
+    Steele, Lea, Flood, Fast Splittable Pseudorandom Number Generators, 2014.
+    """
     shifts = [np.uint64(n) for n in MIX_SHIFTS]
     for factor, shift in zip(MIX_FACTORS, shifts, strict=False):
         x = (x ^ (x >> shift)) * np.uint64(factor)

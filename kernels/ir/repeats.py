@@ -81,7 +81,7 @@ def fold(
 
 
 def in_order(n_members: int, repeats: Sequence[Repeat]) -> Iterator[int]:
-    """Yields the positions of the members of a sequence in order of execution, with each repeat run `count` times."""
+    """Yields the positions of the members of a sequence in order of execution, with repeats run `count` times."""
     return (member for member, _ in with_steps(n_members, repeats))
 
 

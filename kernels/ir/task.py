@@ -147,7 +147,7 @@ class Leaves:
 
 @dataclass(frozen=True)
 class ListRecords:
-    """Layout of a list of active cells, whose records may be replaced by one number a cell while a sequence runs.
+    """Layout of a list of active cells, whose records may become one number a cell while a sequence runs.
 
     `array` has the item and the coordinates of each cell. The number of records is in `row` and `column` of `counters`. The number
     of a cell (`place`) is its row-major number in `shape`. `item`: the cell's item as an expression of the local `place`.
@@ -260,7 +260,7 @@ class Problem:
     def converting(
         self, tasks: Sequence[Task], arrays: Sequence[ArrayInfo], added: Sequence[tuple[Task, bool]]
     ) -> Problem:
-        """Returns the problem with `tasks` and `arrays` instead of its own, and with additional conversion tasks.
+        """Returns the problem with `tasks` and `arrays` instead of its own, and with more conversion tasks.
 
         `added`: the conversions, each with True if it runs when the sequence ends. They run before the present ones.
         """
@@ -280,7 +280,7 @@ class Problem:
 
 
 def extents(task: Task) -> dict[str, int]:
-    """Returns the number of iterations of each loop in one run of the task, by name: 1 for step loops of repeats."""
+    """Returns the number of iterations of each loop in one run of the task, by name: 1 for step loops."""
     return {loop.name: 1 if loop.is_step else loop.extent for loop in task.scope}
 
 

@@ -183,7 +183,10 @@ class Renaming:
         return mapped(e, self.apply, self.apply_stmt)
 
     def apply_stmt(self, s: kernel.Stmt) -> kernel.Stmt:
-        """Returns `s` and the statements in it with the names replaced. A loop is renamed if its index becomes another index."""
+        """Returns `s` and the statements in it with the names replaced.
+
+        A loop is renamed if its index becomes another index.
+        """
         match s:
             case kernel.For():
                 index = self.loops.get(s.loop)

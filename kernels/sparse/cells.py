@@ -256,7 +256,7 @@ class Cells:
         return ok, [x if k in sure else select(ok, x, number(0)) for k, x in enumerate(found)]
 
     def cell(self, t: StructureTree, node: int, target: int, indices: Sequence[ir.Expr]) -> ir.Expr:
-        """The number of a cell in its container of `node`, by `indices` of a cell of `target`, at or below `node`."""
+        """The number of a cell in its container of `node`, by `indices` of a cell of `target` at or below it."""
         axes, path, total = t.axes(target), t.path(target), number(0)
         at = path.index(node)
         for axis, extent in zip(t.nodes[node].axes, t.nodes[node].extents, strict=True):

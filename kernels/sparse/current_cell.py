@@ -1,4 +1,4 @@
-"""The current cell of a loop over active cells, and the effects of the loop's statements on it and on other cells."""
+"""The current cell of a loop over active cells, and effects of the loop on it and on other cells."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .neighbour_cells import Leaf
 class Own:
     """Current cell of a loop over active cells: its tree, node and indices, and its item at each node of the path.
 
-    `loops`: names of the loop's indices.
+    `loops`: names of the loop's indices. An item is a position in the arrays of the node's fields.
     """
 
     tree: StructureTree

@@ -54,7 +54,7 @@ class _Walk:
         self.derived: list[Derived | None] = [None] * len(kernels)
 
     def run(self, first: int, stop: int, repeats: tuple[Repeat, ...], facts: Facts) -> None:
-        """Derives redundant operations of kernels `first` to `stop - 1` and of their repeats, and updates `facts`."""
+        """Derives redundant operations of kernels `first` to `stop - 1` and their repeats, and updates `facts`."""
         for outer in repeats:
             if outer.first < first:  # inside of one that is done
                 continue

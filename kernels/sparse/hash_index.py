@@ -1,9 +1,9 @@
-"""Hash index of pointer nodes: a problem with directories in addition to tables, which find the slot of an entry by a key.
+"""Hash index of pointer nodes: directories in addition to tables, which find a slot by the key of an entry.
 
-A directory has the entries of a table that hold a slot, in buckets of a few places (Knuth, vol. 3, 6.4). It is made when a sequence
-begins. The table is unchanged and stays valid: each change of an entry first changes the directory, while no other thread can
-change that entry. So lists are still made by walking the table, and nothing is converted back. A key whose bucket is full is looked
-up in the table.
+A directory has the entries of a table that hold a slot, in buckets of a few positions (Knuth, vol. 3, 6.4). It is made when a
+sequence begins. The table is unchanged and stays valid: each change of an entry first changes the directory, while no other thread
+can change that entry. So lists are still made by walking the table, and nothing is converted back. A key whose bucket is full is
+looked up in the table.
 """
 
 from __future__ import annotations

@@ -418,7 +418,10 @@ class _Lowering:
         elements: list[tuple[StatementBuilder, kernel.Expr, dict[int, kernel.Expr]]] = []
 
         def leaf_at(found: dict[int, kernel.Expr]) -> Leaf | None:
-            """The leaf around the current cell; None unless it is the one dense node below a list with fixed slots."""
+            """The leaf around the current cell, if it is the one dense node below a list of fixed slots.
+
+            Else None.
+            """
             parent, node = t.nodes[s.node].parent, t.nodes[s.node]
             is_fixed = (s.tree, listed) not in self.cells.busy
             if not elements or node.has.is_sparse or parent != listed or not is_fixed:

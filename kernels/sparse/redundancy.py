@@ -152,7 +152,10 @@ class Facts:
     def _statement(
         self, s: kernel.Stmt, sites: Sequence[ActivationSite]
     ) -> tuple[set[int], frozenset[str]]:
-        """Returns the redundant activations of a top-level statement, and trees whose active cells it may change."""
+        """Returns the redundant activations of a top-level statement, and the trees that it may change.
+
+        A tree changes if cells become active or inactive.
+        """
         inside = list(nested_statements((s,)))
         shrunk = {x.tree for x in inside if isinstance(x, kernel.Deactivate)}
         known: dict[int, tuple[_Cells, ...]] = {

@@ -1,5 +1,6 @@
-"""States of sparse fields: the mask, list and allocator of each node. Effects of tasks on them are read from accesses of arrays.
+"""States of sparse fields: the mask, list and allocator of each node.
 
+Effects of tasks on states are read from accesses of arrays.
 mask(tree.n): the active cells of node n. list(tree.n): the list of these that loops use. allocator(tree.n): the slots of its pool.
 allocator(tree): reports of writes that could not be made. Values of fields are states by array.
 """

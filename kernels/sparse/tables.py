@@ -1,4 +1,4 @@
-"""Candidates for auxiliary lookup structures: pointer nodes (for hash directories) and hash nodes (for slot tables)."""
+"""Candidates for auxiliary lookup structures: hash directories of pointer nodes, slot tables of hash nodes."""
 
 from __future__ import annotations
 

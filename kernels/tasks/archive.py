@@ -179,7 +179,7 @@ def _lowered(call: Call, logical: Logical, trees: dict[str, UsedTree]) -> Kernel
 
 
 def _without_claims(kernel: KernelIR, lowered: Lowered) -> KernelIR:
-    """Returns the kernel without the fields that files do not store, and without its last `n_claiming` statements.
+    """Returns the kernel without fields that files do not store, and without its last `n_claiming` statements.
 
     These statements report writes that were not made; sequences do not run them.
     """

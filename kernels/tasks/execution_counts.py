@@ -93,7 +93,7 @@ class _Steering:
                 self._sources[array] = before | deciding(task, frozenset((array,)))
 
     def of(self, task: Task) -> frozenset[str]:
-        """Returns arrays that outlive a call and decide the control flow and accesses of a task in the next call.
+        """Returns arrays that outlive a call and decide control flow and accesses of a task in the next call.
 
         They do so directly or by values computed from them.
         """

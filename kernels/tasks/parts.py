@@ -41,7 +41,7 @@ class TakenList:
 
 @dataclass(frozen=True)
 class TreeLoop:
-    """Loop on sparse fields: its form before sparse lowering, its domain, and its facts on the sequence's arrays."""
+    """Loop on sparse fields: its form before sparse lowering, its domain, and facts on the sequence's arrays."""
 
     logical: LogicalLoop
     domain: Domain

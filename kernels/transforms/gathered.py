@@ -1,8 +1,8 @@
-"""Gathering of scattered updates: loop distribution of nests, and sums in locals in place of updates of elements.
+"""Gathering of scattered updates: loop distribution, and sums in locals in place of updates of elements.
 
-Adjoints have many such nests. A nest is cut into one for each set of loops that the elements of updates have. These loops become
-outermost (loop interchange), and the others add up in a local. Where neighbouring iterations of the innermost loop share elements,
-as in the adjoint of a stencil, it is cut into loops each of which updates elements of its own.
+Adjoints have many nests with such updates. A nest is cut into one for each set of loops that the elements of updates have. These
+loops become outermost (loop interchange), and the others add up in a local. Where neighbouring iterations of the innermost loop
+share elements, as in the adjoint of a stencil, it is cut into loops each of which updates elements of its own.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class _Leaf:
 
     @property
     def axes(self) -> tuple[kernel.For, ...] | None:
-        """The loop of each index that is no constant; None unless each depends on one loop, and no two on the same."""
+        """The loop of each index that is no constant; None unless each depends on one loop, and no two on one."""
         found: list[kernel.For] = []
         for index in self.statement.indices:
             inside = {x.loop for x in walk(index) if isinstance(x, kernel.LoopIndex)}

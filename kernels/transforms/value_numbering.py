@@ -356,7 +356,7 @@ class _Numbering:
 
     @contextmanager
     def changing(self, body: Statements) -> Iterator[None]:
-        """Context in which a loop body is numbered: values that the body changes are unknown in it and behind it."""
+        """Context for a loop body: values that the body changes are unknown in it and behind it."""
         self.unknown(_changed(body), walk.written_in(body))
         before = self.known
         self.known = before.copy()

@@ -16,7 +16,7 @@ from ...ir.walk import children, loads, with_blocks
 def with_checks(
     ir: KernelIR, flags: Mapping[str, str], labels: Mapping[str, str], copied: Container[str] = ()
 ) -> KernelIR:
-    """Returns the kernel with marks of the elements that it reads, and assertions that it stores to none of them.
+    """Returns the kernel with marks of the elements that it reads, and assertions against stores to them.
 
     `flags`: for each checked array the name of an array of marks (i32). `labels`: the names of the arrays in messages. `copied`:
     arrays without marks, since the adjoint reads copies of them.

@@ -1,4 +1,4 @@
-"""Reverse mode: the adjoint of a kernel adds to gradients of its inputs, and takes and clears those of its outputs.
+"""Reverse mode: an adjoint kernel adds to gradients of inputs, and takes and clears gradients of outputs.
 
 The adjoint is a kernel of the same loops, made of the kernel before sparse lowering. Each body has a forward sweep, which computes
 the locals again in single-assignment form, and a reverse sweep. Arrays are read as the kernel left them: no element that the kernel

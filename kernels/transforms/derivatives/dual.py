@@ -1,4 +1,4 @@
-"""Forward mode: the dual of a kernel computes the kernel's values and, beside each, its derivative along a direction."""
+"""Forward mode: a dual kernel computes the kernel's values, and for each its derivative along a direction."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ def _copy(body: SweepBody, name: str, where: ir.Location) -> None:
 def _keep(
     body: SweepBody, s: Loop, carried: tuple[str, ...], extent: ir.Expr | None, is_top: bool
 ) -> dict[str, str]:
-    """Declares the local arrays that keep each local of `carried` at the begin of each iteration; returns their names."""
+    """Declares local arrays that keep each local of `carried` at the begin of each iteration; returns their names."""
     making, kept = body.making, dict[str, str]()
     for n in carried:
         version = body.versions[n]
@@ -249,7 +249,10 @@ def _handed_on(
 
 
 def _enter(inner: SweepBody, s: Loop, last: ir.Expr | None) -> tuple[str, ...]:
-    """Renames the loop around the body `inner`, and returns its new names; with `last` it counts down from there."""
+    """Renames the loop around the body `inner`, and returns its new names.
+
+    With `last` the new loop counts down from there.
+    """
     names: tuple[str, ...] = ("w",)
     if not isinstance(s, ir.While):
         names = (s.loop,) if isinstance(s, ir.For) else s.loops

@@ -147,7 +147,7 @@ def _hypotenuse(operands: Sequence[Expr], result: Expr) -> Partials:
 
 
 def _extreme(comparison: str) -> Rule:
-    """Returns the rule of min or max: the derivative is that of the first operand if `comparison` holds, else the second."""
+    """Returns the rule of min or max: the first operand has the derivative if `comparison` holds, else the second."""
 
     def rule(operands: Sequence[Expr], _result: Expr) -> Partials:
         a, b = operands
