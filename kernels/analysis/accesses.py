@@ -1,4 +1,4 @@
-"""Access analysis: memory accesses of a body, their iterations, and if these touch different elements."""
+"""Access analysis: memory accesses of a body, and proofs that iterations touch different elements."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def analyse(
 ) -> Body:
     """Returns the body (`Body`) of a task over `loops`: its statements with the analysed accesses.
 
-    `reason`: why the task is non-affine. `lists`: arrays whose first row holds no number twice.
+    `reason`: why the task is non-affine. `lists`: index lists, arrays whose first row has no number twice.
     Precondition: names of loops inside the statements are unique and differ from those of the task's loops.
     """
     sites = tuple(

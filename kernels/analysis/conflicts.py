@@ -17,7 +17,7 @@ from ..ir.domain import BOX, Active, Loop
 
 
 class _System:
-    """Linear Diophantine system that is feasible if two accesses, each in an own iteration, may touch one element."""
+    """Linear Diophantine system: feasible if two accesses, each in its own iteration, may touch one element."""
 
     def __init__(self) -> None:
         self.equations: list[Affine] = []

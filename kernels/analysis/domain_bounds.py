@@ -27,7 +27,7 @@ from ..ir.walk import is_neutral
 class Cut:
     """Iteration-domain constraint: iterations outside of low <= affine < high have no effect.
 
-    FAR (kernels/ir/body.py) is no bound on that side.
+    A side without a bound has the value FAR or -FAR (kernels/ir/body.py).
     """
 
     affine: Affine
@@ -40,7 +40,7 @@ class Cut:
 
 
 def cuts_of(task: Task) -> tuple[Cut, ...]:
-    """Returns the constraints of a task's iteration domain that name several loops."""
+    """Returns the constraints of a task's iteration domain that involve several loops each."""
     if not task.is_structured:
         return ()
     found = [*_bounds(_branch(task), task.loops)]

@@ -35,10 +35,10 @@ from .conflicts import in_conflict, meet_in
 
 @dataclass(frozen=True)
 class Effects:
-    """Effects of a task: pairs of state and access set that it reads, and triples that it writes.
+    """Effects of a task: `reads` are pairs (state, access set), `writes` triples (state, access set, flag).
 
-    The flag of a write is True if the task surely overwrites all elements of the set.
-    States of the masks, lists and allocators of sparse fields have names by kernels/sparse/states.py.
+    The flag is True if the task surely overwrites all elements of the set. States of the masks, lists and allocators of sparse
+    fields have names by kernels/sparse/states.py.
     """
 
     reads: tuple[tuple[State, AccessSet], ...]

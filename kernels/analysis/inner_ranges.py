@@ -38,9 +38,9 @@ def is_uneven(body: Sequence[ir.Stmt]) -> bool:
 
 
 def end_of(loop: Loop, body: Sequence[ir.Stmt]) -> ir.Expr | None:
-    """Returns the first index at which a loop of unknown length stops having an effect; None for any other loop.
+    """Returns the number of iterations of a loop of which `extent` is only an upper bound; None for other loops.
 
-    The loop's body is one branch, which is taken in the iterations before the end.
+    The number is known at run time. The loop's body is one branch, which is taken in the iterations before that end.
     """
     if loop.is_known or len(body) != 1:
         return None

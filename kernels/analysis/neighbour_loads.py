@@ -78,7 +78,7 @@ def _is_wider(of: ir.DType, to: ir.DType) -> bool:
 
 
 def row_length(dtype: ir.DType) -> int:
-    """Returns the greatest number of elements of this type that are loaded as one vector."""
+    """Returns the greatest length of a row that is loaded as one vector, in elements of this type."""
     return max(1, GROUP_BYTES // dtype.size_bytes) if dtype.size_bytes >= 4 else 1
 
 
@@ -89,8 +89,9 @@ def near_loads(
     most: Callable[[ir.DType], int],
     given: Container[str] = (),
 ) -> tuple[Mapping[ir.Load, tuple[Near, int]], ...]:
-    """Returns for each statement a map from grouped load to its contiguous elements and its position there.
+    """Returns for each statement its grouped loads with the contiguous elements around each (`Near`).
 
+    With each load is also its position in these elements.
     `may`: True for a load that may join a group. `most`: for each type the largest number of elements from the first to the last.
     `given`: locals whose values are not searched for loads. Loads that short-circuit evaluation may skip are ignored.
     Nested blocks are analysed by themselves.
@@ -141,7 +142,10 @@ def _groups(
 
 
 def _runs(distances: Sequence[int], most: int) -> list[list[int]]:
-    """Returns runs of at least two distances; in each run all are less than `most` behind its first one."""
+    """Splits sorted positions of elements into runs of at least two; each spans less than `most` elements.
+
+    Positions that fit into no run are left out.
+    """
     runs: list[list[int]] = []
     for n in distances:
         if runs and n - runs[-1][0] < most:

@@ -288,9 +288,9 @@ class _RescaledTerms:
         return self._of_selected(value) or self._of_product(value)
 
     def _wanted_where(self, condition: ir.Expr) -> None:
-        """Records that terms count only where `condition` holds.
+        """Records a further expression of the maximum's values, valid where `condition` holds.
 
-        It is recorded if the maximum selects its values by the same condition.
+        The maximum selects its values by the same condition, so terms count only there.
         """
         x = self.values[-1]
         if isinstance(x, ir.Select) and x.condition == condition and is_neutral(self.base_op, x.b):
@@ -298,7 +298,10 @@ class _RescaledTerms:
             self._note_numbers()
 
     def _note_numbers(self) -> None:
-        """Records the operand x if the maximum ignores NaN: then a NaN equals no maximum."""
+        """Records the operand x as an expression of the maximum's values if the maximum ignores NaN.
+
+        A NaN equals no maximum.
+        """
         match self.values[-1]:
             case ir.Select(ir.Compare("eq", a, b), x, other) if a == b == x and is_neutral(
                 self.base_op, other
@@ -396,7 +399,7 @@ class _RescaledTerms:
 
 
 def _factors(e: ir.Expr) -> Iterator[tuple[ir.Expr, bool]]:
-    """Yields each factor of a product of floats, with True for a divisor."""
+    """Yields each factor of a product of floats, with True if the product is divided by it, else False."""
     match e:
         case ir.Binary(op="mul", a=a, b=b):
             yield from _factors(a)

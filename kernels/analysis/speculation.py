@@ -27,7 +27,7 @@ def is_safe(e: Expr, loops: Sequence[Loop], shape: Shape) -> bool:
 
 
 def is_safe_where_wanted(e: Expr, loops: Sequence[Loop], shape: Shape) -> bool:
-    """True if all of `e` may be evaluated wherever its value is needed, without short-circuiting."""
+    """True if all of `e`, also its parts under conditions, may be evaluated wherever its value is needed."""
     return all(_is_safe_node(x, loops, shape) for part in _unsure(e) for x in walk(part))
 
 

@@ -96,10 +96,7 @@ def plain_locals(body: tuple[Stmt, ...]) -> Renaming:
 
 
 def wholly_known(task: Task) -> frozenset[str]:
-    """Returns arrays that a task only reads or only writes, by must-accesses with affine indices alone.
-
-    All indices of these accesses are affine.
-    """
+    """Returns arrays that a task only reads or only writes, by must-accesses with affine indices alone."""
     assert task.body is not None
     n_sites: dict[str, int] = {}
     both: dict[str, set[bool]] = {}

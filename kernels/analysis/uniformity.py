@@ -37,7 +37,7 @@ class _Change:
 class Uniformity:
     """Uniformity analysis of the `body` of loop `lane`, whose iterations are vector lanes.
 
-    The statements have identities. `sums`: locals set outside of the loop to which the lanes add.
+    `sums`: locals set outside of the loop to which the lanes add. Precondition: the statements have identities (`uid`).
     """
 
     def __init__(self, lane: str, body: tuple[ir.Stmt, ...], sums: frozenset[str]) -> None:

@@ -19,9 +19,9 @@ Factors = tuple[Load, Load]
 
 
 def contraction(loop: For) -> tuple[Factors, ...] | None:
-    """The factors of the products that a loop adds up, if it does nothing else; None for any other loop.
+    """The pairs of factors of the products that a loop adds up, if it does nothing else; None for other loops.
 
-    All factors are floats. There is a pair of factors for each sum.
+    All factors are floats. There is one pair for each product in an iteration.
     """
     match loop.body:
         case (UpdateLocal() as update,):

@@ -271,7 +271,7 @@ class AbstractRun:
         self.local[name] = value
 
     def _begin_array(self, s: LocalArray) -> None:
-        """Creates one array for each lane; the last axis is that of its elements."""
+        """Creates a local array for each lane; its last axis is that of the elements."""
         value = np.expand_dims(np.asarray(self.value(s.value)), -1)
         new = np.array(np.broadcast_to(value, (*self.shape, s.extent)))
         if self.mask is not None and s.name in self.local:
@@ -453,7 +453,7 @@ class AbstractRun:
         return tuple(found)
 
     def _linear(self, x: Expr) -> tuple[int, dict[str, int]] | None:
-        """The linear form of an expression, like `linear`, in terms of lanes."""
+        """The linear form of an index expression (see `linear`), in terms of the positions in lanes."""
         form = linear(x)
         if form is None or not self.origins:
             return form

@@ -217,9 +217,9 @@ def _extents_allow(loop: ir.For, plans: Plans) -> bool:
 
 
 def _may_differ(loop: ir.For, plans: Plans) -> bool:
-    """True if a loop over part of a triangle contains a sum of products.
+    """True if a loop may have different lengths in different lanes, as over part of a triangle.
 
-    Twice the terms then cost less than many short iterations.
+    Its extent is linear, and it contains a sum of products. Twice the terms then cost less than many short iterations.
     """
     inside = (s for s in nested_statements(loop.body) if isinstance(s, ir.For))
     return (

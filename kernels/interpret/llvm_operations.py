@@ -103,7 +103,7 @@ def compare(build: Any, op: str, a: Value, b: Value, of: DType) -> Value:
 
 
 def convert(build: Any, x: Value, of: DType, dtype: DType) -> Value:
-    """The value as another type, as C converts it."""
+    """The value `x` of type `of` converted to type `dtype`, as C converts it."""
     if of is dtype:
         return x
     if dtype is DType.bool_:
@@ -203,7 +203,7 @@ def _floored(build: Any, op: str, a: Value, b: Value, dtype: DType) -> Value:
 
 
 def _shifted(build: Any, op: str, a: Value, b: Value, dtype: DType) -> Value:
-    """A shift as in NumPy: a shift by more than all bits leaves only bits that were shifted in.
+    """A shift as in NumPy: a shift by the number of bits or more leaves only bits that were shifted in.
 
     LLVM leaves this value undefined, and an index may depend on it.
     """

@@ -169,7 +169,7 @@ class ArrayMover(AbstractArithmetic):
         return self._moved(found, wide != found)
 
     def reduced(self, op: str, terms: Array, axis: tuple[int, ...], keepdims: bool = False) -> Any:
-        """A moved reduction of terms along axes.
+        """The reduction of terms along axes, moved if its operation rounds.
 
         A sum of n terms moves as far as its partial sums would on average: by eps * sqrt(n) of the sum, or of the root of the sum
         of squares, whichever is larger.

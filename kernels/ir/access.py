@@ -50,7 +50,7 @@ class AxisMap:
 
     @property
     def plain(self) -> Affine | None:
-        """The index as an affine expression, if it is one in memory; else None."""
+        """The affine expression, if it is the index in memory: not divided, not through an index list; else None."""
         return self.affine if self.divisor == 1 and not self.through else None
 
 
@@ -112,7 +112,7 @@ def index_loops(access: Access) -> set[str]:
 
 
 def maps_of(axes: tuple[Affine | None, ...]) -> tuple[AxisMap, ...]:
-    """Returns an index map for each axis, whose affine index is None if it is not affine."""
+    """Returns the index map of each axis from its affine index; an axis is None if its index is not affine."""
     return tuple(map(AxisMap, axes))
 
 

@@ -366,7 +366,7 @@ class SiteReader:
     # --- guards
 
     def narrowed(self, guard: Guard, e: ir.Expr, holds: bool, data: frozenset[int]) -> Guard:
-        """Returns `guard` and the condition `e` (with `holds`), or `guard` and its negation (without).
+        """Returns the conjunction of `guard` and condition `e`, or of `guard` and `not e` if `holds` is False.
 
         `data`: numbers of the accesses that the condition depends on.
         """

@@ -44,7 +44,7 @@ class Loop:
 
 @dataclass(frozen=True)
 class Residue:
-    """The iterations where `affine mod modulus == remainder`."""
+    """Set of the iterations with `affine mod modulus == remainder`."""
 
     affine: Affine
     modulus: int
@@ -53,7 +53,7 @@ class Residue:
 
 @dataclass(frozen=True)
 class Box:
-    """Rectangular domain: every iteration of the loops."""
+    """Rectangular domain: all iterations of the loops."""
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,7 @@ class KernelSyntaxError(KernelError, SyntaxError):
 
 
 class KernelNameError(KernelError, NameError):
-    """A name of a kernel has no value."""
+    """A kernel uses a name that has no value."""
 
 
 class KernelIndexError(KernelError, IndexError):
@@ -48,7 +48,7 @@ class KernelValueError(KernelError, ValueError):
 
 
 class KernelRuntimeError(RuntimeError):
-    """A kernel is aborted."""
+    """A kernel is aborted while it runs."""
 
 
 class KernelAssertionError(KernelRuntimeError, AssertionError):

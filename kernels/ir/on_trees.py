@@ -79,9 +79,9 @@ NO_TREES = OnTrees()
 
 
 def making(statements: tuple[ir.Stmt, ...], how: Sequence[str]) -> tuple[ir.Stmt, ...]:
-    """Returns the statements that make a list, once for each loop that uses it, in the ways `how`.
+    """Returns the statements that make a list, once for each loop that uses the list, in the ways `how`.
 
-    A way is to make the list anew, to make it if it is outdated, or neither.
+    A way is a value of the choice `listgen`: make the list anew, make it if it is outdated, or reuse it.
     Precondition: `statements` are one branch, which is taken if the list is outdated. A list that is surely valid is checked only
     at its first use: no cell has changed until the loop that uses it.
     """

@@ -66,7 +66,7 @@ KINDS: dict[NodeKind, Kind] = {
 class TreeNode:
     """Node of a structure tree. `parent` is the number of the node above, -1 for the topmost one.
 
-    `axes`: the axes that it splits. `extents`: the number of parts along each.
+    `axes`: the axes that the node splits. `extents`: the number of parts along each.
     `chunk` is the number of cells that a dynamic node allocates at once, else 1.
     """
 

@@ -1,4 +1,4 @@
-"""Tasks: units of execution of a kernel sequence, in the normal form that the space, the bound and the lowering use.
+"""Tasks: units of execution of a kernel sequence, in the normal form that space, bound and lowering use.
 
 A *structured* task is one perfect loop band around one assignment
 

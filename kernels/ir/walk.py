@@ -198,7 +198,7 @@ class Renaming:
 
 
 def coerced(e: kernel.Expr, dtype: kernel.DType) -> kernel.Expr:
-    """Returns `e` as a value of `dtype`."""
+    """Returns `e` converted to `dtype`, unless it has that type already."""
     if e.dtype == dtype:
         return e
     if isinstance(e, kernel.Const) and dtype.is_integer and e.dtype.is_integer:

@@ -15,7 +15,7 @@ from .neighbour_cells import Leaf
 
 @dataclass(frozen=True)
 class Own:
-    """Current cell of a loop over active cells: its tree, node and indices, and its item at each node of the path.
+    """Current cell of a loop over active cells: tree, node, indices, and its item at each node of the path.
 
     `loops`: names of the loop's indices. An item is a position in the arrays of the node's fields.
     """

@@ -13,7 +13,7 @@ from ..ir.walk import children, nested_statements, walk
 
 
 def activated(s: ir.Stmt) -> frozenset[str]:
-    """Returns the trees in which threads may activate cells at once while they run a loop's iterations.
+    """Returns the trees in which statement `s` activates cells, if several threads may do so at once.
 
     It is empty if the statement also queries active cells of one of these trees, or deactivates or appends cells of any tree: then
     the order of iterations may be visible.

@@ -56,7 +56,7 @@ class Section:
 class TreeLayout:
     """Memory layout of a tree with its fields: its sections (arrays) by key.
 
-    For each node: `containers`, `items`, and `slots` of its pool, 0 without one, are numbers of these.
+    By node: the number of `containers`, of `items`, and of `slots` of its pool (0 without a pool).
     `tableN`: slot of each entry; `freeN`: free slots; `freedN`: slots given back since the pool was last reclaimed; `listN`: item
     and coordinates of each active cell; `maskN`: words; `lengthN`: one a container; `fieldK`: components, then items. For a hash
     node an entry is a position in its directory: `keysN` has the key of the cell at each position, `atN` the position and the

@@ -76,7 +76,10 @@ def lists_of(
 
 
 def _item(used: UsedTree, n: int, known: set[str], written: set[str]) -> ir.Expr | None:
-    """The item of the cell with a number; None if the walk needs arrays that the sequence does not have."""
+    """The item of a cell as an expression of its number (`place`).
+
+    None if the walk down the tree needs arrays that the sequence does not have.
+    """
     tree = used.tree
     names = CellNames(set())
     cells = Cells({tree.name: used.layout}, names)

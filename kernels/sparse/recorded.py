@@ -27,7 +27,7 @@ class Logical:
 
     @property
     def numbers(self) -> dict[str, int]:
-        """Number, in its tree, of the field of each array of the kernel."""
+        """Number of the field, in its tree, that each sparse array of the kernel stands for, by array."""
         return {p.array: n for p, n in zip(self.ir.placed, self.fields, strict=True)}
 
 
@@ -65,7 +65,7 @@ class UsedTree:
 
     @cached_property
     def arrays(self) -> Mapping[str, str]:
-        """The sequence's array for each section of the tree, by key."""
+        """The sequence's array for each section (array of the tree's memory), by the section's key."""
         return dict(self.sections)
 
 

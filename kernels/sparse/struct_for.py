@@ -148,7 +148,7 @@ class CellLoops:
         coordinates: dict[int, Expr],
         write: Callable[[StatementBuilder, dict[int, Expr], dict[int, Expr]], None],
     ) -> None:
-        """Appends a loop over the words of a mask, and in it a loop over the bits of a word that are 1.
+        """Appends loops over the active cells of a container with a mask: over words, and the 1 bits of each.
 
         The bits are in order (Lemire and Muła, 2018).
         """
@@ -205,7 +205,10 @@ class CellLoops:
 
     @staticmethod
     def inner_index(levels: Sequence[tuple[str, Expr]], extent: int) -> Expr | None:
-        """The index along the last axis if the innermost loop runs over that axis; else None."""
+        """The index along the last axis, of this extent, if the innermost of the loops `levels` runs over it.
+
+        None if the extent is 1, or without loops.
+        """
         return LoopIndex(levels[-1][0], I64) if levels and extent > 1 else None
 
     def bits_of_row(

@@ -173,9 +173,9 @@ def shared_reads(problem: Problem, within: int | None = None) -> tuple[SharedRea
 def is_kept_apart(
     a: int, b: int, ordered: Set[tuple[int, int]], joined: Set[tuple[int, int]]
 ) -> bool:
-    """True if no loop can be common to tasks `a` and `b` because a task must run between them.
+    """True if tasks `a` and `b` can share no loop because a third task must run between them.
 
-    That task can share no loop with one of them, though a loop of both would contain it.
+    The third task would be in that loop, but can share no loop with `a` or with `b`.
     `ordered`: pairs of tasks with a dependence. `joined`: pairs with loops that may be one.
     """
     ways = ({(a, w), (w, b)} for w in range(a + 1, b))

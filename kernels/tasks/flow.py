@@ -1,6 +1,6 @@
 """Data flow between arrays and scalars of a sequence, by name and without order.
 
-It tells control, feedback and precision.
+It gives the names that decide control flow, that flow back into themselves, and that limit the precision of others.
 """
 
 from __future__ import annotations

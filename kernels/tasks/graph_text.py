@@ -57,7 +57,7 @@ def mermaid_text(graph: StateFlowGraph, temporaries: frozenset[str] = frozenset(
 
 
 def _outside(graph: StateFlowGraph, temporaries: frozenset[str]) -> tuple[list[State], list[State]]:
-    """Returns the states that are read with contents from before the sequence, and those that it leaves changed."""
+    """Returns the states that tasks read as they were before the sequence, and the states that it changes."""
     read = {s for _, s, version in graph.read_versions if version == 0}
     written = {s for _, s, _ in graph.written_versions}
     inner, outer = (sorted(s for s in x if s.name not in temporaries) for x in (read, written))

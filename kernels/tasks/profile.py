@@ -79,7 +79,10 @@ class Profile:
         return any(t.holds for t in self.tasks)
 
     def keyed(self, key: str) -> str:
-        """Returns the key of an object that contains this profile, as long as `key`, that without the profile."""
+        """Returns `key`, the key of an object without this profile, combined with the profile's key.
+
+        The result is as long as `key`.
+        """
         joined = hashlib.blake2b(f"{key} {self.key}".encode(), digest_size=32).hexdigest()
         return joined[: len(key)]
 

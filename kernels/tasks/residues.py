@@ -85,7 +85,10 @@ def _in_copies(recording: Recording, number: int, modulus: int) -> Recording:
 
 
 def _at(call: Call, index: str, step: Affine) -> Call:
-    """Returns the call at one step of a time loop, with residues of the step folded to constants."""
+    """Returns the call at one step of a time loop, with residues of the step folded to constants.
+
+    `index`: name of the loop. `step`: the step as an affine expression.
+    """
     scalars = tuple(_put(x, index, step) for x in call.scalars)
     numbers = _of_steps(replace(call, scalars=scalars))
     constants = {

@@ -95,7 +95,7 @@ def _index_type(s: For) -> DType:
 
 
 def _start(s: For, extents: Mapping[str, int]) -> Affine:
-    """Returns the affine offset that is added to the loop index at every use, if it depends on loops; else 0."""
+    """Returns the affine offset, a function of loops, that every use of a loop's index adds; 0 without one."""
     n_uses, starts = 0, list[Affine]()
     for e in _expressions(s.body):
         match e:

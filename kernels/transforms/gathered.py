@@ -74,7 +74,7 @@ class _Leaf:
 class _Nest:
     """Statements of a nest: its stores and updates, and its loads by array, with positions in program order.
 
-    `fits`: False if the nest has other statements that write.
+    `fits`: False if the nest has statements of other kinds, or reads locals that it does not set before.
     """
 
     leaves: list[_Leaf] = field(default_factory=list)

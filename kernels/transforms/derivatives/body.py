@@ -67,7 +67,7 @@ class SweepBody:
 
     @contextmanager
     def collected(self) -> Iterator[tuple[list[ir.Stmt], list[list[ir.Stmt]]]]:
-        """Collects the sweeps of a nested block separately, instead of appending them to the body's sweeps."""
+        """Context in which the sweeps of a nested block are collected separately from those of the body."""
         before = self.forward, self.reverse
         self.forward, self.reverse = [], []
         yield self.forward, self.reverse

@@ -37,7 +37,7 @@ def leaf(body: SweepBody, e: ir.Expr, where: ir.Location) -> ir.Expr:
 
 
 def inlined(body: SweepBody, e: ir.Expr, where: ir.Location) -> ir.Expr:
-    """Returns an expression that stays inline, with all values in locals that its derivatives read.
+    """Returns an expression in which each value that its derivatives read is in a local, its own value included.
 
     The value of the expression itself may be such a value.
     """
@@ -53,7 +53,7 @@ def _needed(body: SweepBody, e: ir.Unary | ir.Binary) -> frozenset[int]:
 
 
 def _prepared(body: SweepBody, e: ir.Expr, where: ir.Location) -> ir.Expr:
-    """Returns an active expression with all values in locals that its derivatives read."""
+    """Returns an active expression in which each operand whose value its derivatives read is in a local."""
     match e:
         case ir.Cast():
             return replace(e, x=inlined(body, e.x, where))

@@ -35,7 +35,7 @@ def _is_local(s: ir.Stmt) -> bool:
 def _mark(body: Sequence[ir.Stmt], live: set[str]) -> bool:
     """Adds to `live` the locals that live statements read; True if any statement is live.
 
-    A statement is live if it writes an array, or changes a live local.
+    A statement is live if it changes a live local, contains a live statement, or has another effect.
     """
     is_any = False
     for s in reversed(body):
@@ -68,7 +68,7 @@ def _kept(body: Sequence[ir.Stmt], live: set[str]) -> tuple[ir.Stmt, ...]:
 
 
 def pruned(body: Sequence[ir.Stmt]) -> tuple[ir.Stmt, ...]:
-    """Returns the statements without those that no store or update of an array needs."""
+    """Returns the statements without those that only set locals which no other statement needs."""
     live: set[str] = set()
     n_known = -1
     while len(live) != n_known:

@@ -147,7 +147,10 @@ def _hypotenuse(operands: Sequence[Expr], result: Expr) -> Partials:
 
 
 def _extreme(comparison: str) -> Rule:
-    """Returns the rule of min or max: the first operand has the derivative if `comparison` holds, else the second."""
+    """Returns the rule of min or max: the first operand has the derivative where `comparison` holds.
+
+    Elsewhere the second operand has it.
+    """
 
     def rule(operands: Sequence[Expr], _result: Expr) -> Partials:
         a, b = operands
