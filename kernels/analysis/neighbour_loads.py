@@ -92,9 +92,9 @@ def near_loads(
     """Returns for each statement its grouped loads with the contiguous elements around each (`Near`).
 
     With each load is also its position in these elements.
-    `may`: True for a load that may join a group. `most`: for each type the largest number of elements from the first to the last.
-    `given`: locals whose values are not searched for loads. Loads that short-circuit evaluation may skip are ignored.
-    Nested blocks are analysed by themselves.
+    `shape_of`: shape of an array. `may`: True for a load that may join a group. `most`: for each type the largest number of
+    elements from the first to the last. `given`: locals whose values are not searched for loads.
+    Loads that short-circuit evaluation may skip are ignored. Nested blocks are analysed by themselves.
     """
     found: list[dict[ir.Load, tuple[Near, int]]] = [{} for _ in body]
     places: dict[tuple[object, ...], int] = {}
@@ -236,7 +236,8 @@ def has_near_loads(
 ) -> bool:
     """True if a body, at any depth, has neighbouring loads that are not contiguous from iteration to iteration.
 
-    Their indices are not affine, or no loop runs along the last axis.
+    Their indices are not affine, or no loop runs along the last axis. `shape_of`: shape of an array. `most`: for each type the
+    largest number of elements from the first to the last.
     """
 
     def may(load: ir.Load) -> bool:

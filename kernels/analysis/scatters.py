@@ -112,7 +112,7 @@ def _of_body(task: Task, arrays: tuple[ArrayInfo, ...]) -> tuple[Scatter, ...]:
 
 
 def placing(task: Task, bases: Sequence[ir.Expr]) -> Placing | None:
-    """Returns the computation of the expressions `bases` in an iteration, before any of its updates.
+    """Returns the computation of the origin of an iteration's box (`bases`), before any update of the iteration.
 
     None if it is not simple: it involves locals that are set several times, local arrays, or arrays that the task writes. A base
     that is computed from floats must be a local, too.

@@ -199,7 +199,7 @@ class AbstractRun:
         del self.origins[s.loop]
 
     def _are_views(self, s: For, extent: int, loads: list[Load]) -> bool:
-        """True if loads are within their arrays in all lanes, including masked ones."""
+        """True if loads are within their arrays in all lanes of a loop of this extent, including masked ones."""
         self.lanes.append(_Lane(s.loop, 0, extent))
         found = [self._view_of_all(x) for x in loads]
         self.lanes.pop()

@@ -134,7 +134,10 @@ def print_llvm(
 
 @lru_cache(maxsize=_MOST_KEPT)
 def _printed(kernel: KernelIR, held: tuple[tuple[str, DType], ...], is_moved: bool) -> Printed:
-    """Prints a kernel whose arrays have numbers as names: one text for the same kernel on several fields."""
+    """Prints a kernel whose arrays have numbers as names: one text for the same kernel on several fields.
+
+    `held` and `is_moved`: see `print_llvm`.
+    """
     writer = _LlvmWriter(kernel, dict(held), is_moved)
     writer.block(kernel.body)
     writer.build.ret(ir.Constant(WORD, 0))

@@ -266,7 +266,7 @@ def _contradict(equations: list[Affine], bounds: Bounds) -> bool:
 
 
 def _is_beyond(terms: Mapping[str, int], const: int, bounds: Bounds) -> bool:
-    """True if a linear equation has no solution with its variables within their bounds."""
+    """True if the equation `terms + const = 0` has no solution with its variables within their bounds."""
     ends = [(c * bounds[n][0], c * bounds[n][1]) for n, c in terms.items()]
     low, high = const + sum(map(min, ends)), const + sum(map(max, ends))
     return low > 0 or high < 0

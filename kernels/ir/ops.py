@@ -100,7 +100,10 @@ def _function(
 def _special(
     name: str, meaning: Callable[..., Any], doc: str, *, c: str = "", is_partial: bool = False
 ) -> Op:
-    """Returns the operation of a function of floats that <math.h> and Python have and NumPy does not."""
+    """Returns the operation of a function of floats that <math.h> and Python have and NumPy does not.
+
+    `meaning`: the function on NumPy values. `is_partial`: it is not defined for all numbers.
+    """
     flops = TRANSCENDENTAL
     return Op(name, 1, meaning, "floats", c=c or name, flops=flops, doc=doc, is_partial=is_partial)
 

@@ -159,7 +159,7 @@ class _Checker:
         self._loops.add(name)
 
     def _node(self, tree: str, node: int, n_indices: int, is_list: bool = False) -> None:
-        """Checks that a node of a tree exists, and its number of indices.
+        """Checks that a node of a tree exists, and that it is indexed by `n_indices` indices.
 
         `is_list`: the indices are those of containers of a dynamic node.
         """

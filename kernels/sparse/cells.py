@@ -399,7 +399,7 @@ class Cells:
         indices: Sequence[ir.Expr],
         block: StatementBuilder | None = None,
     ) -> ir.Expr:
-        """The condition that a cell and all cells that contain it are active."""
+        """The condition that the cell of a node at these indices, and all cells that contain it, are active."""
         t = self.layouts[tree].tree
         masked = t.last(node, "is_sparse")
         block = block if self.has_directory(tree, node) else None  # else it is one expression
@@ -426,7 +426,7 @@ class Cells:
         return binary("and", ok, found)
 
     def has_directory(self, tree: str, node: int) -> bool:
-        """True if the walk down the tree to a cell searches for keys of hash nodes.
+        """True if the walk down the tree to a cell of `node` searches for keys of hash nodes.
 
         As one expression such a walk would be long.
         """

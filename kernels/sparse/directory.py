@@ -24,7 +24,8 @@ def claim(
 ) -> None:
     """Appends statements that put a key at the first free position of its windows, and set local `place` to it.
 
-    The local stays unchanged if no position is free.
+    The local stays unchanged if no position is free. `keys`: the array of keys. `starts`: the first positions of the windows, each
+    of `width` positions.
     All threads test the positions in one order, and none becomes free while kernels run: so no key has two positions.
     """
     names = b.names
@@ -67,7 +68,10 @@ def claim(
 
 
 def leave(b: StatementBuilder, cells: Cells, tree: str, n: int, slot: Expr) -> None:
-    """Appends statements that free the directory position of a returned slot, unless its cell has a new slot."""
+    """Appends statements that free the directory position of a returned slot of node `n`.
+
+    It is kept if the slot's cell has a new slot.
+    """
     place = b.hold("place", cells.load(tree, f"at{n}", number(0), slot))
     leaving = b.inner()
     leaving.store(cells.array(tree, f"keys{n}"), (place,), const(0, U64))
@@ -81,7 +85,7 @@ def over_slots(
     n: int,
     write: Callable[[StatementBuilder, Expr], None],
 ) -> None:
-    """Appends a loop over all slots of a pool that were ever taken."""
+    """Appends a loop over all slots of the pool of node `n` that were ever taken; `write` appends its body."""
     fresh, free, taken = (cells.counter(tree, n, c) for c in (FRESH, FREE, TAKEN))
     more = binary("max", binary("sub", taken, free), number(0))
     most = number(cells.layouts[tree].slots[n])
@@ -99,9 +103,9 @@ def clear(
     container: Expr,
     give_back: Callable[[StatementBuilder, str, int, Expr], None],
 ) -> None:
-    """Appends statements that give back all slots of a hash node whose cells are in one container.
+    """Appends statements that give back all slots of hash node `n` whose cells are in one container.
 
-    They search all slots of the node.
+    They search all slots of the node, and call `give_back` for an entry.
     """
     entries = cells.layouts[tree].tree.nodes[n].entries
 

@@ -113,7 +113,7 @@ def keyed(problem: Problem, tables: Iterable[SlotTable]) -> Problem:
 def _through(
     task: Task, problem: Problem, found: Mapping[str, _Directory], taken: set[str]
 ) -> Task:
-    """Returns a task that looks up slots in directories, and changes directories together with their tables."""
+    """Returns the task rewritten to look up slots in directories, and to change them with their tables."""
     body = task.body
     if body is None or found.keys().isdisjoint(s.state.name for s in body.sites):
         return task

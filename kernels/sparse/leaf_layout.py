@@ -190,7 +190,7 @@ def _terms(x: ir.Expr, factor: int) -> list[tuple[ir.Expr, int]]:
 
 
 def _moved(task: Task, homes: _Homes) -> Task:
-    """Returns a task that accesses the new arrays instead of fields.
+    """Returns the task rewritten to access the new arrays instead of fields.
 
     Its sites still name the fields: no two fields share an element.
     """
@@ -220,7 +220,7 @@ def _moved(task: Task, homes: _Homes) -> Task:
 
 
 def _entering(leaves: Leaves, parts: Sequence[ArrayInfo], homes: _Homes, at_once: int) -> Task:
-    """Returns the task that copies fields to their new array on entry.
+    """Returns the task that copies fields to their new array on entry, `at_once` cells an iteration.
 
     Cells that get a slot later are set to zero.
     """
@@ -247,7 +247,10 @@ def _entering(leaves: Leaves, parts: Sequence[ArrayInfo], homes: _Homes, at_once
 
 
 def _leaving(leaves: Leaves, parts: Sequence[ArrayInfo], homes: _Homes, at_once: int) -> Task:
-    """Returns the task that copies the fields `parts`, which may have been written, back on exit."""
+    """Returns the task that copies the fields `parts` back on exit, `at_once` cells an iteration.
+
+    These are the fields that may have been written.
+    """
 
     def copy(a: ArrayInfo, indices: tuple[ir.Expr, ...]) -> ir.Store:
         home = homes[a.name]

@@ -168,7 +168,7 @@ def _at(e: ir.Expr, place: ir.Expr) -> ir.Expr:
 
 
 def _moved(task: Task, homes: Mapping[str, _Home]) -> Task:
-    """Returns a task that accesses cell numbers instead of the lists.
+    """Returns the task rewritten to access cell numbers instead of the lists.
 
     Its sites still name the lists: their facts on elements hold for cell numbers, too.
     """
@@ -240,7 +240,10 @@ def _is_written_whole(body: tuple[ir.Stmt, ...], array: str, n: int) -> bool:
 
 
 def _converting(verb: str, info: ArrayInfo, home: _Home, at_once: int) -> Task:
-    """Returns the task that computes cell numbers of the program's list on entry, or its records on exit."""
+    """Returns the task that computes cell numbers of the program's list on entry, or its records on exit.
+
+    An iteration converts `at_once` records.
+    """
     x, n_items = home.x, info.shape[-1]
     indices = number(x.row), number(x.column)
     used = binary("min", ir.Load(x.counters, indices, I64), number(n_items))

@@ -58,7 +58,7 @@ class Pools:
         b.store(self.cells.array(tree, "counters"), (number(node), number(column)), value)
 
     def count(self, b: StatementBuilder, tree: str, node: int, column: int) -> Expr:
-        """Appends an increment of a counter of a node; returns its old value."""
+        """Appends an increment of the counter of a node in this column; returns its old value."""
         place = (number(node), number(column))
         return b.fetch(self.cells.array(tree, "counters"), place, "add", number(1))
 
@@ -93,7 +93,10 @@ class Pools:
     # --- activation
 
     def activate(self, b: StatementBuilder, tree: str, node: int, indices: Sequence[Expr]) -> Found:
-        """Appends the activation of a cell; returns its item, and the condition that there was room."""
+        """Appends the activation of the cell of a node at these indices.
+
+        Returns its item, and the condition that there was room.
+        """
         cells = self.cells
         t = cells.layouts[tree].tree
         ok, inside = cells.inside(tree, node, indices)
@@ -129,7 +132,7 @@ class Pools:
         cell: Expr,
         at: Sequence[Expr],
     ) -> Expr:
-        """Appends the activation of a cell of one container; returns its item.
+        """Appends the activation of a cell of one container of node `n`; returns its item.
 
         `at`: coordinates of the cell in a hash node.
         """
@@ -163,9 +166,9 @@ class Pools:
         cell: Expr,
         at: Sequence[Expr],
     ) -> Expr:
-        """Appends the allocation of a directory position and a slot for a cell of a hash node that has none.
+        """Appends the allocation of a directory position and a slot for a cell of hash node `n` that has none.
 
-        Returns its slot; 0 if there is no room.
+        Returns its slot; 0 if there is no room. `at`: coordinates of the cell.
         """
         names, layout = self.cells.names, self.cells.layouts[tree]
         nobody = number(nowhere(layout.slots[n]))
@@ -187,7 +190,7 @@ class Pools:
     def _fill_chunks(
         self, b: StatementBuilder, tree: str, n: int, container: Expr, length: Expr, cell: Expr
     ) -> None:
-        """Appends the allocation of slots for chunks of a dynamic node, from its end to a cell behind it.
+        """Appends the allocation of slots for chunks of dynamic node `n`, from its end to a cell behind it.
 
         All cells up to that one become active. `length`: the number of active cells before.
         """
@@ -218,9 +221,9 @@ class Pools:
     def slot_at(
         self, b: StatementBuilder, tree: str, n: int, entry: Expr, at: Sequence[Expr] = ()
     ) -> Expr:
-        """Appends the allocation of a slot for a table's entry without one; returns the slot, 0 without room.
+        """Appends the allocation of a slot for an entry of node n's table without one; returns the slot.
 
-        `at`: coordinates of the cell in a hash node.
+        The slot is 0 if there is no room. `at`: coordinates of the cell in a hash node.
         """
         table, names = self.cells.array(tree, f"table{n}"), self.cells.names
         slot = names.fresh("slot")
@@ -283,7 +286,10 @@ class Pools:
     def append(
         self, b: StatementBuilder, tree: str, n: int, indices: Sequence[Expr], result: str
     ) -> Found:
-        """Appends the activation of the next cell of a dynamic node; the local `result` gets the cell's index."""
+        """Appends the activation of the next cell of dynamic node `n`; the local `result` gets the cell's index.
+
+        `indices`: those of the container, in the node's parent.
+        """
         cells, t = self.cells, self.cells.layouts[tree].tree
         node = t.nodes[n]
         container: Expr = number(0)
@@ -315,7 +321,7 @@ class Pools:
     # --- deactivation
 
     def deactivate(self, b: StatementBuilder, tree: str, n: int, indices: Sequence[Expr]) -> None:
-        """Appends the deactivation of a cell; for a dynamic node, of all cells of a container."""
+        """Appends the deactivation of a cell of node `n`; for a dynamic node, of all cells of a container."""
         cells, t = self.cells, self.cells.layouts[tree].tree
         node = t.nodes[n]
         if node.has.length:
@@ -364,7 +370,7 @@ class Pools:
         b.branch(present, clearing)
 
     def _give_back(self, b: StatementBuilder, tree: str, n: int, entry: Expr) -> None:
-        """Appends statements that empty an entry of a table and give back its slot."""
+        """Appends statements that empty an entry of the table of node `n` and give back its slot."""
         table = self.cells.array(tree, f"table{n}")
         round_, old, is_left = self._marked(b, table, entry)
         mine, giving = round_.inner(), round_.inner()
@@ -379,7 +385,7 @@ class Pools:
         b.branch(present, self._rounds(b, round_))
 
     def clear(self, b: StatementBuilder, tree: str, n: int, container: Expr) -> None:
-        """Appends the deactivation of all cells of a container."""
+        """Appends the deactivation of all cells of a container of node `n`."""
         cells, t = self.cells, self.cells.layouts[tree].tree
         node = t.nodes[n]
         if node.has.directory:
@@ -411,7 +417,7 @@ class Pools:
             )
 
     def clear_item(self, b: StatementBuilder, tree: str, n: int, item: Expr) -> None:
-        """Appends stores that set the contents of a cell to zero: its fields, and containers below it."""
+        """Appends stores that set the contents of a cell of node `n` to zero: its fields, and containers below it."""
         layout = self.cells.layouts[tree]
         for k, f in enumerate(layout.fields):
             if f.node == n:

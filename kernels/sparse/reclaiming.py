@@ -15,7 +15,7 @@ from .pools import Pools
 
 
 def settle(b: StatementBuilder, pools: Pools, tree: str, n: int) -> None:
-    """Appends the reclaiming of a pool: commits taken slots, and makes returned slots zero and free again.
+    """Appends the reclaiming of the pool of node `n`: commits taken slots, makes returned slots zero and free.
 
     Clearing a slot gives back slots of the pools below.
     """

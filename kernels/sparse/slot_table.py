@@ -56,7 +56,7 @@ class _Places:
 def tabled(problem: Problem, tables: Iterable[SlotTable], at_once: int = SOME_PAGES) -> Problem:
     """Returns the problem with a slot table for each of these hash nodes, and with tasks that fill the tables.
 
-    These tasks are behind the problem's own.
+    These tasks are behind the problem's own. `at_once`: number of slots that one iteration enters.
     """
     taken = {a.name for a in problem.arrays} | {p.name for p in problem.scalars}
     arrays, found, before = list(problem.arrays), dict[str, _Places](), list[Task]()
@@ -72,7 +72,7 @@ def tabled(problem: Problem, tables: Iterable[SlotTable], at_once: int = SOME_PA
 
 
 def _through(task: Task, found: Mapping[str, _Places], taken: set[str]) -> Task:
-    """Returns a task that looks up positions in tables, and changes tables together with their directories."""
+    """Returns the task rewritten to look up positions in tables, and to change tables with their directories."""
     body = task.body
     if body is None or found.keys().isdisjoint(s.state.name for s in body.sites):
         return task

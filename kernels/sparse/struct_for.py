@@ -64,7 +64,8 @@ class CellLoops:
     ) -> None:
         """Appends nested loops over the active cells of a container, for a path of nodes.
 
-        The first loop is over cells of the first node, the next over those of the next node in each of these cells.
+        The first loop is over cells of the first node, the next over those of the next node in each of these cells. `write` appends
+        the body of the innermost loop.
         """
         if not nodes:
             write(b, items, coordinates)
@@ -150,7 +151,7 @@ class CellLoops:
     ) -> None:
         """Appends loops over the active cells of a container with a mask: over words, and the 1 bits of each.
 
-        The bits are in order (Lemire and Muła, 2018).
+        The bits are in order (Lemire and Muła, 2018). `write` appends the body of the inner loop.
         """
         t, n = self.cells.layouts[tree].tree, nodes[0]
         node = t.nodes[n]
@@ -275,7 +276,7 @@ class CellLoops:
         node: int,
         write: Callable[[StatementBuilder, dict[int, Expr], dict[int, Expr]], None],
     ) -> None:
-        """Appends a loop over the slots of a hash node whose cells are active.
+        """Appends a loop over the slots of a hash node whose cells are active; `write` appends its body.
 
         A search by the coordinates of a slot's cell finds that it is active.
         """

@@ -255,6 +255,7 @@ def _steps(
     """Returns the tasks of a loop with dependent iterations around loops without dependences.
 
     The loop becomes a time loop around these tasks. None if it has no such form. `closed`: the one task of the loop otherwise.
+    `steps`: the time loops around.
     """
     loop = body[0] if len(body) == 1 else None
     if (

@@ -72,9 +72,9 @@ class _Splitting:
         return low >= 0 and high < n
 
     def place(self, s: For) -> Affine | None:
-        """Returns the iteration of a loop that accesses an element which the step accesses, too.
+        """Returns the iteration of a loop that accesses the element at an index given by a time loop's step.
 
-        The element is of a written array, and both accesses are along one axis. None if there is no such iteration, or several.
+        The index is along one axis of a written array. None if there is no such iteration, or several.
         """
         written, own, fixed = written_in(s.body), set[Affine](), set[Affine]()
         for array, indices in _accesses(s.body):

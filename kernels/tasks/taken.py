@@ -24,9 +24,9 @@ class TakenLists:
     names: set[str] = field(default_factory=set)
 
     def add(self, tasks: list[Task], n_new: int, lists: Sequence[TakenList], label: str) -> None:
-        """Records the lists that a call uses in the tasks that make them.
+        """Records each use of a list by a call in the task that makes the list.
 
-        The call's tasks are the last `n_new`.
+        `lists`: the lists that the call uses. Its tasks are the last `n_new` of `tasks`.
         """
         arrays = {x.array for x in lists}
         made = _made(tasks, len(tasks) - n_new, arrays)

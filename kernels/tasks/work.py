@@ -85,7 +85,7 @@ class Updates:
     def way(self, between_ns: float, iterations: float | None, cores: int) -> str:
         """Returns the cheapest value of the choice `scatter`: one thread, atomics, or private copies.
 
-        `between_ns`: time of one iteration without updates. `iterations`: their number, if known.
+        `between_ns`: time of one iteration without updates. `iterations`: their number, if known. `cores`: the number of threads.
         """
         between_ns *= LEFT
         by_one_ns = between_ns + self.plain_ns

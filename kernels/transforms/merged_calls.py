@@ -209,7 +209,10 @@ def _may_be_one(a: IndependentPart, b: IndependentPart, *, fast_math: bool) -> b
 
 
 def _is_one_sum(array: str, a: IndependentPart, b: IndependentPart, *, fast_math: bool) -> bool:
-    """True if two parts only update an array, by one operation, and the order of updates is free."""
+    """True if two parts only update an array, by one operation, and the order of updates is free.
+
+    Sums of floats need `fast_math`.
+    """
     op = a.sums.get(array)
     if op is None or b.sums.get(array) != op:
         return False

@@ -36,7 +36,8 @@ def adjoint_on_copies(
 ) -> tuple[kernel.KernelIR, dict[str, str]]:
     """Returns the adjoint of a kernel, and for each added array the array of which it is a copy.
 
-    The copies are from before the call. Raises KernelError as `adjoint` does, also if no copy of an array helps.
+    The copies are from before the call. Parameters and errors are those of `adjoint`; KernelError also if no copy of an array
+    helps.
     """
     copies: dict[str, str] = {}
     while True:

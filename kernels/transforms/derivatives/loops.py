@@ -85,7 +85,10 @@ def _copy(body: SweepBody, name: str, where: ir.Location) -> None:
 def _keep(
     body: SweepBody, s: Loop, carried: tuple[str, ...], extent: ir.Expr | None, is_top: bool
 ) -> dict[str, str]:
-    """Declares local arrays that keep each local of `carried` at the begin of an iteration; returns their names."""
+    """Declares local arrays that keep each local of `carried` at the begin of an iteration; returns their names.
+
+    `is_top`: the iterations are parallel, so that they cannot carry a local.
+    """
     making, kept = body.making, dict[str, str]()
     for n in carried:
         version = body.versions[n]
