@@ -159,7 +159,10 @@ def looks_up(e: ir.Expr) -> bool:
 
 @dataclass(frozen=True)
 class Ranges:
-    """Value-range analysis of integer expressions: least and greatest values. `extents`: known ones of loops."""
+    """Value-range analysis of integer expressions: least and greatest values.
+
+    `extents`: the extents of loops, as far as they are known.
+    """
 
     extents: Mapping[str, int] = field(default_factory=dict)
 

@@ -50,7 +50,7 @@ class AxisMap:
 
     @property
     def plain(self) -> Affine | None:
-        """The affine expression, if it is the index in memory: not divided, not through an index list; else None."""
+        """The affine expression, if it is the index in memory (not divided, not through a list); else None."""
         return self.affine if self.divisor == 1 and not self.through else None
 
 

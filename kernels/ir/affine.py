@@ -124,7 +124,7 @@ def _binary(op: str, a: Affine, b: Affine) -> Affine | None:
 
 
 def rename(affine: Affine, loops: Mapping[str, str]) -> Affine:
-    """Returns `affine` with its loops renamed; other loops keep their names."""
+    """Returns `affine` with the loops that are keys of `loops` renamed; other loops keep their names."""
     return combine(
         [(c, Affine(0, ((loops.get(n, n), 1),))) for n, c in affine.terms]
         + [(1, constant(affine.const))]

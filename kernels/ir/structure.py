@@ -4,8 +4,9 @@ No other code is special to a kind.
 A node splits each cell of its parent into a container of cells. Numbering containers and cells makes every kind alike: the cell `c`
 of container `k` is item `k * cells + c`. The child's container in that cell has the item's number, and so has the element of each
 field.
-Nodes with a pool number items differently. A table has a slot for each of their cells, 0 where there is none. The slot is the item
-(for a dynamic node, the position in its chunk). So item 0 of a pool is shared by all inactive cells, and it stays zero.
+Nodes with a pool number items differently. A table has a slot for each of their cells, 0 where there is none. The slot is the item.
+(In a dynamic node a slot is that of a chunk, and the item is a position in the chunk.) So item 0 of a pool is shared by all
+inactive cells, and it stays zero.
 """
 
 from __future__ import annotations

@@ -417,7 +417,7 @@ class Pools:
             )
 
     def clear_item(self, b: StatementBuilder, tree: str, n: int, item: Expr) -> None:
-        """Appends stores that set the contents of a cell of node `n` to zero: its fields, and containers below it."""
+        """Appends stores that set the contents of a cell of node `n` to zero: fields, and containers below it."""
         layout = self.cells.layouts[tree]
         for k, f in enumerate(layout.fields):
             if f.node == n:

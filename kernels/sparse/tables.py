@@ -19,8 +19,8 @@ def tables_of(
 ) -> tuple[SlotTable, ...]:
     """Returns the tables of pointer nodes and hash nodes that may get an auxiliary lookup structure.
 
-    A pointer node: a loop reads its table other than to make a list. A hash node: tasks search for its keys. Only tables that tasks
-    write in statements of bodies alone.
+    A pointer node gets one if a loop reads its table other than to make a list, a hash node if tasks search for its keys. Tasks
+    must write the table in statements of bodies alone.
     """
     problem = Problem("", tuple(arrays), (), tuple(tasks), "")
     known = {a.name: a for a in arrays}

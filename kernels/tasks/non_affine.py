@@ -151,7 +151,10 @@ def _counting_prints(body: tuple[ir.Stmt, ...]) -> tuple[ir.Stmt, ...]:
 
 
 def plain(body: tuple[ir.Stmt, ...]) -> tuple[ir.Stmt, ...]:
-    """Returns the statements with the user's names of loops, numbered if one occurs again, and counted prints."""
+    """Returns the statements with the user's names of loops, and an update of PRINTED behind each print.
+
+    Names are numbered if one occurs again.
+    """
     names: dict[str, ir.Expr] = {}
     used: set[str] = set()
     for s in walk.nested_statements(body):
