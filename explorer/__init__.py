@@ -1,1 +1,1 @@
-"""Joins search to the machine: explore, resume, replay, load. The only place where both are known."""
+"""Joins search to runtime: explore, resume, replay, load. Only this folder imports both."""

@@ -1,4 +1,4 @@
-"""Detection of a common fault: where all candidates are wrong at one element in the same way, the fault is not theirs."""
+"""Detection of a fault outside the candidates: all of them have the same wrong value in the same output element."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _ENOUGH = 8  # first candidates that are wrong alike end a search
 
 
 class EqualFailures:
-    """Checks whether all candidates that ran so far were wrong at the same element, with the same value."""
+    """Checks if all candidates that ran so far had the same wrong value in the same element of the same output."""
 
     def __init__(self) -> None:
         self.at: Disagreement | None = None  # of all of them; None: of none, or they differ
@@ -17,7 +17,7 @@ class EqualFailures:
         self._is_over = False
 
     def see(self, found: Measurement | Failure) -> None:
-        """Records an outcome. A candidate that did not run counts for nothing."""
+        """Records the outcome of one candidate. Candidates that did not compile or run are ignored."""
         if isinstance(found, Failure) and found.kind != "wrong":
             return
         at = found.at if isinstance(found, Failure) else None
@@ -27,7 +27,7 @@ class EqualFailures:
 
     @property
     def are_enough(self) -> bool:
-        """True if enough candidates were wrong alike: others will be, too."""
+        """True if enough candidates had the same wrong value that the search should stop."""
         return self.n >= _ENOUGH
 
 
@@ -36,7 +36,7 @@ def _is_same(a: Disagreement, b: Disagreement) -> bool:
 
 
 def disagreed(n: int, at: Disagreement) -> Disagreed:
-    """Returns the event that the first `n` candidates were all wrong alike, with its meaning in words for people."""
+    """Returns the event that the first `n` candidates were all wrong at `at`, with a sentence of advice for users."""
     place = f"{at.array}[{', '.join(map(str, at.index))}]"
     detail = (
         f"the first {n} candidates all have {at.got} in {place} on input set {at.input_set}, where the reference has"

@@ -1,5 +1,6 @@
-"""Validity of a session's bound: scales it to the measured machine state. Non-affine tasks count with guaranteed costs
-only.
+"""Validity of a session's lower bound: scales it to the measured machine state.
+
+Non-affine tasks count with guaranteed costs only.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _CUT = "the best time"  # sets the bound where all that is open is slower
 
 
 class Claims:
-    """The bound of one session, its scale, and the gaps that follow. `bound_ns` is None once it is withdrawn."""
+    """The lower bound of one session, its scale and its gaps. `bound_ns` is None after the bound was withdrawn."""
 
     def __init__(
         self,
@@ -58,7 +59,11 @@ class Claims:
         evaluations: tuple[EvaluationRecord, ...],
         doubted: Iterable[str],
     ) -> Bound:
-        """Starts from the root's bound, at the scale that earlier sessions have left. Returns that bound unscaled."""
+        """Computes the bound of the root candidate and returns it unscaled.
+
+        `evaluations`: measurements of earlier sessions; a time below the bound lowers the scale.
+        `doubted`: source keys of implementations that were measured below their bound.
+        """
         self.fixed = root.space.fixed
         self.is_for_input = root.space.is_for_input
         whole = bounder.bound(root)
@@ -74,19 +79,19 @@ class Claims:
 
     @property
     def whole_ns(self) -> float:
-        """The root's bound, in which non-affine bodies count with their guaranteed costs."""
+        """Scaled bound of the root candidate in ns. Non-affine tasks count with guaranteed costs."""
         return self._root_ns * self.scale.factor
 
     def limiting(self, candidate: object) -> str:
-        """The resource that limits the node which sets the bound."""
+        """Name of the resource that limits `candidate`, the node that sets the bound; the cut if it is no candidate."""
         if isinstance(candidate, Candidate):
             return self._bounder.bound(candidate).limiting
         return _CUT
 
     def look_again(self) -> None:
-        """Measures the machine and lowers the scale of bounds to its current state.
+        """Measures the machine, and lowers the scale of bounds to its current state.
 
-        Done where it was not measured yet, or where something was faster than its bound.
+        Called if the session has not measured the machine yet, or if a time was below its bound.
         """
         self.has_looked = True
         with suppress(WorkerError, Stopped):  # then nothing new is known of it
@@ -112,7 +117,7 @@ class Claims:
         )
 
     def of_what_is_open(self, row: ev.Row) -> ev.Row:
-        """Returns the row of a search over non-affine tasks, with the root's bound and its gap.
+        """Returns the progress row of a search over non-affine tasks, with the root's bound and its gap.
 
         The search's own bound holds for non-affine bodies as they are written. Only the root's bound holds for all implementations.
         """
@@ -123,8 +128,9 @@ class Claims:
         return structs.replace(row, bound_ns=self.bound_ns, gap=gap)
 
     def finish(self, finished: ev.Finished) -> ev.Finished:
-        """Takes over the bound that a search has proved. With non-affine tasks the root's bound counts, and "optimal"
-        becomes "optimal_open".
+        """Stores the bound that a search has proved, and returns the search's end.
+
+        With non-affine tasks the root's bound is stored instead, and status "optimal" becomes "optimal_open".
         """
         self.bound_ns = finished.bound_ns
         if self.non_affine:
@@ -135,10 +141,10 @@ class Claims:
         return finished
 
     def is_contradicted(self, best_ns: float, is_optimal: bool) -> bool:
-        """True if the final best time is below the bound, scaled to the current state of the machine. The bound is then
-        withdrawn.
+        """True if the best time is below the bound even after measuring the machine again.
 
-        Where the search has proved the best optimal, its time becomes the bound.
+        The bound is then withdrawn. If the search has proved the best optimal, the best time becomes the bound, and the result is
+        False.
         """
         if self.bound_ns is not None and is_optimal:
             self.bound_ns = best_ns
@@ -152,11 +158,11 @@ class Claims:
         return False
 
     def roofline(self) -> Roofline:
-        """Bytes and operations of the best fused implementation."""
+        """Fewest bytes and operations of any implementation: those of the best fused one."""
         return self._bounder.roofline()
 
     def see_memory(self, rates: dict[str, float]) -> None:
-        """Stores the bound at the memory rates that the final re-measurement took beside the best."""
+        """Computes the bound for memory `rates` (bytes per ns) that the final re-measurement took beside the best."""
         self.now_ns = bound_now(self._root, rates)
         if self.now_ns is None:
             has_probe = self._device.machine.probe_library() is not None
@@ -165,28 +171,29 @@ class Claims:
             )
 
     def believe(self, best_ns: float, spread: float) -> None:
-        """Drops the bound on the machine as it is now where the best has beaten it by more than its spread."""
+        """Withdraws `now_ns`, the bound for the current machine state, if the best is faster by more than `spread`."""
         believed = believed_now(self.now_ns, best_ns, spread)
         if believed is None and self.now_ns is not None:
             self.why_not_now = "memory was slower beside the best than while it was timed"
         self.now_ns = believed
 
     def learn_alarm(self, candidate: Candidate, time_ns: float) -> None:
-        """Raises the stored rates that a time below its bound has shown to be too low, for good."""
+        """Raises stored rates of the machine permanently, as far as a measured time below its bound requires."""
         stored = self._device.machine.stored_facts()
         if stored is not None and self._target.calibrated:
             stored.learn_alarm(raised(candidate, time_ns))
 
     def gap(self, best_ns: float | None, bound_ns: float | None) -> float | None:
-        """The share of the best time above the bound. None where either is unknown, or where measured times are not those of the
-        target.
+        """Returns (best - bound) / best.
+
+        None if either is unknown, or if measured times are not those of the target.
         """
         if best_ns is None or bound_ns is None or not self._device.machine.times_count:
             return None
         return max(0.0, (best_ns - bound_ns) / best_ns)
 
     def gap_now(self, best_ns: float | None) -> float | None:
-        """The gap to the bound on the machine as it is now; None where no gap is proved."""
+        """Returns the gap to the bound for the machine state at the final re-measurement; None without a proved gap."""
         if self.now_ns is None or self.gap(best_ns, self.bound_ns) is None:
             return None
         # A proved bound holds in any state of the machine.

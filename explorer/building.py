@@ -44,9 +44,9 @@ PROFILE = "h200"  # where none is named
 
 
 def build_only(workload: Workload, options: Options, profile: str) -> Iterator[BuiltOnly]:
-    """Compile first candidates, then random ones, until the time or the number of the options is spent.
+    """Compiles first candidates, then random ones, until the time or evaluation limit of `options`.
 
-    `profile` names the data sheet that stands for a GPU where there is none. Raises DeviceError.
+    `profile` names the data sheet that stands for a GPU if none is present. Raises DeviceError.
     """
     device = open_device(
         options.target,
@@ -88,9 +88,9 @@ def _built(
 
 
 def _candidates(space: Space, registers: Registers, seed: int) -> Iterator[tuple[str, Candidate]]:
-    """Yields each implementation once: first candidates, then random ones until none is new any more.
+    """Yields distinct implementations: first candidates, then random ones, until no new one is found.
 
-    Random ones are of the space at its current width.
+    Random candidates are drawn from the space at its current width (`Registers.widened`).
     """
     seen: set[bytes] = set()
     for tag, c in first_candidates(space):

@@ -19,7 +19,10 @@ _JITTED = re.compile(r"[\w.+]+-numba[\w.+]+-[0-9a-f]{16}|reference-py\d+-numba[\
 
 @dataclass(frozen=True)
 class CacheLocation:
-    """A place on disk: folders, or files with a common prefix of their names. `n_bytes` counts contents, not blocks of the disk."""
+    """Location of a cache on disk: folders, or files with a common name prefix.
+
+    `n_bytes` sums the sizes of files, not the blocks of the disk.
+    """
 
     name: str
     path: Path  # that people are shown
@@ -32,14 +35,14 @@ class CacheLocation:
 
 @dataclass(frozen=True)
 class Freed:
-    """The places that were cleared, and their size."""
+    """The cache locations that were cleared, and their total size in bytes."""
 
     names: tuple[str, ...]
     n_bytes: int
 
 
 def kept_places() -> tuple[CacheLocation, ...]:
-    """Returns all places, empty ones included."""
+    """Returns all cache locations, including empty ones."""
     cache, jitted = cache_folder(), jitted_folder().parent
     versions = [f for f in jitted.glob("*") if _JITTED.fullmatch(f.name)]
     return (
@@ -58,7 +61,7 @@ def kept_places() -> tuple[CacheLocation, ...]:
 
 
 def clear_kept(name: str) -> Freed:
-    """Removes one rebuildable place, or "all" of them. Raises ValueError, one sentence, for any other name."""
+    """Deletes the rebuildable cache called `name`, or "all" of them. Raises ValueError for an unknown name."""
     places = kept_places()
     clearable = [p for p in places if p.can_be_cleared]
     chosen = [p for p in clearable if name in (p.name, "all")]

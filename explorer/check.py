@@ -1,4 +1,4 @@
-"""`explore check`: verifies an external function, times it in turn with ours, and compares it with the bound."""
+"""`explore check`: verifies a user's function, times it alternately with ours, and compares it with the bound."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _SLACK = 1e-3  # a time so little below the bound is noise of the clock
 
 @dataclass(frozen=True, kw_only=True)
 class Foreign:
-    """The function to check: its file, its name (None: found), its flags, and its launch."""
+    """A user's function to check: source file, function name (None: detected), flags, launch parameters of a GPU."""
 
     file: Path
     name: str | None = None
@@ -48,10 +48,11 @@ class Foreign:
 
 @dataclass(frozen=True)
 class Checked:
-    """Result of a check. `theirs` is a failure where the function is not right or does not run; then nothing is compared.
+    """Result of `check_source`.
 
-    `ours` is None where none of ours could be timed, `bound_ns` where nothing is known. `ours_is` names the origin of ours in
-    words. `has_times` is False where times mean nothing on this device.
+    `theirs` is a Failure if the function is wrong or did not run; then nothing is compared. `ours` is the time of our
+    implementation, None if it could not be timed. `ours_is` describes the origin of ours in words. `bound_ns` is None if no
+    bound is known. `has_times` is False if times mean nothing on this device.
     """
 
     workload: Workload
@@ -67,14 +68,14 @@ class Checked:
 
     @property
     def gap(self) -> float | None:
-        """The share of its time that may be saved, at most; None where that is not known."""
+        """Largest share of the function's time that an implementation could save; None without a bound."""
         if isinstance(self.theirs, Failure) or self.bound_ns is None or not self.has_times:
             return None
         return None if self.is_below_bound else max(0.0, 1 - self.bound_ns / self.theirs.time_ns)
 
     @property
     def is_below_bound(self) -> bool:
-        """True if the function is faster than its lower bound. Then the bound is wrong, or the function does not do the work."""
+        """True if the function is faster than the lower bound: the bound is wrong, or the function skips work."""
         if isinstance(self.theirs, Failure) or self.bound_ns is None or not self.has_times:
             return False
         return self.theirs.time_ns < self.bound_ns * (1 - _SLACK)
@@ -83,10 +84,10 @@ class Checked:
 def check_source(
     foreign: Foreign, workload: Workload, options: Options, against: Path | None = None
 ) -> Checked:
-    """Builds, verifies and times the function.
+    """Builds, verifies and times the function `foreign`.
 
-    Ours is the implementation of `against` (a run or best.json). Without it, ours is from the tuned store, else the best of the
-    first candidates of a search.
+    It is compared with the implementation of `against` (a run directory or best.json). Without `against`, with that of the tuned
+    store, else with the fastest first candidate of a search.
 
     Raises RecordError, DeviceError, StaleError and WorkerError, each with one sentence.
     """
@@ -155,8 +156,9 @@ def check_source(
 def _chosen(
     workload: Workload, device: AbstractDevice, against: Path | None
 ) -> tuple[BestFile | None, str]:
-    """Returns the stored implementation to compare with (None: none) and its origin. Raises RecordError where `against` is of
-    another problem.
+    """Returns the stored implementation to compare with (None: none) and its origin in words.
+
+    Raises RecordError if `against` is of another problem.
     """
     if against is not None:
         best = stored_best(against)
@@ -185,7 +187,7 @@ def _beside_ours(
     worker: AbstractWorker,
     chosen: tuple[BestFile | None, str],
 ) -> Checked:
-    """Returns the result with both functions timed in turn."""
+    """Returns `found` with the times of both implementations, theirs and ours, measured alternately."""
     best, where = chosen
     ours: Artifact | Failure | None = None
     if best is not None:
@@ -211,7 +213,7 @@ def _beside_ours(
 def _first(
     space: Space, device: AbstractDevice, worker: AbstractWorker
 ) -> tuple[str, Artifact | None]:
-    """Returns the fastest of the candidates that a search begins with: its origin in words, and its build."""
+    """Returns the fastest of a search's first candidates: its origin in words, and its artifact (None: none ran)."""
     firsts = first_candidates(space)
     sources = [print_source(lower(plan_of(c)), dialect_of(device)) for _, c in firsts]
     built = build_many(device.builder, sources, min(max(2, available_cores()), 8))

@@ -1,8 +1,7 @@
-"""Inputs of the program that checks an exported implementation. The program and this module draw them alike, or read them from a
-file.
+"""Inputs of the C program that checks an exported implementation: drawn by a fixed formula, or read from a file.
 
-A drawn value is a function of array and index. Values are evenly spread over the ranges that the arguments of the search had.
-Arrays that decide the control flow of the sequence are not drawn: they lie beside the program in one file, array by array.
+The C program and this module draw equal values: a function of array number and element index, spread evenly over the range
+of the argument in the search. Arrays that decide the control flow of the sequence are in one file beside the program.
 """
 
 from __future__ import annotations
@@ -60,16 +59,17 @@ static void ks_read(FILE *inputs, void *array, size_t bytes, const char *name) {
 
 @dataclass(frozen=True)
 class Inputs:
-    """The arguments of a check program: some arrays are read from a file, the others drawn."""
+    """The arguments of a check program: some arrays are read from a file, others are drawn."""
 
     arguments: Arguments
     read: frozenset[str]
 
 
 def inputs_of(stored: StoredSequence, recording: Recording, known: Mapping[str, Array]) -> Inputs:
-    """Returns the arguments: known arrays, others drawn by `ks_unit` and `ks_mix`, and scalars as they were stored.
+    """Returns the arguments of the check program.
 
-    All arrays of sparse fields are read from the file: where a cell is inactive there is nothing but zeros.
+    Arrays in `known` are taken from there, others drawn by the C functions `ks_unit` and `ks_mix`; scalars are as stored.
+    All arrays of sparse fields are read from the file: inactive cells hold zeros, which a drawn array would not.
     """
     arrays = {
         p.name: known[p.name]
@@ -83,7 +83,7 @@ def inputs_of(stored: StoredSequence, recording: Recording, known: Mapping[str, 
 
 
 def contents(source: Source, problem: Problem, inputs: Inputs) -> bytes:
-    """Returns the content of the file: the arrays that are read, one after the other, each in its own type."""
+    """Returns the bytes of the inputs file: arrays that are read, one after the other, each in its own dtype."""
     roles = {a.name: a.role for a in problem.arrays}
     arrays = [a for a in source.arguments if a.kind == "array" and roles[a.name] != "output"]
     return b"".join(
@@ -122,7 +122,10 @@ def _mix(array: int, index: NDArray[np.uint64]) -> NDArray[np.uint64]:
 
 
 def fill(a: Argument, k: int, role: str, ends: Sequence[float], is_read: bool) -> Iterator[str]:
-    """Yields the lines that make array k of the program."""
+    """Yields the C lines that create array number `k` of the program and fill it.
+
+    `role`: input, output or both. `ends`: least and greatest value to draw. `is_read`: read from the file instead.
+    """
     kind, size = c_type(a), math.prod(a.shape)
     yield f"  {kind} *a{k} = ks_place({size} * sizeof({kind})); /* {shown(a.name)} */"
     if is_read and role != "output":
@@ -151,17 +154,17 @@ def _value(a: Argument, k: int, role: str, ends: Sequence[float]) -> str:
 
 
 def whole(x: int) -> str:
-    """An integer literal in C. The least one is `INT64_MIN`, since its magnitude fits no signed type."""
+    """Returns `x` as an integer literal in C; `INT64_MIN` for the least one, whose magnitude fits no signed type."""
     if x == -(1 << 63):
         return "INT64_MIN"
     return f"{x}u" if x >= 1 << 63 else str(x)
 
 
 def c_type(a: Argument) -> str:
-    """The type of an argument in C."""
+    """Returns the C type of argument `a`."""
     return type_name(DType(a.dtype), 0)
 
 
 def shown(name: str) -> str:
-    """A name as it may stand in a comment or a format."""
+    """Returns `name` with the characters removed that C comments or printf formats would misread."""
     return "".join(c if c.isascii() and (c.isalnum() or c == "_") else "?" for c in name)

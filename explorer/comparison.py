@@ -1,4 +1,4 @@
-"""Comparison of two stored results: their times, and the decisions that they take otherwise."""
+"""Comparison of two stored results: their times, and the decisions in which they differ."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from .results import stored_best
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two results, `a` and `b`, with notes on what makes their times hard to compare."""
+    """Two stored results `a` and `b`, with notes on differences that make their times hard to compare."""
 
     a: BestFile
     b: BestFile
 
     @property
     def ratio(self) -> float:
-        """The time of `b` in times of `a`."""
+        """Time of `b` divided by the time of `a`."""
         return self.b.time_ns / self.a.time_ns
 
     @property
     def is_within_noise(self) -> bool:
-        """True if the difference is at most the sum of both spreads."""
+        """True if the difference of the times is at most the sum of both spreads."""
         return abs(self.ratio - 1) <= self.a.spread + self.b.spread
 
     @property
     def differing(self) -> dict[str, tuple[str | None, str | None]]:
-        """Both values of each choice that differs, None where one of them has no such choice."""
+        """Pairs of values (of `a`, of `b`), by choice, where they differ; None if one has no such choice."""
         of_a, of_b = dict(self.a.decisions), dict(self.b.decisions)
         names = dict.fromkeys((*of_a, *of_b))
         return {n: (of_a.get(n), of_b.get(n)) for n in names if of_a.get(n) != of_b.get(n)}

@@ -1,5 +1,6 @@
-"""Compiler comparison: the best of a search as other compilers build it. Each compiler has a worker of its own, whose timing loop
-and threads it has built as well.
+"""Compiler comparison: builds the best implementations of a search with other compilers, and times them.
+
+Each compiler gets its own worker process, whose timing loop and thread pool that compiler has built as well.
 """
 
 from __future__ import annotations
@@ -30,10 +31,10 @@ LEAST_S = 0.9  # in less a worker that has its arguments and a compiler have har
 
 @dataclass(frozen=True, slots=True)
 class CompiledBest:
-    """The fastest of the best implementations as another compiler builds it, timed in turn with the best of the search.
+    """The best implementation as another compiler builds it, timed alternately with the search's best.
 
-    `ratio` is its time divided by the time of the search's best, the median over rounds. `default_ns` is the time of the default
-    from the same compiler, None where it was not taken.
+    `ratio` is its time divided by the time of the search's best, median over rounds. `default_ns` is the time of the default
+    built by the same compiler, None if it was not timed.
     """
 
     outcome: Outcome
@@ -50,9 +51,7 @@ class CompiledBest:
 
 
 class CompilerComparison:
-    """Compares the builds of other compilers with the first of `entries`. `worker` has timed that entry as the evaluator's own
-    device builds it.
-    """
+    """Compares builds by other compilers with the search's build of `entries[0]`, which `worker` times."""
 
     def __init__(
         self,
@@ -62,7 +61,7 @@ class CompilerComparison:
         worker: AbstractWorker,
         is_over: Callable[[], bool] = lambda: False,
     ) -> None:
-        """Once `is_over` is true, waiting for a compiler or a worker raises Stopped."""
+        """`is_over`: once it returns True, waiting for a compiler or a worker raises Stopped."""
         self._is_over = is_over
         self._entries = entries
         self._default = default
@@ -72,10 +71,10 @@ class CompilerComparison:
     def run(
         self, others: Sequence[AbstractDevice], limit_s: float, preparing_s: float
     ) -> Iterator[CompiledBest]:
-        """Yields a result for each device on which any entry is built and right, while there is time.
+        """Yields a result for each of `others` (devices with another compiler) that gives a right build in time.
 
-        A worker takes `preparing_s` to take over the arguments. Each candidate is verified on every input set again: it is other
-        code.
+        `limit_s`: seconds for all devices. `preparing_s`: seconds that a new worker needs to receive the arguments.
+        Each candidate is verified on every input set again, since its machine code is new.
         """
         ends_s = time.monotonic() + limit_s
         for k, device in enumerate(others):
@@ -116,10 +115,9 @@ class CompilerComparison:
         return CompiledBest(new, candidate, compiler, conditions, ratio, default_ns, artifact.path)
 
     def _best(self, device: AbstractDevice, worker: AbstractWorker, ends_s: float) -> Entry | None:
-        """Returns the fastest of the entries as the device builds them; None where none runs. As many are tried as there is time
-        for.
+        """Returns the fastest of the entries as `device` builds them, right on every input set; None if none runs.
 
-        The result is right on every input set.
+        Entries are tried until the clock reaches `ends_s`.
         """
         few = _FEW.with_cut(self._entries[0][0].time_ns)
         best: tuple[float, Entry] | None = None
@@ -138,7 +136,10 @@ class CompilerComparison:
     def _rounds(
         self, own: Artifact, artifact: Artifact, worker: AbstractWorker, budget_ns: float
     ) -> tuple[list[float], list[float]] | None:
-        """Times both builds in turn, so that a change of the machine affects both. None where one no longer runs."""
+        """Times both builds alternately, so that a change of the machine affects both. None if one fails to run.
+
+        Returns the ns of `own` and of `artifact`, one of each per round. `budget_ns`: time for all rounds.
+        """
         protocol = replace(FINAL, budget_ns=budget_ns / (2 * _ROUNDS))
         mine, theirs = [], []
         for _ in range(_ROUNDS):

@@ -1,4 +1,4 @@
-"""Components of a stored best: the time of each, its share, and the number of implementations that were tried of it."""
+"""Cost of each component in a stored best: its time, its share, and how many implementations of it were tried."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from .component_rows import name_of
 
 
 class ComponentAccount(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A component of the best, or several of equal text: `places` of them. Times are of all places together.
+    """A component of the best, or `places` components of equal text. Times are sums over all of them, in ns.
 
-    `least_ns` is the least time that any measured implementation of it took. `tried` is the number of these, by their texts.
+    `least_ns` is the least time of any measured implementation of the component. `tried` counts distinct texts measured.
     """
 
     name: str
@@ -31,7 +31,10 @@ class ComponentAccount(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
 def component_accounts(
     space: Space, source_key: str, decisions: Decisions, evaluations: Sequence[EvaluationRecord]
 ) -> tuple[ComponentAccount, ...]:
-    """Returns the components of the best, by its source key and decisions, the longest first; () where they were not timed."""
+    """Returns the components of the best, longest time first; () if components were not timed.
+
+    The best is given by its source key and its decisions.
+    """
     of_best, measured = None, []
     for r in evaluations:
         if r.components is not UNSET:
@@ -67,7 +70,7 @@ def _texts(rows: Sequence[ComponentRecord]) -> tuple[str, ...]:
 
 
 def _by_component(space: Space, decisions: Decisions) -> list[dict[str, str]]:
-    """Returns the decisions about each component."""
+    """Returns for each component its decisions: values by name of the choice."""
     positions = space.model.positions
     owner = {v: k for k, x in enumerate(components_of(space)) for v in x.choices}
     found: list[dict[str, str]] = [{} for _ in space.backbone.components]

@@ -1,4 +1,4 @@
-"""Rows of components in a journal: the time of each part of a candidate, by a key of its decisions."""
+"""Journal records of components: the time of each component of a candidate, keyed by its decisions."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from ..space.components import components_of
 
 
 def name_of(tasks: Sequence[Task]) -> str:
-    """Returns the name of a component: those of its first and its last task."""
+    """Returns the name of a component: the names of its first and its last task."""
     first, last = tasks[0].name, tasks[-1].name
     return first if first == last else f"{first} to {last}"
 
 
 class ComponentRows:
-    """Rows of the evaluations of a space."""
+    """Makes the component records of evaluations in one space."""
 
     def __init__(self) -> None:
         self._space: Space | None = None
@@ -35,8 +35,9 @@ class ComponentRows:
         texts: Sequence[str],
         found: Measurement | Failure,
     ) -> tuple[ComponentRecord, ...] | UnsetType:
-        """Returns the rows of an evaluation with these decisions on open choices, and these keys of texts; UNSET where no component
-        was timed.
+        """Returns one record per component of a measured candidate; UNSET if no component was timed.
+
+        `decisions`: those on open choices. `texts`: a key of each component's text.
         """
         if isinstance(found, Failure) or not found.component_ns:
             return UNSET
@@ -50,7 +51,7 @@ class ComponentRows:
         return tuple(ComponentRecord(key=k, text=x, time_ns=t, spread=s) for k, x, t, s in times)
 
     def keys(self, space: Space, decisions: Decisions) -> list[str]:
-        """Returns the key of the decisions about each component, equal where the decisions are."""
+        """Returns one key per component; equal decisions about a component give equal keys."""
         self._look_at(space)
         digests = [hashlib.blake2b(digest_size=12) for _ in range(self._n)]
         for name, value in decisions:

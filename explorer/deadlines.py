@@ -1,4 +1,4 @@
-"""Time limit of a session: its division among preparation, search and final re-measurement; interruption of overdue work."""
+"""Time limit of a session: its division among preparation, search and final re-timing; interruption of late work."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Deadlines:
         self._started_s = self.clock()
 
     def clock(self) -> float:
-        """Seconds on a clock that stands still while work is `excluded`."""
+        """Current time in seconds, on a clock that stops while `excluded` work runs."""
         now_s = time.monotonic() if self._stands_at_s is None else self._stands_at_s
         return now_s - self._excluded_s
 
@@ -51,7 +51,7 @@ class Deadlines:
 
     @contextmanager
     def excluded(self) -> Iterator[None]:
-        """Context of work whose time is no part of the session's."""
+        """Context manager of work whose duration is not counted against the session's time limit."""
         self._stands_at_s = began_s = time.monotonic()
         try:
             yield
@@ -61,8 +61,9 @@ class Deadlines:
 
     @contextmanager
     def phase(self, during: str) -> Iterator[None]:
-        """Context of work whose interruption loses nothing. Raises Stopped in it at a signal, or when the time for preparing has
-        passed.
+        """Context manager of work that may be interrupted without loss; `during` describes it in messages.
+
+        Raises Stopped at a signal, or when the time limit has passed by more than preparation may.
         """
         self.during = during
         with self._interrupt.immediate(), stopped_when(lambda: self._is_beyond(_LATE_S)):
@@ -70,13 +71,13 @@ class Deadlines:
 
     @contextmanager
     def cut(self) -> Iterator[None]:
-        """Context that raises Stopped once waiting is of no use any more (`is_past_waiting`), except in `shielded` work."""
+        """Context manager that raises Stopped when waiting is useless (`is_past_waiting`), except in `shielded`."""
         with stopped_when(lambda: not self._is_shielded and self.is_past_waiting()):
             yield
 
     @contextmanager
     def shielded(self) -> Iterator[None]:
-        """Context of work that must be done completely or not at all."""
+        """Context manager of work that `cut` must not interrupt, such as recording one event."""
         self._is_shielded = True
         try:
             yield
@@ -87,7 +88,7 @@ class Deadlines:
         return self.limit_s is not None and self.elapsed_s > self.limit_s + late_s
 
     def begin_search(self) -> float | None:
-        """Records the begin of the search. Returns the seconds that it may take; None without a limit."""
+        """Starts the time of the search. Returns its limit in seconds; None without a limit."""
         if self.limit_s is None:
             return None
         left_s = self.limit_s - self.elapsed_s
@@ -97,20 +98,20 @@ class Deadlines:
         return search_s
 
     def begin_end(self) -> None:
-        """Records that the search has finished."""
+        """Starts the time of the finalisation, which follows the search."""
         self._end_s = self.clock() + _END_S
 
     def is_search_over(self) -> bool:
         return self.clock() > self._search_ends_s
 
     def is_past_waiting(self) -> bool:
-        """True if no result of a worker or a compiler is of use any more."""
+        """True if a result of a worker or a compiler would come too late to be used."""
         is_late = self._is_beyond(_LAST_S) or self.clock() > self._end_s
         return is_late or self._interrupt.since_s > _PATIENCE_S
 
     @property
     def final_s(self) -> float:
-        """Seconds for timing the best again, by other compilers, too."""
+        """Seconds reserved for re-timing the best at the end, builds by other compilers included."""
         return _FINAL_S if self.limit_s is None else min(_FINAL_S, _FINAL_SHARE * self.limit_s)
 
     @property
@@ -119,7 +120,7 @@ class Deadlines:
 
     @property
     def others_s(self) -> float:
-        """Seconds for other compilers' builds of the best, as far as time is left."""
+        """Seconds left for timing the best as other compilers build them."""
         share_s = _OTHERS_SHARE * self.final_s
         return share_s if self.limit_s is None else min(share_s, self.limit_s - self.elapsed_s)
 

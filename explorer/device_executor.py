@@ -1,4 +1,7 @@
-"""Executor of programs on a device, `ks.init(arch=ks.cuda)`: kernels run there, on arrays that stay until Python uses them."""
+"""Executor of programs on a GPU or the emulator: arrays stay on the device until Python uses them.
+
+`ks.init(arch=ks.cuda)` selects it.
+"""
 
 from __future__ import annotations
 
@@ -25,9 +28,9 @@ from .device_kernels import DeviceKernel, RefusedError, make_kernel
 
 
 class DeviceExecutor(AbstractDeferringExecutor):
-    """Runs calls on a device at once. A kernel that the device cannot run is run by the CPU, and a warning says why.
+    """Runs each call at once on a device. A kernel that the device cannot run is run by the CPU, with a warning.
 
-    Calls never wait, but their results do: `waits` is true while the host may not have the contents of arrays.
+    `waits` is true while the device may hold newer contents of arrays than the host.
     """
 
     repeats = False
@@ -71,13 +74,16 @@ class DeviceExecutor(AbstractDeferringExecutor):
             self._arrays.to_host()
 
     def outdate(self) -> None:
-        """Frees the memory on the device: fields are gone, or seen by others."""
+        """Copies arrays to the host and frees their memory on the device.
+
+        Called when fields are deleted or shared.
+        """
         with self._lock:
             self._arrays.to_host()
             self._arrays.clear()
 
     def end(self) -> None:
-        """Unloads what the device holds: the fields are gone."""
+        """Frees all arrays and unloads all kernels on the device, without copying back."""
         with self._lock:
             self._arrays.clear()
             for ir, kernel in self._kernels.items():
@@ -103,7 +109,7 @@ class DeviceExecutor(AbstractDeferringExecutor):
         return self._kernels.setdefault(ir, made)
 
     def _run_here(self, kernel: DeviceKernel, call: KernelCall) -> None:
-        """Runs a call on the device. Arrays that others may see or change are copied there and back."""
+        """Runs a call on the device. Arrays that other libraries may see are copied there before and back after."""
         arrays, numbers = fitting(kernel, *call.in_order)
         own = {name for name, x in call.instance.fields if not x.is_lent}
         lent = [a for p, a in zip(kernel.ir.arrays, arrays, strict=True) if p.name not in own]
@@ -123,7 +129,10 @@ class DeviceExecutor(AbstractDeferringExecutor):
 def fitting(
     kernel: DeviceKernel, arrays: Sequence[Any], scalars: Sequence[Any]
 ) -> tuple[list[Any], list[int | float]]:
-    """Returns the arguments of a call as plain arrays and numbers. Raises TypeError and ValueError where they do not fit."""
+    """Returns the arguments of a call as plain arrays and numbers.
+
+    Raises TypeError and ValueError if their types or shapes are not those of the kernel.
+    """
     ir, plain = kernel.ir, []
     for p, array in zip(ir.arrays, arrays, strict=True):
         plain.append(fitting_array(p.name, p.dtype.numpy, p.shape, array))
@@ -133,7 +142,7 @@ def fitting(
 
 
 def executor_on(name: str) -> DeviceExecutor | str:
-    """Returns the executor of programs on a device; a sentence where it is not there."""
+    """Returns the executor for the device called `name`; a sentence with the reason if there is no such device."""
     try:
         device = open_device(name)
         device.runner.check()

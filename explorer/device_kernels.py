@@ -1,4 +1,4 @@
-"""Kernels of a program as code of a device: each is a sequence of one call, with the decisions of the default sketch."""
+"""Kernels of a program compiled for a device: each a sequence of one call, decided by the default sketch."""
 
 from __future__ import annotations
 
@@ -31,12 +31,18 @@ FAILED = "failed_assertions"  # the array of a kernel that says which of its ass
 
 
 class RefusedError(Exception):
-    """A device cannot run a kernel. The message ends the sentence "the kernel runs on the CPU, since"."""
+    """A device cannot run a kernel.
+
+    The message completes the sentence "the kernel NAME runs on the CPU, since ...".
+    """
 
 
 @dataclass(frozen=True)
 class DeviceKernel:
-    """A kernel that is loaded. `module` is None where it computes nothing; `assertions` are the messages of `FAILED`."""
+    """A kernel loaded on a device. `module` is None if the kernel computes nothing.
+
+    `assertions` are messages by position in the array `FAILED`, which the kernel sets where an assertion fails.
+    """
 
     ir: kernel.KernelIR
     module: AbstractModule | None
@@ -44,8 +50,9 @@ class DeviceKernel:
     written: frozenset[str]
 
     def run(self, arrays: Sequence[AbstractArray], numbers: Sequence[Any]) -> None:
-        """Runs a call: arrays on the device, then numbers, in the order of the parameters. Raises RunError and
-        KernelAssertionError.
+        """Runs the kernel: `arrays` on the device and `numbers`, each in the order of the parameters.
+
+        Raises RunError and KernelAssertionError.
         """
         if self.module is None:
             return
@@ -60,8 +67,9 @@ class DeviceKernel:
 
 
 def make_kernel(ir: kernel.KernelIR, device: AbstractDevice) -> DeviceKernel:
-    """Returns a kernel on plain arrays as code of the device. Raises RefusedError, and KernelRuntimeIndexError where it surely
-    leaves an array.
+    """Compiles a kernel on plain arrays for `device` and loads it.
+
+    Raises RefusedError, and KernelRuntimeIndexError if the kernel certainly indexes out of range.
     """
     outside = first_outside(ir)
     if outside is not None:
@@ -73,7 +81,10 @@ def make_kernel(ir: kernel.KernelIR, device: AbstractDevice) -> DeviceKernel:
 
 
 def source_of(ir: kernel.KernelIR, device: AbstractDevice) -> Source | None:
-    """Returns the text of a kernel for a device, None where it computes nothing. Raises RefusedError."""
+    """Returns the source text of a kernel for `device`; None if the kernel computes nothing.
+
+    Raises RefusedError.
+    """
     if any(isinstance(s, kernel.Print) for s in nested_statements(ir.body)):
         raise RefusedError("it prints")
     call = Call(ir, tuple(a.name for a in ir.arrays), ir.scalars, kernel.NOWHERE)
@@ -93,9 +104,9 @@ def source_of(ir: kernel.KernelIR, device: AbstractDevice) -> Source | None:
 
 
 def with_told_assertions(ir: kernel.KernelIR) -> tuple[kernel.KernelIR, tuple[str, ...]]:
-    """Returns a kernel whose assertions set elements of an array in place of ending the call, and their messages.
+    """Returns a kernel whose assertions, if they fail, set elements of an array, and the assertions' messages.
 
-    They must be its last statements, as those on full trees are. Raises RefusedError for others.
+    The kernel then does not end early. All assertions must be its last statements. Raises RefusedError otherwise.
     """
     n = len(ir.body)
     while n and isinstance(ir.body[n - 1], kernel.Assert):

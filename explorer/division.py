@@ -1,4 +1,4 @@
-"""Division of a session's sequence into components: inputs of a tree for each, and candidates of the sequence made of theirs."""
+"""Division of a session's sequence into components: search inputs for each, joined candidates of the whole."""
 
 from __future__ import annotations
 
@@ -31,14 +31,20 @@ from .predicting import predictor_of
 
 @dataclass(frozen=True)
 class Earlier:
-    """Measurements of a component by earlier sessions: outcomes by key of its text, and decisions of the sequence with times."""
+    """Measurements of one component by earlier sessions.
+
+    `outcomes`: by key of the component's text. `times_ns`: decisions of the whole sequence, with the component's ns.
+    """
 
     outcomes: dict[bytes, Outcome]
     times_ns: tuple[tuple[Decisions, float], ...]
 
     @staticmethod
     def of(places: Sequence[int], evaluations: Sequence[EvaluationRecord]) -> Earlier:
-        """Returns the measurements in these evaluations of the component at these places. The first outcome of a text counts."""
+        """Returns the measurements in `evaluations` of the component that occurs at `places` (component numbers).
+
+        The first outcome of each text is used.
+        """
         outcomes: dict[bytes, Outcome] = {}
         times_ns: dict[str, tuple[Decisions, float]] = {}
         for r in evaluations:
@@ -57,14 +63,17 @@ class Earlier:
 
 @dataclass(frozen=True)
 class PartCandidates:
-    """Candidates of components and of the sequence, made of each other. Choices that no component has are those of `default`."""
+    """Converts between candidates of components and candidates of the sequence.
+
+    Choices that belong to no component (`tied`) have the values of `default`.
+    """
 
     default: Candidate
     alike: tuple[Alike, ...]
     tied: npt.NDArray[np.int64]  # positions of choices that no component has
 
     def join(self, parts: Sequence[Candidate]) -> Candidate:
-        """Returns the candidate of the sequence that has these parts, one for each of `alike`, at all places."""
+        """Returns the candidate of the sequence made of `parts`, one per class of equal components (`alike`)."""
         domains = self.default.domains.copy()
         for same, part in zip(self.alike, parts, strict=True):
             for own in same.choices:
@@ -74,7 +83,10 @@ class PartCandidates:
         return made
 
     def part(self, candidate: Candidate, k: int) -> Candidate | None:
-        """Returns the part of a candidate of the sequence; None where equal components differ, or where other choices do."""
+        """Returns component `k` of a candidate of the sequence, as a candidate of the component's space.
+
+        None if equal components have different decisions, or if the tied choices differ from `default`.
+        """
         same = self.alike[k]
         own = candidate.domains[same.choices[0]]
         if (candidate.domains[self.tied] != self.default.domains[self.tied]).any():
@@ -84,12 +96,12 @@ class PartCandidates:
         return self._at_first(candidate, k)
 
     def distinct(self, candidates: Iterable[Candidate], k: int) -> list[Candidate]:
-        """Returns the different parts of these candidates, whatever their other choices are."""
+        """Returns the distinct candidates of component `k` in `candidates`, whatever their other choices are."""
         parts = (self._at_first(candidate, k) for candidate in candidates)
         return list({part.key: part for part in parts}.values())
 
     def _at_first(self, candidate: Candidate, k: int) -> Candidate:
-        """Returns the candidate of a component with the decisions at its first place."""
+        """Returns the candidate of component `k` with the decisions at the component's first occurrence."""
         same = self.alike[k]
         root = same.space.root()
         assert isinstance(root, Candidate)
@@ -98,7 +110,7 @@ class PartCandidates:
         return Candidate(same.space, domains)
 
     def applied(self, candidate: Candidate, other: Candidate) -> Candidate:
-        """Returns a candidate of the sequence with the choices that no component has as in another."""
+        """Returns `candidate` with the choices that belong to no component taken from `other`."""
         domains = candidate.domains.copy()
         domains[self.tied] = other.domains[self.tied]
         made = candidate.space.candidate(domains)
@@ -115,8 +127,9 @@ def divided(
     names: Callable[[int, int], tuple[str, str]],
     evaluations: Sequence[EvaluationRecord],
 ) -> Division[Candidate]:
-    """Returns the division of a sequence. `firsts` are candidates of it, the default first; `evaluations` those of earlier
-    sessions.
+    """Returns the division of a sequence into components.
+
+    `firsts`: candidates of the sequence, the default first. `evaluations`: those of earlier sessions.
     """
     tied = np.array(sorted(coupling_of(root.space)), np.int64)
     parts = PartCandidates(firsts[0], component_spaces(root, firsts[0]), tied)
@@ -145,7 +158,7 @@ def divided(
 def _tied_root(
     root: Candidate, default: Candidate, tied: npt.NDArray[np.int64]
 ) -> Candidate | None:
-    """Returns the default with the choices open that no component has; None where they have one value each."""
+    """Returns `default` with all choices open that belong to no component; None if each has only one value."""
     space, held = root.space, default.domains.copy()
     held[tied] = root.domains[tied]
     if not (held & (held - np.uint32(1))).any():
@@ -225,13 +238,13 @@ def _inputs(
 
 
 def _predicted(bounder: Bounder, device: AbstractDevice) -> Callable[[Candidate], float] | None:
-    """Returns the predicted ns of a component's candidates, at least one: its terms may all be zero."""
+    """Returns a function from a component's candidate to its predicted ns, at least 1; None without a predictor."""
     predictor = predictor_of(bounder, device)
     return None if predictor is None else lambda candidate: max(1.0, predictor.ns(candidate))
 
 
 def best_of_components(space: Space, evaluations: Sequence[EvaluationRecord]) -> list[Candidate]:
-    """Returns the candidates of earlier sessions in which some component took the least time."""
+    """Returns those candidates of earlier sessions in which some component had its least time."""
     fastest: dict[int, tuple[float, EvaluationRecord]] = {}
     for r in evaluations:
         for k, row in enumerate(() if r.components is UNSET else r.components):
@@ -244,7 +257,7 @@ def best_of_components(space: Space, evaluations: Sequence[EvaluationRecord]) ->
 def _surrogate(
     root: Candidate, earlier: Earlier, predicted: Callable[[Candidate], float] | None
 ) -> KernelRidge:
-    """Returns a surrogate that has learned from earlier sessions."""
+    """Returns a surrogate of a component's time, trained on measurements of earlier sessions."""
     surrogate = KernelRidge(root.space, predicted)
     own = {root.space.choices[int(v)].name for v in root.space.searchable}
     for decisions, ns in earlier.times_ns:
@@ -255,7 +268,7 @@ def _surrogate(
 def _with_fewest(
     space: Space, default: Candidate, others: Sequence[Candidate]
 ) -> Iterator[Candidate]:
-    """Yields the first of the other candidates, the one of fewest launches, and the rest."""
+    """Yields the first of `others`, then the candidate with fewest launches, then the remaining ones."""
     yield from others[:1]
     found = fewest_launches(space, next(iter(others), default))
     if found is not None:

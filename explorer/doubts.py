@@ -16,9 +16,9 @@ def doubts_of(
     is_numpy_disturbed: bool,
     fault_as_one_text: str = "",
 ) -> tuple[str, ...]:
-    """Returns one sentence for each reason to doubt a result; () where there is none.
+    """Returns one sentence per reason to doubt a result; () if there is none.
 
-    `n_disturbed` of the measurements of a session kept fewer samples than other work disturbed.
+    `n_disturbed`: measurements of the session that dropped samples, since other work disturbed them.
     """
     found = []
     if n_evaluations < _FEW and status not in _COMPLETE:

@@ -60,13 +60,15 @@ __all__ = [
 
 
 class NothingFoundError(RuntimeError):
-    """A run has no valid implementation. The message is one sentence that says what to do."""
+    """A run has no valid implementation. The message is one sentence that says what the user can do."""
 
 
 @dataclass(frozen=True)
 class Run:
-    """Result of an exploration. `status` is the reason why it ended. `gap` is the share of the best time that may still be saved,
-    None where it is unknown.
+    """Result of an exploration.
+
+    `status` is the reason why the search ended. `gap` is the largest share of the best time that another implementation could
+    save, None if it is unknown.
     """
 
     ended: st.Ended
@@ -79,7 +81,7 @@ class Run:
 
     @property
     def doubts(self) -> tuple[str, ...]:
-        """Sentences on reasons to doubt the result: too few candidates, times that other work disturbed."""
+        """Sentences, one per reason to doubt the result: too few candidates, times that other work disturbed."""
         return self.ended.doubts
 
     @property
@@ -92,25 +94,28 @@ class Run:
 
     @property
     def non_affine(self) -> NonAffineTasks:
-        """The non-affine tasks, each with its reason and line: false where there are none.
+        """The non-affine tasks of the sequence, each with its reason and source line; false if there are none.
 
-        With some, `optimal_open` stands for `optimal`, and `bound_ns` counts the guaranteed costs of their bodies.
+        If there are some, status `optimal_open` replaces `optimal`, and `bound_ns` counts the guaranteed costs of their bodies.
         """
         return self.ended.non_affine_tasks
 
     @property
     def fixed(self) -> dict[str, str]:
-        """Decisions that were made before the search. Status, bound and gap are of the space with these decisions."""
+        """Decisions fixed before the search, by name.
+
+        Status, bound and gap hold for the space with these decisions.
+        """
         return dict(self.ended.fixed)
 
     @property
     def bound_now_ns(self) -> float | None:
-        """The bound on the machine as it was while the best was timed for the last time."""
+        """Lower bound in ns for the machine state during the final timing of the best; None if it is unknown."""
         return self.ended.bound_now_ns
 
     @property
     def gap_now(self) -> float | None:
-        """The gap to `bound_now_ns`: the share left to gain without a faster state of the machine."""
+        """Gap to `bound_now_ns`: the share that can be saved without a faster state of the machine."""
         return self.ended.gap_now
 
     @property
@@ -118,11 +123,14 @@ class Run:
         return Path(self.ended.run_dir)
 
     def compile(self, *, check_indices: bool = True) -> Tuned:
-        """The best as a function (`Best.compile`). Raises NothingFoundError and StaleError."""
+        """Returns the best implementation as a function (`Best.compile`).
+
+        Raises NothingFoundError and StaleError.
+        """
         return self._found().compile(check_indices=check_indices)
 
     def save(self, path: str | Path) -> Path:
-        """Writes the best as a best.json (`Best.save`). Raises NothingFoundError."""
+        """Writes the best implementation to a best.json (`Best.save`). Raises NothingFoundError."""
         return self._found().save(path)
 
     def _found(self) -> Best:
@@ -131,7 +139,7 @@ class Run:
         return self.best
 
     def __str__(self) -> str:
-        """The result in words, as the command prints it: status, best, bound and gaps, speed-up, failures, doubts, folder."""
+        """Text of the result as the command prints it: status, best, bound, gaps, speed-up, failures, doubts, folder."""
         e = self.ended
         unit = TimeUnit(e.baseline_ns or e.best_ns or e.bound_ns or 1e6)
         return "\n".join(result_lines(e, unit)).strip()
@@ -141,11 +149,11 @@ class Run:
         return f"Run({self.ended.run_dir}: {self.status}, {found})"
 
     def report(self) -> Report:
-        """The page of this run, which notebooks show and `save` writes to a file."""
+        """Returns the HTML page of this run; notebooks display it, and its `save` writes it to a file."""
         return report_of(self)
 
     def frame(self) -> dict[str, list[Any]]:
-        """Its evaluations as columns: `pandas.DataFrame(run.frame())`, or polars (report/frame.py)."""
+        """Returns the evaluations of the run as columns by name: `pandas.DataFrame(run.frame())` (report/frame.py)."""
         return frame(self)
 
 
@@ -170,8 +178,7 @@ def explore(
     progress: bool | None = None,
     on_event: Tell | None = None,
 ) -> Run:
-    """Search the implementations of a sequence of kernels called with `args`, which stay as they
-    are.
+    """Searches the implementations of a sequence of kernels, called with `args`, which are not changed.
 
     `sequence` is any function that calls kernels, or a library sequence (then `args` may be left out).
     `time_limit` is in seconds. `directory` is where the run is stored (default: a new folder under runs/).
@@ -181,12 +188,12 @@ def explore(
     `undecided` is the share of the elements of an array that may lie on a branch: there rounding decides, and either side is right.
     `deterministic`: nothing depends on the order of threads, so two calls of the result give equal bytes.
     `unseen` names arrays and fields that nobody reads after the sequence: the result does not write them.
-    `fleet` is the file of a fleet (`explore fleet start`) whose devices run what is tried; `on` is the key of these devices.
-    `devices` are such of this machine, `("cpu:0-3", "cpu:4-7")`: each is a slot.
-    `progress` is one line that is written again and again, by default in terminals and notebooks only.
+    `fleet` is the file of a fleet (`explore fleet start`) whose devices run candidates; `on` is the key of these devices.
+    `devices` names devices of this machine, `("cpu:0-3", "cpu:4-7")`: each is a slot.
+    `progress` shows one line that is rewritten in place, by default in terminals and notebooks only.
     `on_event` receives every event. Ctrl-C ends the search and returns the best so far.
 
-    Raises ValueError (DecisionError where the decisions cannot be), LanguageError, DeviceError, WorkerError, RecordError,
+    Raises ValueError (DecisionError for impossible decisions), LanguageError, DeviceError, WorkerError, RecordError,
     WrongReferenceError and FailedReferenceError, each with one sentence.
     """
     options = Options(
@@ -218,7 +225,10 @@ def explore(
 def fleet_of(
     file: str | Path | None, devices: Sequence[str], on: str | None = None
 ) -> FleetRequest | None:
-    """Returns the request for a fleet; None where nothing of one is named. Raises DeviceError."""
+    """Returns the request for a fleet of devices.
+
+    None if the caller names no fleet file, no devices and no key of devices. Raises DeviceError.
+    """
     if file is None and not devices:
         if on is not None:
             raise DeviceError(f"on={on!r} is a device of a fleet: give fleet or devices, too")
@@ -228,7 +238,7 @@ def fleet_of(
 
 
 def _decided(decisions: Mapping[str, object] | None) -> tuple[tuple[str, str], ...]:
-    """Decisions before a search as text. Raises DecisionError."""
+    """Returns fixed decisions as pairs (name, value) of text. Raises DecisionError."""
     given = {} if decisions is None else decisions
     if not isinstance(given, Mapping) or not all(isinstance(name, str) for name in given):
         raise DecisionError(
@@ -244,7 +254,10 @@ def library_workload(
     seed: int,
     unseen: Sequence[str] = (),
 ) -> Workload:
-    """A library sequence with arguments of its own making. Raises ValueError for unknown sizes, MemoryError for too large ones."""
+    """Returns a library sequence with generated arguments.
+
+    Raises ValueError for unknown sizes, MemoryError for too large ones.
+    """
     complete = entry.complete(sizes)
     numpy_type = {"f32": np.float32, "f64": np.float64}[dtype]
     with within_free_memory():
@@ -295,7 +308,7 @@ def explore_workload(
     on_interrupt: Callable[[], None] | None = None,
     fleet: FleetRequest | None = None,
 ) -> Run:
-    """Explores a workload that exists already; otherwise like `explore_made`."""
+    """Explores an existing workload; otherwise the same as `explore_made`."""
     return explore_made(
         lambda: workload,
         options,
@@ -317,10 +330,11 @@ def explore_made(
     on_interrupt: Callable[[], None] | None = None,
     fleet: FleetRequest | None = None,
 ) -> Run:
-    """Starts a run of the workload that `make` returns, in `directory` or in a new folder under `runs`.
+    """Runs the first session of a new run, on the workload that `make` returns.
 
-    A new folder is removed where the run does not begin. The time limit includes the time of `make`. Without a number of threads,
-    implementations have as many as the program's kernels (`cpu_max_num_threads`).
+    The run is stored in `directory`, else in a new folder under `runs`, which is removed if the run does not begin. The time limit
+    includes the time of `make`. Without a number of threads, implementations use as many as kernels of the program
+    (`cpu_max_num_threads`).
     """
     with sit(options.time_limit_s, on_event, on_interrupt, fleet) as sitting:
         workload = sitting.within(RECORDED, make)
@@ -356,12 +370,12 @@ def resume(
     on_interrupt: Callable[[], None] | None = None,
     fleet: FleetRequest | None = None,
 ) -> Run:
-    """Resumes a run from its journal; every finished evaluation counts, none is made again.
+    """Resumes a run from its journal: finished evaluations are reused and not repeated.
 
-    The limits are for this session; where none is given, the limits of the first session count again. So does its `compiler`, where
-    that is gcc or clang by name: a file must not choose any program to be run. Arrays are as the run stored them, or as the .npz
-    file `inputs` has them; others are drawn. Raises as `explore`, and StaleError where the run is of another machine or another
-    version of its space.
+    The limits apply to this session; if none is given, the limits of the first session apply again. So does its `compiler`, if
+    that is the name gcc or clang: a file must not choose an arbitrary program to be run. Arrays are taken from the .npz file
+    `inputs`, else as stored by the run; the remaining ones are drawn. Raises as `explore`, and StaleError if the run is from
+    another machine or another version of its space.
     """
     folder = run_folder(Path(directory))
     header = load_header(folder / HEADER)
@@ -383,7 +397,10 @@ def resume(
 
 
 def _stored_workload(header: RunHeader, folder: Path, inputs: Path | None) -> Workload:
-    """Returns the workload of a resumed run. Raises StaleError and RecordError."""
+    """Returns the workload stored in a run, with arrays of the .npz file `inputs`.
+
+    Raises StaleError and RecordError.
+    """
     recording, problem = rebuild_problem(header.stored, header.problem_key)
     known = known_arrays(header.stored, recording, problem, folder / HEADER, inputs)
     return Workload(
@@ -399,7 +416,10 @@ def _stored_workload(header: RunHeader, folder: Path, inputs: Path | None) -> Wo
 
 
 def _options_of(header: RunHeader, folder: Path, compiler: str | None) -> Options:
-    """Returns the options of a resumed run. Raises RecordError."""
+    """Returns the options stored in a run, with `compiler` in place of the stored one if given.
+
+    Raises RecordError.
+    """
     try:
         options = Options(**dict[str, Any](header.options))
     except (TypeError, ValueError) as e:
@@ -417,7 +437,7 @@ def _options_of(header: RunHeader, folder: Path, compiler: str | None) -> Option
 
 
 def _run(sitting: Sitting, workload: Workload | None, options: Options, folder: Path) -> Run:
-    """Runs a session of a workload. The workload is None where there was no time to make it."""
+    """Runs one session of a workload. The workload is None if the time limit passed while it was made."""
     if workload is None:
         return Run(sitting.end_before(folder), None)
     check_run_folder(folder)

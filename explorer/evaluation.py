@@ -1,4 +1,7 @@
-"""Evaluation: puts a search's questions to a pool of machines. Every outcome is in the journal before the search is told."""
+"""Evaluation of candidates: a pool of workers runs their text, and a journal records the outcomes.
+
+The journal has every outcome on disk before the search sees it.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +54,7 @@ Entry = tuple[Outcome, Candidate]
 
 @dataclass(frozen=True, slots=True)
 class Reported:
-    """A compiler's report on a candidate's launches, and the lower bound that follows; empty where no compiler reports."""
+    """A compiler's report on a candidate's launches, and the lower bound that follows; empty without a report."""
 
     launches: tuple[LaunchRecord, ...] = ()
     bound_ns: float = 0.0
@@ -61,9 +64,9 @@ class Reported:
 class Hooks:
     """Callbacks of an evaluator.
 
-    `doubt` is called when a time is below its bound times `scale`, before the search receives it: the machine may have become
-    faster than it was calibrated. `reports` is called for every candidate that compiled. `place` returns for the journal the place
-    where a worker process, by its number, has measured; with several slots also by the name of the slot and the number of its work.
+    `doubt` is called for a time below its bound times `scale`, before the search receives the time: the machine may have become
+    faster than its calibration. `reports` is called for every candidate that compiled. `place` returns the journal's record of
+    where a measurement was made: (number of the worker process, name of the slot, number of the slot's work item).
     """
 
     doubt: Callable[[], None] = lambda: None
@@ -73,12 +76,12 @@ class Hooks:
 
 
 def largest_batch(builder: AbstractBuilder) -> int:
-    """Returns the size of the largest batch: the candidates of two runs of the compiler, and at least `BATCH`."""
+    """Returns the maximum number of candidates in a batch: two runs of the compiler, and at least `BATCH`."""
     return max(BATCH, 2 * builder.most_together)
 
 
 class SearchEvaluator:
-    """Answers a search: lowers candidates, submits their text to a pool, and records the outcomes as they come."""
+    """Evaluates the candidates of a search: lowers them, submits their text to a pool, and records the outcomes."""
 
     def __init__(
         self,
@@ -120,11 +123,11 @@ class SearchEvaluator:
 
     @property
     def control(self) -> Control:
-        """The control of the machine."""
+        """The control program of the machine, timed beside each batch as a reference."""
         return self._pool.machine.control
 
     def source(self, candidate: Candidate) -> Source | Failure:
-        """Returns the candidate's text. A candidate that cannot be lowered is a failure like any other."""
+        """Returns the source text of a candidate; a Failure of kind "compile" if it cannot be lowered."""
         key = candidate.key
         found = self._sources.get(key)
         if found is None:
@@ -139,12 +142,12 @@ class SearchEvaluator:
         return found
 
     def implementation_key(self, candidate: Candidate) -> bytes | None:
-        """Returns a key that is equal for candidates of equal text; None where there is no text."""
+        """Returns a key of the candidate's source text; equal texts have equal keys. None without a text."""
         source = self.source(candidate)
         return source.key.encode() if isinstance(source, Source) else None
 
     def component_key(self, candidate: Candidate, component: int) -> bytes | None:
-        """Returns a key that is equal for candidates of equal text of one component; None where there is no such text."""
+        """Returns a key of the text of one component of a candidate; None if the component has no text of its own."""
         try:
             found = self._lowering.component_key(candidate, component)
         except Exception:  # it is recorded as that of the candidate
@@ -152,21 +155,21 @@ class SearchEvaluator:
         return None if found is None else found.encode()
 
     def time_components(self, candidate: Candidate) -> bool:
-        """Takes the times of components from now on, if programs have them: as that of this candidate. Returns True if so."""
+        """Turns timing of single components on if the program of `candidate` has several. Returns True if so."""
         source = self.source(candidate)
         self._times_components = isinstance(source, Source) and bool(source.components)
         return self._times_components
 
     def ahead(self, candidate: Candidate, n_to_come: int) -> None:
-        """Announces a candidate of the next batch, with at most `n_to_come` more: compilers may begin."""
+        """Submits a candidate of the next batch to the compilers early; at most `n_to_come` more will follow."""
         source = self.source(candidate)
         if isinstance(source, Source):
             self._pool.ahead(Work(source), n_to_come)
 
     def begin(self, candidates: Sequence[Candidate], known: Container[bytes]) -> None:
-        """Announces the candidates of the first batch: compilers begin. Those with a `known` outcome are left out.
+        """Submits the candidates of the first batch to the compilers early, except those whose outcome is in `known`.
 
-        Short texts are announced together, so that one compiler may take several. Long ones are compiled while others are written.
+        Short texts are submitted together, so that one compiler run takes several. Long ones compile while others are lowered.
         """
         announced: set[str] = set()
         written: list[Source] = []
@@ -181,8 +184,9 @@ class SearchEvaluator:
         self._pool.begin(list(map(Work, written)))
 
     def leave(self) -> None:
-        """Drops the candidates that were to be measured; those that were measured meanwhile are recorded. No compiler runs any
-        more.
+        """Drops all submitted candidates and stops their compilers.
+
+        Measurements that finished meanwhile are recorded.
         """
         submitted, self._submitted = self._submitted, {}
         for done in self._pool.drop():
@@ -190,10 +194,10 @@ class SearchEvaluator:
                 self._record(submitted[done.ticket], done)
 
     def answer(self, ask: Ask) -> Tell | None:
-        """Submits the trials of a search, and returns the next outcome, once it is recorded.
+        """Submits the trials of `ask`, and returns the next outcome, after the journal has it.
 
-        None once nothing more is measured: the interrupt is set, time `is_over` and anything was measured, enough were wrong alike,
-        or a worker or a compiler is not waited for any more.
+        None if evaluation has ended: after an interrupt, after enough equally wrong candidates, after `is_over` with something
+        measured, or when a worker or a compiler took too long.
         """
         for trial in ask.trials:
             assert isinstance(trial.candidate, Candidate)
@@ -214,7 +218,7 @@ class SearchEvaluator:
         return Tell(trial.key, self._record(trial, done))
 
     def __call__(self, candidates: Sequence[Candidate]) -> list[Outcome]:
-        """Returns the outcomes of distinct candidates, up to the first that was not measured."""
+        """Returns the outcomes of distinct candidates, without those left unmeasured when evaluation ended."""
         outcomes: dict[bytes, Outcome] = {}
         ask = Ask(tuple(Trial(c.key, c) for c in candidates))
         while len(outcomes) < len(candidates) and (tell := self.answer(ask)) is not None:
@@ -223,7 +227,7 @@ class SearchEvaluator:
         return [outcomes[c.key] for c in candidates if c.key in outcomes]
 
     def adopt(self, entry: Entry, *, is_partly_verified: bool) -> None:
-        """Makes a candidate that an earlier session measured a contender."""
+        """Adds a candidate that an earlier session measured to the contenders for the best."""
         outcome = entry[0]
         if outcome.time_ns is not None:
             self._keep(entry)
@@ -239,11 +243,14 @@ class SearchEvaluator:
         return self._recorded(self.contenders.top(n))
 
     def finalists(self, n: int, near: float) -> list[Entry]:
-        """Returns at most n candidates that may be the best in one of the states that the machine was in, best first."""
+        """Returns at most n candidates that may be fastest in one of the observed machine states, best first.
+
+        `near`: candidates within this factor of the best count.
+        """
         return self._recorded(self.contenders.finalists(n, near))
 
     def _recorded(self, keys: Sequence[str]) -> list[Entry]:
-        """Returns the entries of these keys, without one whose recording was cut."""
+        """Returns the entries (outcome and candidate) of these source keys, as far as they were recorded."""
         return [self._entries[key] for key in keys if key in self._entries]
 
     def _keep(self, entry: Entry) -> None:
@@ -258,11 +265,11 @@ class SearchEvaluator:
         return bool(self.contenders.n) and self.is_over()
 
     def artifacts(self, candidates: Sequence[Candidate]) -> list[Artifact | Failure]:
-        """Builds each candidate alone, or in units, where it has several components. Raises Stopped."""
+        """Builds each candidate by itself: as units if it has several components. Raises Stopped."""
         return self._built(candidates, lambda sources: self._pool.build_each(sources, None))
 
     def whole(self, candidate: Candidate) -> Source | Failure:
-        """Returns the candidate as one text, as a replay builds it."""
+        """Returns the candidate as one source text without units, as a replay builds it."""
         source = self.source(candidate)
         if isinstance(source, Failure) or not source.units:
             return source
@@ -273,14 +280,17 @@ class SearchEvaluator:
     def alone(
         self, candidate: Candidate, builder: AbstractBuilder | None = None
     ) -> Artifact | Failure:
-        """Builds a candidate as one text, by another builder of the same dialect where one is given. Raises Stopped."""
+        """Builds a candidate as one source text, with `builder` of the same dialect if given. Raises Stopped."""
         source = self.whole(candidate)
         if isinstance(source, Failure):
             return source
         return self._pool.build_each([source], builder)[0]
 
     def verified_alone(self, candidate: Candidate) -> Artifact | Failure:
-        """Builds a candidate as one text. Where only its units were run so far, it is verified now. Raises Stopped."""
+        """Builds a candidate as one source text, and verifies the build if only its units were verified before.
+
+        Raises Stopped.
+        """
         built = self.alone(candidate)
         source = self.source(candidate)
         if isinstance(built, Failure) or isinstance(source, Failure) or not source.units:
@@ -290,7 +300,10 @@ class SearchEvaluator:
     def built_by(
         self, builder: AbstractBuilder, entries: Sequence[Entry]
     ) -> list[Artifact | Failure]:
-        """Builds each entry by another builder of the same dialect, several in one run of its compiler. Raises Stopped."""
+        """Builds each entry with `builder` of the same dialect, several in one run of its compiler.
+
+        Raises Stopped.
+        """
         return self._built(
             [candidate for _, candidate in entries],
             lambda sources: self._pool.build_together(sources, builder),
@@ -306,7 +319,7 @@ class SearchEvaluator:
         return [s if isinstance(s, Failure) else next(built) for s in sources]
 
     def _record(self, trial: Trial, done: Done) -> Outcome:
-        """Returns the outcome of a trial, once the journal has it."""
+        """Writes the result of a trial to the journal, and returns it as an outcome."""
         candidate, found = trial.candidate, done.found
         assert isinstance(candidate, Candidate)
         source = self.source(candidate)
@@ -361,7 +374,10 @@ class SearchEvaluator:
         return outcome
 
     def is_right(self, entry: Entry, artifact: Artifact) -> bool:
-        """True if a candidate is right on all input sets. A wrong one is recorded as such, and is no contender any more."""
+        """True if a candidate is right on all input sets.
+
+        A wrong one is recorded as wrong and removed from the contenders.
+        """
         outcome, candidate = entry
         found = self._pool.machine.refuted(outcome.key, artifact)
         if found is None:
@@ -392,7 +408,7 @@ class SearchEvaluator:
         return False
 
     def _keep_failed(self, source: Source, outcome: Outcome) -> None:
-        """Writes the source of a failed candidate: it is a bug report on the generator, the compiler or the machine."""
+        """Writes the source of a failed candidate to the failed folder, as material for a bug report."""
         if self._failed_folder is None:
             return
         reason = outcome.detail.replace("*/", "* /")
@@ -433,7 +449,7 @@ def _timing(done: Done, epoch_s: float) -> Timing:
 
 
 def outcome_of(record: EvaluationRecord) -> Outcome:
-    """Returns the outcome that an earlier session recorded."""
+    """Returns the outcome that the journal record of an earlier evaluation holds."""
     r = record
     is_by_ratio = r.ratio is not msgspec.UNSET
     rows = () if r.components is msgspec.UNSET else r.components
@@ -449,8 +465,9 @@ def outcome_of(record: EvaluationRecord) -> Outcome:
 
 
 def open_decisions(candidate: Candidate) -> Decisions:
-    """Returns the decisions of a candidate on choices that are open in the whole space, including decisions fixed before the
-    search.
+    """Returns a candidate's decisions on choices that are open in the whole space.
+
+    These include decisions fixed before the search.
     """
     space = candidate.space
     root = (space.whole or space).open_root()

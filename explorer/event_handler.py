@@ -1,4 +1,4 @@
-"""Event handler of a session: records the results that must persist, and passes events on."""
+"""Event handler of a session: records results that must persist, and passes events to the user's listener."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Tell = Callable[[st.Stage | ev.Event], None]
 
 
 class Listener:
-    """Handles the events of one search."""
+    """Handles the events of one search: records them, updates the bound and passes them to the user's listener."""
 
     def __init__(
         self, standing: Standing, evaluator: SearchEvaluator, deadlines: Deadlines, tell: Tell
@@ -35,10 +35,10 @@ class Listener:
         self._evaluated: ev.Evaluated | None = None  # the last one
 
     def hear_all(self, events: Iterable[ev.Event], has_default: bool) -> ev.Finished:
-        """Handles every event until the search ends.
+        """Handles every event until the search ends, and returns the search's end.
 
-        Candidates measured before the default, in the same batch, are reported after it, since they are compared with it. Where
-        the search was cut while it computed, its events until then stand.
+        Candidates measured before the default in the same batch are reported after it, since logs compare them with it. If the
+        search is interrupted while it computes, the events before that are still handled.
         """
         finished: ev.Finished | None = None
         held: list[ev.Event] = []
@@ -62,7 +62,7 @@ class Listener:
         return self._cut_off() if finished is None else finished
 
     def _cut_off(self) -> ev.Finished:
-        """Returns the end of a search that was cut before it reported one."""
+        """Returns the end event of a search that was interrupted before it reported one."""
         bound_ns = self._claims.bound_ns
         return ev.Finished("interrupted", None, (), bound_ns, None, self._tally, 0.0)
 

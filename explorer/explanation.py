@@ -1,5 +1,7 @@
-"""Explanation of a run's result: the best implementation against its bound and against the default, pruning by its cause, and
-values that no measured implementation had.
+"""Explanation of a run's result.
+
+It has the best implementation against its bound and against the default, counts of pruning by cause, and values that no
+measured implementation had.
 """
 
 from __future__ import annotations
@@ -56,9 +58,9 @@ _SLACK = 1e-3  # a time so little below the bound is noise of the clock
 
 
 class Account(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Lower bounds on the time of one implementation: `bound_ns`, and by resource the `terms`, largest first.
+    """Lower bound on the time of one implementation: `bound_ns` in total, and `terms` by resource, largest first.
 
-    `time_ns` is measured, null where it is unknown. `unexplained_ns` is the part of it that the bound does not explain.
+    `time_ns` is measured, null if unknown. `unexplained_ns` is the measured time minus the bound, at least 0.
     """
 
     time_ns: float | None
@@ -74,7 +76,7 @@ class Account(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
 
 
 class Changed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A decision that the best and the default take otherwise."""
+    """A choice for which the best and the default have different values."""
 
     choice: str
     default: str
@@ -82,8 +84,10 @@ class Changed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class PruningSummary(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Pruning and failures of a run. `tallies` has names of search.events.Tally with their sums. It is null where no search began
-    or the journal is of a version that kept no counts.
+    """Counts of evaluations, failures and pruned nodes in a run.
+
+    `tallies` sums the counters of search.events.Tally by name. It is null if no search began, or if the journal's version kept
+    no counts.
     """
 
     evaluations: int
@@ -95,8 +99,10 @@ class PruningSummary(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
 
 
 class Untried(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Values of one choice that no measured implementation had. Nothing with one of `beaten` can
-    beat the best: their bounds are not below its time. `open_values` might.
+    """Values of one choice that no measured implementation had.
+
+    `beaten`: values whose lower bound is not below the best time, so no implementation with one of them can be faster.
+    `open_values`: the other ones, which may be faster.
     """
 
     choice: str
@@ -107,8 +113,10 @@ class Untried(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Explanation(AbstractLine, frozen=True, tag="explanation", kw_only=True):
-    """Everything that is known about a stored best. `pruned` and `untried` need the run's journal:
-    for a best.json by itself they are null. `default` is null where no unfused default exists.
+    """Explanation of a stored best: its costs, the default's, the differences, pruning, and untried values.
+
+    `pruned` and `untried` need the run's journal: they are null for a best.json by itself. `default` is null if no unfused
+    default exists.
     """
 
     sequence: str
@@ -129,7 +137,7 @@ class Explanation(AbstractLine, frozen=True, tag="explanation", kw_only=True):
 
 
 class Failed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The first implementation that failed in one way, by its source key."""
+    """The first implementation that failed in one way, with its source key."""
 
     kind: str
     key: str
@@ -137,7 +145,7 @@ class Failed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Fruitless(AbstractLine, frozen=True, tag="fruitless", kw_only=True):
-    """A run that has found nothing: how it ended, and the first failure of each kind."""
+    """A run without a valid implementation: the reason why it ended, and the first failure of each kind."""
 
     sequence: str
     sizes: dict[str, int]
@@ -149,7 +157,10 @@ class Fruitless(AbstractLine, frozen=True, tag="fruitless", kw_only=True):
 
 
 def explain_fruitless(path: str | Path) -> Fruitless | None:
-    """Explains a run directory without a best; None where there is a best, or no run. Raises RecordError for damaged files."""
+    """Returns the explanation of a run directory without a best.
+
+    None if there is a best, or if the directory is not a run. Raises RecordError for damaged files.
+    """
     place = Path(path)
     if not is_there(place / HEADER) or is_there(place / BEST):
         return None
@@ -173,10 +184,10 @@ def explain_fruitless(path: str | Path) -> Fruitless | None:
 
 
 def explain_run(path: str | Path) -> Explanation:
-    """Explain a run directory or a best.json with the facts of this machine.
+    """Returns the explanation of a run directory or a best.json, with bounds computed for this machine.
 
-    Raises RecordError where there is no such run or its files are damaged, DeviceError, and
-    StaleError where it was measured on another machine or its decisions no longer mean anything.
+    Raises RecordError if there is no such run or its files are damaged, DeviceError, and StaleError if it was measured on
+    another machine or if this version has other names of decisions.
     """
     place = Path(path)
     file, records = _load(place)
@@ -270,7 +281,7 @@ def _load(place: Path) -> tuple[BestFile, tuple[Record, ...] | None]:
 
 
 def _scale(file: BestFile, records: Sequence[Record] | None, bound_ns: float) -> float:
-    """Returns the factor from today's bounds to the bounds that the session used."""
+    """Returns the factor from bounds of this version to the bounds that the session recorded, at most 1."""
     claimed = [
         r.bound_ns
         for r in records or ()
@@ -280,7 +291,7 @@ def _scale(file: BestFile, records: Sequence[Record] | None, bound_ns: float) ->
 
 
 def _is_doubtful(records: Sequence[Record] | None, time_ns: float, bound_ns: float) -> bool:
-    """True if a time was below its bound, in the search or in the result now."""
+    """True if any measured time of the run, or `time_ns` of the best, is below its bound."""
     doubted = any(isinstance(r, NoteRecord) and r.kind == "alarm" for r in records or ())
     return doubted or time_ns < bound_ns * (1 - _SLACK)
 
@@ -350,8 +361,9 @@ def _pruned(records: Sequence[Record]) -> PruningSummary:
 def _untried(
     root: Candidate, records: Sequence[Record], bounder: Bounder, cut_ns: float
 ) -> tuple[Untried, ...]:
-    """Returns every choice with values that were possible and never measured. Values without a bound below the cut cannot beat
-    the best.
+    """Returns every choice with values that were possible and never measured.
+
+    Values whose bound is at least `cut_ns` cannot beat the best.
     """
     tried: dict[str, set[str]] = {}
     for r in records:

@@ -1,4 +1,4 @@
-"""`explore export`: a tuned implementation as files that need nothing of this package."""
+"""`explore export`: writes a tuned implementation as files that do not need this package."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ _LINKED_TOO = ("-pthread",)  # what they begin with: for the linker as well
 
 @dataclass(frozen=True)
 class Exported:
-    """The files that were written to `folder`. `function` is the function for C to call.
+    """The files that were written to `folder`. `function` is the name of the C function to call.
 
-    `library` is the shared library, built for this CPU or for the GPU of the text. It is None where `compiler`, of a GPU, is not
-    here.
+    `library` is the shared library, built for this CPU or for the GPU of the text. It is None if a GPU's `compiler` is not
+    installed.
     """
 
     folder: Path
@@ -42,11 +42,11 @@ class Exported:
 
 
 def export(path: str | Path, folder: Path, inputs: Path | None = None) -> Exported:
-    """Write the implementation of a run directory or best.json: kernel.c, a header, a program that checks it, CMakeLists.txt, and
-    the shared library. For a GPU, kernel.cu with a function that launches its kernels, and the library where nvcc is here.
+    """Writes the implementation of a run directory or best.json as source text, build files and a check program.
 
-    Arrays that the check cannot draw are in inputs.bin, as the run kept them or as the .npz file `inputs` has them.
-    Raises as `replay`.
+    These are kernel.c, a header, a program that checks it, CMakeLists.txt, and the shared library. For a GPU, kernel.cu with a
+    function that launches its kernels, and the library if nvcc is installed. Arrays that the check cannot draw are in inputs.bin,
+    from the .npz file `inputs` or as the run stored them. Raises as `replay`.
     """
     best = load(path)
     rebuilt = rebuild(best.file, best.device.machine.facts(), dialect_of(best.device))
@@ -103,7 +103,7 @@ def _build(command: Sequence[str], file: Path) -> None:
 def cmake_text(
     function: str, source: Source, command: Sequence[str], best: Best, has_inputs: bool
 ) -> str:
-    """Returns the CMake text that builds the library as it was built here, and the program that checks it, as a test."""
+    """Returns a CMakeLists.txt that builds the library with the flags of `command`, and the check program as a test."""
     target = _target(function)
     flags = _flags(command)
     linked = [x for x in flags if x.startswith(_LINKED_TOO)]
@@ -141,7 +141,7 @@ def cmake_text(
 def cuda_cmake_text(
     function: str, source: Source, command: Sequence[str], best: Best, has_inputs: bool
 ) -> str:
-    """Returns the CMake text for the text of a GPU, with nvcc and CUDA's runtime."""
+    """Returns a CMakeLists.txt for CUDA text: nvcc, the CUDA runtime, and the check program as a test."""
     target = _target(function)
     flags = _cuda_flags(command)
     architecture = next(x for x in flags if x.startswith("-arch=")).removeprefix("-arch=sm_")
@@ -168,8 +168,9 @@ def _target(function: str) -> str:
 
 
 def _origin(best: Best) -> str:
-    """Returns a comment on the origin of the implementation. Its texts are of a file that may be anybody's: none of them begins a
-    line.
+    """Returns a C comment on the origin of the implementation.
+
+    Its texts come from a file that anybody may have written, so none of them begins a line.
     """
     compiler = best.file.conditions.compiler
     built_by = f": built by {compiler}" if compiler else ""
@@ -205,7 +206,7 @@ def _check(function: str, has_inputs: bool) -> list[str]:
 
 
 def _flags(command: Sequence[str]) -> list[str]:
-    """Returns the flags of a command line that are for the compiler, in order."""
+    """Returns the compiler flags of a command line, in order, without files, linked libraries, -shared and -fPIC."""
     skipped = {"-shared", "-fPIC", "-o"}
     return [
         x for x in command[1:] if x.startswith("-") and x not in skipped and not x.startswith("-l")
@@ -213,7 +214,7 @@ def _flags(command: Sequence[str]) -> list[str]:
 
 
 def _cuda_flags(command: Sequence[str]) -> list[str]:
-    """Returns the flags of nvcc's command line, which makes a library here and not a cubin."""
+    """Returns the flags of nvcc's command line, without those that make a cubin: here nvcc makes a library."""
     return [x for x in _flags(command) if x != "-cubin"]
 
 

@@ -1,7 +1,7 @@
-"""Somebody else's function for a known sequence, made callable like a generated one.
+"""A user's C or CUDA function for a known sequence, made callable like a generated one.
 
-It takes the arguments of the sequence in their order: arrays as plain pointers, numbers by value; constants of the sequence and
-sizes are none of them. Or it takes `void **args`, arrays first, then numbers, each by its address, as generated code does.
+It takes the arguments of the sequence in order: arrays as plain pointers, numbers by value. Constants of the sequence and
+array sizes are not passed. Or it takes `void **args`, arrays first, then numbers, each by its address, as generated code does.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class LaunchParameters:
 
 @dataclass(frozen=True)
 class Function:
-    """A function that a text defines: its name and its parameters as they are written."""
+    """A function that a source text defines: its name and its parameters as written."""
 
     name: str
     parameters: tuple[str, ...]
@@ -61,7 +61,7 @@ class Function:
 
 
 def functions_in(text: str, *, kernels: bool) -> tuple[Function, ...]:
-    """Returns the functions without a result that others can call; of CUDA text the kernels."""
+    """Returns the externally visible functions with result type void; with `kernels`, the CUDA kernels."""
     found = []
     for match in _FUNCTION.finditer(_COMMENTS.sub(" ", text)):
         before = match["before"].split()
@@ -82,11 +82,11 @@ def foreign_source(
     launch: LaunchParameters | None = None,
     n_threads: int = 1,
 ) -> tuple[Function, Source]:
-    """Returns the function called `name` (or that of the sequence, or the only one) in `file`, and the source that builds and
-    calls it.
+    """Returns the function `name` of `file`, and a source text that builds it and calls it.
 
-    With a `launch` the file is CUDA text and the function a kernel. Raises RecordError, one sentence, where there is no such
-    function or its parameters are not those of the sequence.
+    Without `name` the function has the name of the sequence, or is the only one. With a `launch` the file is CUDA text and the
+    function a kernel. Raises RecordError, one sentence, if there is no such function or its parameters are not those of the
+    sequence.
     """
     try:
         text = file.read_text()
@@ -141,7 +141,7 @@ def _arguments(workload: Workload) -> tuple[Argument, ...]:
 
 
 def _order(stored: StoredSequence, arguments: Sequence[Argument]) -> list[int]:
-    """Indices of the arguments in the order of the sequence's own parameters."""
+    """Indices of `arguments` in the order of the sequence's own parameters."""
     position = {a.name: k for k, a in enumerate(arguments)}
     return [position[p.name] for p in stored.parameters if p.name in position]
 
@@ -163,7 +163,7 @@ def _compare(
 
 
 def _macros(text: str, workload: Workload, n_threads: int) -> list[str]:
-    """Sizes in capitals, REAL and THREADS as macros, but for names that the text defines itself."""
+    """Returns #define lines: sizes in capitals, REAL and THREADS, except names that the text defines itself."""
     facts: Mapping[str, object] = {
         **{name.upper(): extent for name, extent in workload.sizes.items()},
         "REAL": {"f32": "float", "f64": "double"}.get(workload.dtype, "double"),

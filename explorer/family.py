@@ -1,6 +1,4 @@
-"""A tuned sequence for many shapes. `load_tuned` returns a function that uses the implementation tuned for the shapes of its
-arguments.
-"""
+"""A tuned sequence for many shapes: `load_tuned` returns a function that selects an implementation by shape."""
 
 from __future__ import annotations
 
@@ -51,11 +49,11 @@ _LOG = logging.getLogger("kernelscape")
 
 @dataclass(frozen=True)
 class Selection:
-    """The implementation selected for some arguments.
+    """The implementation selected for some arguments; `level` is the kind of selection.
 
-    exact: tuned for these shapes on a machine like this one. nearest: the decisions that were tuned for the shapes of `sizes`, as
-    far as they fit, `distance` away (the largest |log2| ratio of two extents); verified here. default: of the sequence without a
-    search; verified here.
+    exact: tuned for these shapes on a machine like this one. nearest: built from the decisions tuned for the shapes of `sizes`,
+    as far as they apply, at `distance` (the largest |log2| ratio of two extents); verified here. default: the default of the
+    sequence, without a search; verified here.
     """
 
     level: Level
@@ -68,10 +66,10 @@ class Selection:
 
 
 class TunedFamily:
-    """A tuned sequence for many shapes, called like the function it was made from; computes in place on NumPy arrays.
+    """A tuned sequence for many shapes, called like the sequence itself; computes in place on NumPy arrays.
 
-    The first call with new shapes builds an implementation, and verifies one that was not tuned for them. `choice` names it; the
-    logger "kernelscape" names it once.
+    The first call with new shapes builds an implementation, and verifies it if it was not tuned for them. `choice` returns its
+    selection; the logger "kernelscape" reports it once.
     """
 
     def __init__(self, file: FamilyFile, sequence: Callable[..., Any] | None, place: str) -> None:
@@ -94,7 +92,7 @@ class TunedFamily:
         self._for(args)[0](*args)
 
     def choice(self, *args: Any) -> Selection:
-        """Returns the implementation that a call with these arguments uses; it is built now if it was not before."""
+        """Returns the implementation that a call with these arguments uses; it is built now if necessary."""
         return self._for(args)[1]
 
     def _for(self, args: Sequence[Any]) -> tuple[Tuned, Selection]:
@@ -137,7 +135,7 @@ class TunedFamily:
     def _restored(
         self, workload: Workload, near: Sequence[tuple[BestFile, float]]
     ) -> tuple[Tuned, Selection]:
-        """Returns the nearest entry whose decisions give right code here, else the default."""
+        """Returns the implementation of the nearest entry whose decisions give right results, else the default."""
         device = self._device("" if not near else near[0][0].conditions.compiler)
         space = build_space(workload.problem, device.machine.facts())
         rng = np.random.default_rng(1)
@@ -165,7 +163,7 @@ class TunedFamily:
         )
 
     def _record(self, workload: Workload, rebuilt: RebuiltRecord, ns: float) -> BestFile:
-        """Returns a record of the implementation that is used."""
+        """Returns the implementation `rebuilt`, which took `ns`, as a stored record."""
         return BestFile(
             schema=SCHEMA,
             sequence=workload.sequence,
@@ -193,7 +191,7 @@ class TunedFamily:
 
     @property
     def _undecided(self) -> float:
-        """The largest share of an array that any entry was allowed."""
+        """The largest `undecided` share of an array's elements that any entry of the file allows."""
         return max((e.undecided for e, _ in self._entries), default=UNDECIDED)
 
     def _device(self, compiler: str) -> AbstractDevice:
@@ -202,10 +200,10 @@ class TunedFamily:
 
 
 def load_tuned(path: str | Path, sequence: Callable[..., Any] | None = None) -> TunedFamily:
-    """The file of `explore tune` as a function for any shapes.
+    """Returns the file of `explore tune` as a function for arguments of any shapes.
 
-    For shapes that were not tuned the decisions of the nearest ones are taken over where they fit, and verified once: that needs
-    `sequence`, the function itself, unless it is one of the library. Raises RecordError.
+    For shapes that were not tuned, the decisions of the nearest tuned shapes are used as far as they apply, and the result is
+    verified once. This needs `sequence`, the function itself, unless it is in the library. Raises RecordError.
     """
     file = load_family(Path(path))
     if sequence is None and file.sequence in names():
@@ -230,7 +228,7 @@ def _proposals(
 
 
 def _array_shapes(entry: BestFile) -> Shapes:
-    """Shapes of the arrays in the order of the parameters."""
+    """Shapes of an entry's arrays, in the order of the sequence's parameters."""
     shapes = {a.name: tuple(a.shape) for a in entry.stored.recorded().arrays}
     return tuple(shapes[p.name] for p in entry.stored.parameters if p.kind == "array")
 

@@ -1,4 +1,4 @@
-"""Finalisation of a session: times the best again, builds them with other compilers, stores and reports the result."""
+"""Finalisation of a session: re-times the best, builds them with other compilers, stores and reports the result."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from .workload import Options, Workload
 
 
 class Ending:
-    """Reports the end of a session, whatever its result."""
+    """Records and reports the end of a session, with or without a result."""
 
     def __init__(
         self, workload: Workload, folder: Path, standing: Standing, deadlines: Deadlines, tell: Tell
@@ -42,14 +42,17 @@ class Ending:
         self.is_disturbed = False  # the final re-measurement
 
     def early(self, interrupt: Interrupt) -> st.Ended:
-        """Ends a session that was interrupted, or whose time limit passed, while it was prepared."""
+        """Ends a session that was interrupted, or whose time limit passed, before its search began."""
         if interrupt.is_set:
             return self.tell("interrupted", None, 0)
         tell_out_of_time(self._deadlines, self._tell)
         return self.tell("time_limit", None, 0)
 
     def tell(self, status: str, best: ev.Outcome | None, alarms: int) -> st.Ended:
-        """Records and reports the end; `best` is None where nothing valid was found."""
+        """Records and reports the end of a session.
+
+        `best`: None if nothing valid was found. `alarms`: number of times that were below their bound.
+        """
         s = self._standing
         best_ns = None if best is None else best.time_ns
         bound_ns = None if best is None else s.claims.bound_ns
@@ -96,13 +99,13 @@ class Ending:
 
 
 def tell_out_of_time(deadlines: Deadlines, tell: Tell) -> None:
-    """Reports that the time limit has passed before anything was measured, and the phase that took it."""
+    """Reports that the time limit passed before anything was measured, with the phase that was running then."""
     assert deadlines.limit_s is not None, "only a limit or a signal cuts"
     tell(st.OutOfTime(deadlines.limit_s, deadlines.during))
 
 
 def end_before_the_run(folder: Path, deadlines: Deadlines, tell: Tell) -> st.Ended:
-    """Ends a session whose time limit passed before there was a run to store."""
+    """Ends a session whose time limit passed before a run directory existed."""
     tell_out_of_time(deadlines, tell)
     elapsed_s = round(deadlines.elapsed_s, 3)
     ended = st.Ended(status="time_limit", run_dir=str(folder), elapsed_s=elapsed_s)
@@ -111,7 +114,7 @@ def end_before_the_run(folder: Path, deadlines: Deadlines, tell: Tell) -> st.End
 
 
 class LastRounds:
-    """Last rounds of a session, once its search has finished."""
+    """Work of a session after its search: final re-timing, verification, other compilers, storing."""
 
     def __init__(
         self,
@@ -182,8 +185,9 @@ class LastRounds:
         return self._ending.tell(status, outcome, alarms)
 
     def _time_again(self) -> list[Entry]:
-        """Times the best candidates and the default in turn. Returns them best first; [] where none is right or other work
-        disturbed the times.
+        """Times the best candidates and the default alternately. Returns them best first.
+
+        [] if none is right, or if other work disturbed the times.
         """
         default = self._standing.default
         finalists = self._evaluator.finalists(self._options.final_top, NEAR)
@@ -209,7 +213,7 @@ class LastRounds:
         return [(t.outcome, t.candidate) for t in timed]
 
     def _confirm(self, timed: list[TimedAgain]) -> None:
-        """Times the best again on another slot, where there is one, and says whether it is the best there."""
+        """Times the best on a second slot of the fleet, if there is one, and reports if it is the best there, too."""
         second = self._worker.second() if isinstance(self._worker, FleetWorker) else None
         if second is None or self._deadlines.is_late:
             return
@@ -222,7 +226,7 @@ class LastRounds:
             self._tell(found)
 
     def _from_a_right_one(self, timed: list[TimedAgain]) -> list[TimedAgain]:
-        """Drops the candidates before the first that is right on all input sets: the best must be."""
+        """Returns `timed` from the first candidate on that is right on all input sets."""
         for k, t in enumerate(timed):
             assert t.artifact is not None, "it was timed"
             if self._evaluator.is_right((t.outcome, t.candidate), t.artifact):
@@ -230,7 +234,7 @@ class LastRounds:
         return []
 
     def _try_other_compilers(self, top: list[Entry]) -> CompiledBest | None:
-        """Returns the best as built by the compiler that makes it fastest; None where that is the compiler of the search."""
+        """Returns the best as another compiler builds it, if that is faster than the search's compiler; else None."""
         s = self._standing
         left_s = self._deadlines.others_s
         if left_s < LEAST_S + s.preparing_s:

@@ -1,4 +1,4 @@
-"""Measurements of the machine for a session: a worker, its conditions, a time of NumPy, and its current speed."""
+"""Measurements of the machine for a session: its conditions, a NumPy time to compare with, and its current speed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _FAR = 4.0  # a hypervisor changes rates by a factor of two, and copies past the
 
 
 def open_worker(device: AbstractDevice) -> AbstractWorker:
-    """Returns a worker that evaluates on the device. Raises DeviceError when nothing can be run on it here."""
+    """Returns a worker that evaluates on the device. Raises DeviceError if the device cannot run anything here."""
     device.runner.check()
     own = device.worker()
     if own is None:
@@ -33,7 +33,7 @@ def open_worker(device: AbstractDevice) -> AbstractWorker:
 
 
 def conditions_of(device: AbstractDevice, worker: AbstractWorker) -> Conditions:
-    """The conditions now, with the compiler and the speed of memory. Of a fleet they are those of its devices."""
+    """Returns the current conditions: compiler, flags, memory speed. For a fleet, those of its devices."""
     is_probed = device.machine.probe_library() is not None
     if isinstance(device, RemoteDevice):
         return device.conditions(worker.probe() if is_probed else 0.0)
@@ -51,13 +51,13 @@ def time_reference(
     reference: tuple[str, str],
     is_over: Callable[[], bool] = lambda: False,
 ) -> Measurement | None:
-    """Times a NumPy function on the inputs that a worker of candidates was prepared with, by the rules for candidates.
+    """Times a NumPy function on the inputs of the worker `prepared`, by the same protocol as candidates.
 
-    It runs in a child process of its own, since its threads must not be bound. None where it took too long, or `is_over` came
-    first.
+    `reference` is the module and the name of the function. None if it took too long, or if `is_over` became true.
 
-    A library's threads synchronise all the time: where other work has one core for a moment, all of its threads stand still. A
-    product of 12 ms so took 30 ms, with 30 of 33 samples disturbed.
+    The function runs in a child process of its own, whose threads are not bound to cores. Threads of a library synchronise all
+    the time: where other work has one core for a moment, all of its threads stand still. A product of 12 ms so took 30 ms, with
+    30 of 33 samples disturbed.
     """
     if not device.runner.times_functions:
         return None
@@ -73,10 +73,10 @@ def time_reference(
 
 
 def look_at(device: AbstractDevice, worker: AbstractWorker) -> dict[str, float]:
-    """Returns the best value that each way of using memory, a launch and a barrier show right now, by name ({} where unknown).
+    """Returns the best current rates by name: each kind of memory access, a launch, a barrier; {} if unknown.
 
-    Values faster than any calibration are stored with it, memory excepted. A look at memory after a pass through the caches is a
-    little too fast to be stored.
+    Values better than any calibration are stored with the calibration, except memory rates: measured after a pass through the
+    caches they are a little too high.
     """
     samples = worker.probe_state()
     if samples:
@@ -87,10 +87,10 @@ def look_at(device: AbstractDevice, worker: AbstractWorker) -> dict[str, float]:
 
 
 def is_far_below(target: Target, worker: AbstractWorker) -> bool:
-    """True if a machine that was never calibrated is so much slower than the guess that a full measurement would lower no bound.
+    """True if an uncalibrated machine is so much slower than the guessed rates that no bound needs lowering.
 
-    A short probe of reading decides; the full one takes half a second. Ways of using memory differ by less than the factor
-    required here, and so do moments. A team of one has no barrier, and a launch of it may be as quick as was guessed.
+    A short read probe decides; the full measurement takes half a second. Kinds of memory access differ by less than the factor
+    required here, and so does one kind over time. A team of one has no barrier, and its launch may be as quick as guessed.
     """
     if target.calibrated or target.cores == 1:
         return False
@@ -98,7 +98,7 @@ def is_far_below(target: Target, worker: AbstractWorker) -> bool:
 
 
 def lower_to(scale: BoundScale, target: Target, now: dict[str, float]) -> None:
-    """Lowers the scale of bounds when memory, launches or barriers are faster `now` than the target says.
+    """Lowers the scale of bounds if memory, launches or barriers are faster `now` than the target's rates.
 
     A virtual machine's cores move between sockets and caches while it runs, so the rates of memory
     change by a factor of two within minutes, and the cost of a barrier by more. A bound has to hold in the fastest state. A bound
@@ -119,10 +119,10 @@ def lower_to(scale: BoundScale, target: Target, now: dict[str, float]) -> None:
 
 
 def bound_now(root: Candidate, rates: Mapping[str, float]) -> float | None:
-    """Returns the lower bound of all implementations, in ns, if memory delivers the current `rates`; None where nothing is known.
+    """Returns the lower bound of all implementations, in ns, at the current memory `rates`; None if unknown.
 
-    `rates` are bytes a nanosecond by way of using memory, as `AbstractWorker.interleave_beside` returns them. The bound prunes
-    nothing.
+    `rates` are bytes per ns by kind of memory access, as `AbstractWorker.interleave_beside` returns them. The bound is reported
+    only and prunes nothing.
     """
     target: Target = root.space.target
     if not rates:
@@ -142,9 +142,9 @@ def bound_now(root: Candidate, rates: Mapping[str, float]) -> float | None:
 
 
 def believed_now(bound_now_ns: float | None, best_ns: float, spread: float) -> float | None:
-    """Returns the bound of the machine as it is now, if it is valid; None where the best is faster by more than its spread.
+    """Returns the bound for the current machine state; None if the best is faster by more than `spread`.
 
-    Then the probe measured a slower state of the machine than the best did, and says nothing of it.
+    In that case the rates were measured in a slower state of the machine than the best.
     """
     if bound_now_ns is None or bound_now_ns > best_ns * (1 + spread):
         return None
@@ -152,7 +152,7 @@ def believed_now(bound_now_ns: float | None, best_ns: float, spread: float) -> f
 
 
 def _curve_ratios(target: Target, now: dict[str, float]) -> list[float]:
-    """Returns the target's rates of repeated reading divided by those of `now`, for sizes that both contain."""
+    """Returns the target's rates of repeated reads divided by the rates `now`, for array sizes in both."""
     known = {
         (curve.kind, curve.cores, read + written): rate
         for curve, rates in at_best(target)
@@ -168,9 +168,10 @@ def lower_to_earlier(
     doubted: Container[str],
     bound: Callable[[EvaluationRecord], float],
 ) -> None:
-    """Lowers the scale of bounds as far as earlier sessions had: the machine may have been faster then, or a bound wrong.
+    """Lowers the scale of bounds to the scale that earlier sessions had reached.
 
-    `doubted` are source keys of implementations that were faster than their bound. `bound` returns the bound of today, in ns.
+    The machine may have been faster then, or a bound wrong. `doubted`: source keys of implementations measured below their
+    bound. `bound` returns the bound of a record in this version, in ns.
     """
     bounded = [r for r in evaluations if r.bound_ns > 0]
     factors = [r.bound_ns / bound(r) for r in bounded[-1:]]

@@ -1,4 +1,4 @@
-"""Timing of NumPy: once candidates have been measured, and at the end again where other work disturbed it."""
+"""Timing of the NumPy function: after the first candidates, and at the end again if other work disturbed it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _NOTE = "numpy_ns"
 
 
 class NumpyTiming:
-    """The time of the NumPy function that a result is compared with; `ns` is None where there is none, or none yet."""
+    """Time of the NumPy function to compare a result with; `ns` is None without a function or before it is timed."""
 
     def __init__(self, workload: Workload, writer: RunWriter, time_limit_s: float | None) -> None:
         noted = writer.notes(_NOTE)
@@ -29,22 +29,22 @@ class NumpyTiming:
         self._limit_s = time_limit_s
 
     def know(self, time_ns: float | None) -> None:
-        """Records the time of the user's own function, where it was timed."""
+        """Stores a time that was measured elsewhere: that of the user's own function."""
         if time_ns is not None:
             self.ns = time_ns
             self._writer.note(_NOTE, repr(time_ns))
 
     @property
     def is_due(self) -> bool:
-        """True if there is a function that was not timed yet, or not undisturbed."""
+        """True if the function was not timed yet, or only while other work disturbed it."""
         return self._reference is not None and (self.ns is None or self.is_disturbed)
 
     def take(
         self, device: AbstractDevice, prepared: AbstractWorker, is_over: Callable[[], bool]
     ) -> st.NumpyTimed | None:
-        """Times the function on the inputs that the worker was prepared with; None where it took too long.
+        """Times the function on the inputs of the worker `prepared`; None if it took too long.
 
-        Of two times the undisturbed one counts, else the shorter.
+        Of two times, the undisturbed one is stored, else the shorter one.
         """
         assert self._reference is not None
         is_late = over_after(math.inf if self._limit_s is None else _SHARE * self._limit_s)
@@ -67,7 +67,7 @@ def take_numpy(
     is_over: Callable[[], bool],
     tell: Callable[[st.Stage], None],
 ) -> None:
-    """Times the NumPy function and reports it, where that was possible before `is_over`."""
+    """Times the NumPy function and reports the time, unless it took too long or `is_over` became true."""
     told = numpy.take(device, worker, is_over)
     if told is not None:
         tell(told)

@@ -1,4 +1,4 @@
-"""Check of stored implementations in a running program: the first runs of each are repeated kernel by kernel, and compared."""
+"""Check of stored implementations in a running program: their first runs are compared with its kernels."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _FACTOR = 1024.0  # units in the last place of an array's largest value: either 
 
 @dataclass
 class CheckedPlan:
-    """Checked runs of a stored implementation: their seconds, and the first disagreement, a sentence."""
+    """Checked runs of one stored implementation: its seconds, its kernels' seconds, the first disagreement."""
 
     plan_s: list[float] = field(default_factory=list)
     plain_s: list[float] = field(default_factory=list)  # of the kernels, one by one
@@ -30,24 +30,30 @@ class CheckedPlan:
 
     @property
     def plan_ns(self) -> float | None:
-        """The median of all runs but the first; None where there is one at most."""
+        """Median ns of the implementation's runs except the first; None with fewer than two runs."""
         return statistics.median(self.plan_s[1:]) * 1e9 if len(self.plan_s) > 1 else None
 
     @property
     def plain_ns(self) -> float | None:
-        """The median of all runs of its kernels but the first; None where there is one at most."""
+        """Median ns of the original kernels' runs except the first; None with fewer than two runs."""
         return statistics.median(self.plain_s[1:]) * 1e9 if len(self.plain_s) > 1 else None
 
 
 class PlanChecks:
-    """Checks of plans in a program, which goes on with what its kernels computed. `found` has a row for each plan, by its name."""
+    """Checks of stored implementations in a program. `found` has the results by name of the sequence.
+
+    After a checked run the arrays hold the results of the original kernels.
+    """
 
     def __init__(self, plans: Sequence[StoredPlan], behind: Executor) -> None:
         self._behind = behind
         self.found = {p.name: CheckedPlan() for p in plans}
 
     def execute(self, whole: SequenceRun) -> None:
-        """Runs a plan, and in its first runs its kernels in its place; one that was wrong does not run again."""
+        """Runs a stored implementation; its first runs are repeated with the original kernels and compared.
+
+        An implementation that was wrong is not run again; its kernels run instead.
+        """
         row = self.found[whole.sequence.name]
         if row.wrong:
             run_each(whole.calls)
@@ -71,14 +77,14 @@ class PlanChecks:
 
 
 def checked_follower(plans: Sequence[StoredPlan]) -> tuple[Follower, PlanChecks]:
-    """Returns an executor that runs plans and checks the first runs of each, and its checks."""
+    """Returns an executor that replays `plans` and checks the first runs of each, and the results of these checks."""
     behind = DeferralWindow()
     checks = PlanChecks(plans, behind)
     return Follower(plans, behind, checks.execute), checks
 
 
 def _arrays_of(whole: SequenceRun) -> dict[str, Array]:
-    """The arrays that the calls of a sequence take, by their names in it."""
+    """Arrays that the calls of a sequence were given, by their names in the sequence."""
     return {
         name: x
         for call, (_, values) in zip(whole.sequence.calls, whole.calls, strict=True)
@@ -89,7 +95,7 @@ def _arrays_of(whole: SequenceRun) -> dict[str, Array]:
 def _disagreement(
     trees: Sequence[UsedTree], got: Mapping[str, Array], wanted: Mapping[str, Array]
 ) -> str:
-    """Returns a sentence about the first array that is another one; "" where all agree."""
+    """Returns a sentence on the first array of `got` that differs from `wanted`; "" if all agree."""
     wrong = unsound(trees, got)
     if wrong:
         return wrong

@@ -1,8 +1,8 @@
 """Plan replay in a program, `ks.init(decisions=...)`: runs stored implementations in place of its kernels.
 
-Calls of kernels are deferred as long as they may become an explored sequence, with fields of the program in the place of its
-arrays. When the sequence is complete, its stored implementation runs. Where the program does something else, the deferred calls
-run one by one, as they would have without it.
+Calls of kernels are deferred while they may become an explored sequence, with fields of the program as its arrays. When the
+sequence is complete, its stored implementation runs. If the program calls something else, the deferred calls run one by one,
+as without plan replay.
 """
 
 from __future__ import annotations
@@ -58,9 +58,10 @@ _UNUSABLE = (
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Kernel:
-    """A kernel that sequences call. `text` is all that decides its computation, `where` the line that called it first.
+    """A kernel that occurs in stored sequences.
 
-    `quick` is the caller of the executor behind, once there is one.
+    `text`: canonical text of its computation. `where`: source line of its first call. `behind`: executor of single calls.
+    `quick`: at most one fast caller of that executor.
     """
 
     instance: Instance
@@ -70,7 +71,7 @@ class _Kernel:
     quick: list[Caller] = field(default_factory=list)
 
     def run(self, values: _Values) -> None:
-        """Runs a call as without plan replay."""
+        """Runs one call by the executor behind, as without plan replay."""
         if self.quick and not self.behind.waits and self.quick[0](*values):
             return
         ir = self.instance.ir
@@ -85,9 +86,7 @@ class _Kernel:
 
 
 def _text(ir: KernelIR) -> str:
-    """Returns the canonical text of a kernel's computation. It has no places, so programs may be edited above the kernel, or
-    moved.
-    """
+    """Returns the canonical text of a kernel's computation, without line numbers."""
     return spelled(ir, has_places=False)
 
 
@@ -139,7 +138,7 @@ class StoredPlan:
 
 @dataclass
 class _Match:
-    """A sequence as far as the program has called it: fields bound to its arrays, and numbers bound to its scalars."""
+    """A partial match: the first `n` calls of a stored sequence, with the fields and numbers bound to its parameters."""
 
     sequence: StoredPlan
     n: int = 0
@@ -151,7 +150,7 @@ class _Match:
         return self.n == len(self.sequence.calls)
 
     def goes_on(self, held: _Held) -> bool:
-        """True if this call is the next of the sequence. The match is then advanced past it."""
+        """True if this call is the next one of the sequence; the match then advances past it."""
         s, (kernel, values) = self.sequence, held
         if kernel.text != s.kernels[self.n]:
             return False
@@ -184,7 +183,10 @@ class _Match:
         return _is_same(expected.dtype.numpy.type(value), wanted)
 
     def prepared(self) -> Callable[[], object]:
-        """Returns the run of the stored implementation, which raises IndexError before anything is written."""
+        """Returns a function that runs the stored implementation on the bound arguments.
+
+        For an index out of range it raises IndexError before anything is written.
+        """
         s = self.sequence
         zeros = {name: dtype.numpy.type(0).item() for name, dtype in s.scalars.items()}
         given = {**zeros, **self.scalars, **self.arrays}
@@ -200,8 +202,9 @@ class _Match:
 def _claimed(
     name: str, run: Callable[[], object], claims: Sequence[tuple[Any, StructureTree]]
 ) -> None:
-    """Runs an implementation on sparse fields. Raises KernelAssertionError where the last counters of a tree show writes that
-    were not made.
+    """Runs an implementation on sparse fields.
+
+    Raises KernelAssertionError if counters of a tree show stores outside of it or to a full node.
     """
     run()
     if not any(of_tree[OUTSIDE] or of_tree[FULL] for of_tree, _ in claims):
@@ -224,7 +227,7 @@ def _is_same(a: Any, b: Any) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class SequenceRun:
-    """A complete sequence: its calls, and the function that ran in their place."""
+    """A complete sequence: its deferred calls, and the function that runs its implementation in their place."""
 
     sequence: StoredPlan
     calls: tuple[_Held, ...]
@@ -233,10 +236,11 @@ class SequenceRun:
 
 
 class Follower(AbstractDeferringExecutor):
-    """Replays the plans of some sequences. Of two that end with the same call the first counts. All other calls go to `behind`.
+    """Executor that replays stored implementations of sequences; all other calls go to the executor `behind`.
 
-    Programs repeat themselves: while calls are those of the sequence that ran last, with the same objects, nothing else is
-    checked. `execute` runs what is found, in another way than by its `run`.
+    Of two sequences that end with the same call the first in the list is replayed. Programs repeat themselves: while calls are
+    those of the last replayed sequence, with the same objects, nothing else is compared. `execute` runs a complete sequence
+    (default: its `run`).
     """
 
     behind: Executor
@@ -304,7 +308,7 @@ class Follower(AbstractDeferringExecutor):
     def _take(
         self, held_as: _Kernel, *values: Any, kernel: object = None, args: _Values = ()
     ) -> bool:
-        """Defers a call, or runs the deferred calls and then this one."""
+        """Defers a call if it may belong to a stored sequence; otherwise runs the deferred calls and then this one."""
         with self._lock:
             held, last = self._held, self._last
             if self._repeats and last is not None:
@@ -324,8 +328,9 @@ class Follower(AbstractDeferringExecutor):
             return True
 
     def _goes_on(self, held: _Held) -> bool:
-        """True if a sequence begins with the deferred calls and this one. The call is then deferred, too, or the complete
-        sequence has run.
+        """True if some stored sequence begins with the deferred calls and this one.
+
+        The call is then deferred, or it was the last one and the sequence has run.
         """
         if self._repeats:
             self._repeats = False
@@ -373,7 +378,7 @@ class Follower(AbstractDeferringExecutor):
         self.behind.release()
 
     def _release_own(self) -> None:
-        """Hands the deferred calls on to the executor behind."""
+        """Runs the deferred calls one by one by the executor behind."""
         with self._lock:
             held = self._held
             self._forget()
@@ -384,7 +389,7 @@ class Follower(AbstractDeferringExecutor):
             self._last = None
 
     def go_on_in_child(self) -> None:
-        """Makes a new lock in a child of fork(): the thread that held the old one may be gone."""
+        """Makes a new lock in a child of fork(): the thread that held the old one may not exist there."""
         self._lock = threading.RLock()
 
     def _forget(self) -> None:
@@ -405,7 +410,7 @@ def _execute(whole: SequenceRun) -> None:
 
 
 def run_each(held: Iterable[_Held]) -> None:
-    """Runs calls one by one, as without plan replay."""
+    """Runs deferred calls one by one, as without plan replay."""
     for kernel, values in held:
         kernel.run(values)
 
@@ -431,8 +436,9 @@ def _why(s: StoredPlan) -> str:
 
 
 def follow(decisions: object, behind: Executor) -> Follower | None:
-    """Returns an executor that runs the plans that `ks.init(decisions=...)` names; `behind` runs all other calls. None where no
-    plan can be used. Each unusable plan gives a warning.
+    """Returns an executor that replays the implementations named by `ks.init(decisions=...)`.
+
+    `behind` runs all other calls. None if no implementation is usable. Each unusable one gives a warning.
     """
     sequences = _of_store() if decisions is True else plans_of(decisions)
     if not sequences:
@@ -443,7 +449,10 @@ def follow(decisions: object, behind: Executor) -> Follower | None:
 
 
 def plans_of(decisions: object) -> list[StoredPlan]:
-    """Returns the plans of files: a best.json, a run's folder, a program.json or its folder. Those unusable give a warning each."""
+    """Returns the plans in files: a best.json, a run's folder, a program.json or its folder.
+
+    Each unusable file gives a warning.
+    """
     given = decisions if isinstance(decisions, list | tuple) else [decisions]
     sequences = []
     for path in _with_windows(given):
@@ -461,7 +470,7 @@ def plans_of(decisions: object) -> list[StoredPlan]:
 
 
 def _with_windows(given: Iterable[object]) -> Iterator[object]:
-    """Yields paths, those of each window in the place of a program's."""
+    """Yields the given paths; the path of a program is replaced by those of its windows' best implementations."""
     for path in given:
         try:
             yield from bests_of(Path(path)) if isinstance(path, str | Path) else (path,)
@@ -470,7 +479,7 @@ def _with_windows(given: Iterable[object]) -> Iterator[object]:
 
 
 def _of_store() -> list[StoredPlan]:
-    """Returns the sequences of the tuned store for functions of the running file, on this machine's CPU."""
+    """Returns the plans of the tuned store for functions of the running script, on this machine's CPU."""
     file = Path(str(getattr(sys.modules["__main__"], "__file__", "") or ""))
     try:
         with TunedStore() as store:

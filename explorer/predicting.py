@@ -1,4 +1,4 @@
-"""Prediction of times in a session: with the factors of this machine, which are fitted again to what it measured."""
+"""Predicted times in a session: terms of the bound times factors of this machine, fitted to measurements."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ _KEPT = 256  # measurements that factors are fitted to: the fastest
 
 
 def predictor_of(bounder: Bounder, device: AbstractDevice) -> Predictor | None:
-    """Returns the predictor of a space on a device. None on a GPU, of which registers are (search/learn/registers.py)."""
+    """Returns the predictor of a space on a device.
+
+    None for a GPU, whose prediction uses registers (search/learn/registers.py).
+    """
     if bounder.gpu is not None:
         return None
     stored = device.machine.stored_facts()
@@ -28,7 +31,7 @@ def predictor_of(bounder: Bounder, device: AbstractDevice) -> Predictor | None:
 def learn_from(
     predictor: Predictor, evaluations: Sequence[EvaluationRecord], device: AbstractDevice
 ) -> None:
-    """Fits the factors to the fastest measurements of a run, and stores them with the calibration."""
+    """Fits the factors to the fastest measurements of a run, and stores them with the machine's calibration."""
     stored = device.machine.stored_facts()
     if stored is None:
         return
@@ -40,7 +43,7 @@ def learn_from(
 def measured(
     predictor: Predictor, evaluations: Sequence[EvaluationRecord]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the terms of the fastest measured candidates, [n, n_factors], and their times, [n] ns."""
+    """Returns terms [n, n_factors] of the fastest measured candidates, and their times [n] in ns."""
     timed = sorted((r.time_ns / r.slowness, k) for k, r in enumerate(evaluations) if r.time_ns)
     parts, times_ns = [], []
     for ns, k in timed[:_KEPT]:

@@ -1,4 +1,4 @@
-"""Preparation of a search: draws inputs, passes them to the worker, and compares the user's NumPy function with the kernels."""
+"""Preparation of a search: draws inputs, passes them to the worker, and checks the user's NumPy function."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _SMALL = 1 / 32  # share of available memory: of larger arguments one child at a
 
 
 class Preparation:
-    """The preparation of one session: the reference is computed in a child, while the session does what needs no inputs."""
+    """Preparation of one session: a child process computes the reference results, while the session compiles."""
 
     def __init__(
         self, workload: Workload, options: Options, deadlines: Deadlines, tell: Tell
@@ -39,12 +39,12 @@ class Preparation:
 
     @property
     def is_small(self) -> bool:
-        """True if there is memory for several children with copies of the arguments."""
+        """True if memory suffices for several child processes with copies of the arguments."""
         arrays = self._workload.arguments.arrays.values()
         return sum(array.nbytes for array in arrays) <= _SMALL * (available_bytes() or 0)
 
     def begin(self) -> None:
-        """Begins with the reference, unless it has begun."""
+        """Starts the child process that computes the reference results, unless it runs."""
         if self._begun is not None:
             return
         s, o = self._workload, self._options
@@ -60,7 +60,7 @@ class Preparation:
         )
 
     def close(self) -> None:
-        """Ends the reference, where nobody needs it. Safe to call twice."""
+        """Ends the child process that computes the reference results. Safe to call twice."""
         begun, self._begun = self._begun, None
         if begun is not None:
             begun.end()
@@ -68,9 +68,9 @@ class Preparation:
     def finish(
         self, standing: Standing, worker: AbstractWorker, before_timing: Callable[[], None]
     ) -> None:
-        """Passes the inputs to the worker. `before_timing` is called before the user's function is timed.
+        """Waits for the reference results, and passes the input sets to the worker.
 
-        Raises WrongReferenceError, FailedReferenceError, and Stopped.
+        `before_timing` is called before the user's function is timed. Raises WrongReferenceError, FailedReferenceError and Stopped.
         """
         with self._deadlines.phase("the reference was computed"):
             input_sets = self._input_sets()
@@ -105,7 +105,7 @@ class Preparation:
     def _check_reference(
         self, reference: UserReference, input_sets: InputSets, standing: Standing
     ) -> float | None:
-        """Compare the user's NumPy function with the kernels and time it; None where that takes too long.
+        """Compares the user's NumPy function with the kernels, and returns its ns; None if it was not timed.
 
         Raises WrongReferenceError and FailedReferenceError.
         """

@@ -1,4 +1,4 @@
-"""Profile of a session: execution counts of a sequence's bodies on the arguments that are measured."""
+"""Execution profile of a session: execution counts of the sequence's bodies on the arguments that are measured."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SHARE, _MOST_S = 0.15, 20.0  # of the time limit: most is the compiling of what
 
 
 def known_profile(folder: Path) -> Profile | None:
-    """Returns the profile of a resumed run: its bounds are for these arguments. Raises RecordError."""
+    """Returns the stored profile of a resumed run, so that its bounds stay comparable. Raises RecordError."""
     header = load_header(folder / HEADER)
     return None if isinstance(header.profile, msgspec.UnsetType) else header.profile
 
@@ -28,10 +28,10 @@ def known_profile(folder: Path) -> Profile | None:
 def take_profile(
     workload: Workload, limit_s: float | None, is_interrupted: Callable[[], bool]
 ) -> Profile | None:
-    """Returns the execution counts of a reference run on the first arguments, and of the next run.
+    """Returns execution counts of reference runs: one on the first arguments and, if that is untypical, a second.
 
-    None where values decide nothing, or where counting takes too long: the bound then counts work that bodies do on any
-    arguments. Raises Stopped once interrupted.
+    The second run begins with the results of the first. None if control flow does not depend on values, or if counting takes too
+    long: the bound then counts work that bodies do on any arguments. Raises Stopped after an interrupt.
     """
     made = counting(workload.problem)
     if made is None:

@@ -1,4 +1,4 @@
-"""Search of a running program: the windows that cost most are explored, each in a run of its own."""
+"""Search of a running program: explores its most expensive windows (repeated calls), each in its own run."""
 
 from __future__ import annotations
 
@@ -31,7 +31,10 @@ _OF_ONE = (LanguageError, ArgumentsError, SlowReferenceError, MemoryError)
 
 @dataclass(frozen=True)
 class SearchedProgram:
-    """A program with the implementations of its windows: program.json in `folder`. `is_interrupted`: a signal ended the search."""
+    """Result of searching a program: its windows' implementations, listed in program.json in `folder`.
+
+    `is_interrupted`: a signal ended the search.
+    """
 
     folder: Path
     file: ProgramFile
@@ -39,19 +42,19 @@ class SearchedProgram:
 
     @property
     def has_found(self) -> bool:
-        """True if there is an implementation of a window."""
+        """True if an implementation was found for at least one window."""
         return any(w.best_ns is not None for w in self.file.windows)
 
 
 def chosen(windows: Sequence[ProgramWindow]) -> list[ProgramWindow]:
-    """Returns the windows to search, those that cost most first: those that come again, if there are any."""
+    """Returns the windows to search, most expensive first: only repeated ones, if there are any."""
     again = [w for w in windows if len(w.times_s) >= _LEAST_RUNS] or list(windows)
     total_s = sum(w.cost_s for w in again)
     return [w for w in again if w.cost_s >= _LEAST_SHARE * total_s][:_MOST_WINDOWS]
 
 
 def check_folder(folder: Path) -> None:
-    """Raises RecordError where a folder has a program's run already."""
+    """Raises RecordError if the folder already contains the run of a program."""
     if (folder / PROGRAM).exists():
         raise RecordError(f"{folder} holds a program's run already: name another folder")
 
@@ -68,10 +71,11 @@ def explore_windows(
     on_event: Tell | None = None,
     on_interrupt: Callable[[], None] | None = None,
 ) -> SearchedProgram:
-    """Searches windows on what their fields hold now. `tell` is told of each before its search. Raises RecordError.
+    """Searches the windows of a program on the current contents of its fields.
 
-    The time limit is for all of them, shared out by cost; other limits are for each. Whatever ends it, program.json has what was
-    found until then.
+    `watched_s`: seconds for which the program was watched. `tell` receives the row of each window before its search.
+    The time limit is divided among the windows by cost; other limits apply to each. However the search ends, program.json lists
+    all that was found before. Raises RecordError.
     """
     folder = directory or make_run_folder(runs, run_name(program.stem, options.target, {}))
     check_folder(folder)
@@ -115,7 +119,7 @@ def explore_windows(
 
 
 def _rows(windows: Sequence[ProgramWindow]) -> list[WindowRow]:
-    """The rows of windows before their search."""
+    """Table rows of windows before their search."""
     total_s = sum(w.cost_s for w in windows)
     return [
         WindowRow(
@@ -131,7 +135,7 @@ def _rows(windows: Sequence[ProgramWindow]) -> list[WindowRow]:
 
 
 def _searched(row: WindowRow, found: Run | str) -> WindowRow:
-    """Returns the row of a window after its search, or with the reason why there was none."""
+    """Returns the table row of a window after its search; `found` is its run, or the reason why there is none."""
     if isinstance(found, str):
         return msgspec.structs.replace(row, why=found)
     if found.best is None:

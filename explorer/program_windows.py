@@ -1,4 +1,4 @@
-"""Windows of a running program: the sequences of kernels that it calls again and again, their times, and what ends them."""
+"""Windows of a running program: sequences of kernel calls that it repeats, their times, and why each ended."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _MORE = 3.0  # times as long as it should, a program is watched at most
 
 @dataclass(eq=False)
 class ProgramWindow:
-    """Window of a program: its calls as they were made last, the seconds of each run, and what ended it how often.
+    """Window of a program (a repeated sequence of calls): last calls, seconds of each run, counts of end reasons.
 
-    `varying` are the positions of numbers, counted over all calls, that are not the same in each run.
+    `varying` are the positions of scalar arguments, counted over all calls, whose values differ between runs.
     """
 
     calls: tuple[KernelCall, ...]
@@ -36,23 +36,23 @@ class ProgramWindow:
 
     @property
     def time_s(self) -> float:
-        """The median time of a run, kernel by kernel."""
+        """Median seconds of one run, kernel by kernel."""
         return statistics.median(self.times_s)
 
     @property
     def cost_s(self) -> float:
-        """The time of all runs, without what is compiled in some."""
+        """Seconds of all runs: median time times number of runs, so that compilation does not count."""
         return self.time_s * len(self.times_s)
 
     @property
     def kernels(self) -> str:
-        """The names of its kernels in order: `p2g, grid_op, g2p`, and `smooth x 4` for one that is called again at once."""
+        """Names of the window's kernels in order, "p2g, grid_op, g2p"; consecutive equal ones as "smooth x 4"."""
         runs = [(name, len(list(x))) for name, x in groupby(c.instance.ir.name for c in self.calls)]
         return ", ".join(name if n == 1 else f"{name} x {n}" for name, n in runs)
 
     @property
     def why_fixed(self) -> str:
-        """Reason why no other implementation can replace the calls; "" where one can."""
+        """Reason why no other implementation can replace the calls; "" if one can."""
         for call in self.calls:
             if call.instance.hidden.draws:
                 return f"{call.instance.ir.name} draws random numbers"
@@ -61,7 +61,7 @@ class ProgramWindow:
         return ""
 
     def add(self, calls: Sequence[Held], taken_s: float, why: str) -> None:
-        """Notes a run."""
+        """Adds one run of the window; `why` is the reason why the window ended."""
         known = [x for c in self.calls for x in c.scalars.values()]
         now = [x for kernel, values in calls for x in values[kernel.n_arrays :]]
         self.varying |= {k for k, (x, y) in enumerate(zip(known, now, strict=True)) if x != y}
@@ -71,9 +71,9 @@ class ProgramWindow:
         self.ends[why] += 1
 
     def workload(self, sequence: str, name: str) -> Workload:
-        """Returns the calls as a sequence to explore, on what the fields hold now. Raises LanguageError.
+        """Returns the calls as a workload to explore, on the current contents of the fields.
 
-        Numbers that vary are its arguments.
+        Varying numbers become its arguments. Raises LanguageError.
         """
         given = [x for c in self.calls for x in c.scalars.values()]
 
@@ -91,9 +91,10 @@ class ProgramWindow:
 
 
 class WindowLog:
-    """The windows that a program runs. After `seconds`, `stop` is called once: it may raise what ends the program.
+    """Log of the windows that a program runs.
 
-    A program that repeats no window by then waits for compilers: it gets three times as long.
+    After `seconds`, `stop` is called once; it may raise to end the program. A program that has repeated no window by then waits
+    for compilers: it gets three times as long.
     """
 
     def __init__(self, seconds: float, stop: Callable[[], None]) -> None:
@@ -102,7 +103,7 @@ class WindowLog:
         self._windows: dict[int, tuple[RanWindow, ProgramWindow]] = {}
 
     def add(self, ran: RanWindow, calls: Sequence[Held], taken_s: float, why: str) -> None:
-        """Notes a run of a window."""
+        """Adds one run of a window, and calls `stop` if the time is over."""
         found = self._windows.get(id(ran))
         if found is None:
             made = ProgramWindow(tuple(kernel.called(values) for kernel, values in calls))
@@ -114,12 +115,12 @@ class WindowLog:
             self._stop()
 
     def close(self) -> None:
-        """Ends the log: what runs from now on ends by itself."""
+        """Removes the log's time limit: later runs do not call `stop`."""
         self._seconds = inf
 
     @property
     def seconds(self) -> float:
-        """The time since the program began."""
+        """Seconds since the log began."""
         return perf_counter() - self._begin_s
 
     @property
@@ -129,5 +130,5 @@ class WindowLog:
 
 
 def watched_window(log: WindowLog) -> PlannedWindow:
-    """Returns an executor that logs what a program runs. A window has one period of a program that repeats itself, and no plan."""
+    """Returns an executor that runs calls kernel by kernel and logs one window per period of the program."""
     return PlannedWindow(DeferralWindow(), _MOST_CALLS, least_calls=1, plans=False, note=log.add)

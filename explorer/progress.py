@@ -1,4 +1,4 @@
-"""Progress of a search from Python: one line, written again and again on a terminal or in a notebook."""
+"""Progress of a search from Python: one line, rewritten in place on a terminal or in a notebook."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Write = Callable[[str, bool], None]  # a line, and True if it is the last
 
 
 class Progress:
-    """Listener that states the best, its bound and gap, and the number of measurements in one line."""
+    """Listener that prints the best time, its bound and gap, and the number of measurements in one line."""
 
     def __init__(self, write: Write, every_s: float = _EVERY_S) -> None:
         self._write = write
@@ -57,7 +57,10 @@ class Progress:
 
 
 def shown(progress: bool | None, on_event: Tell | None) -> Tell | None:
-    """Returns a listener that shows the progress, beside the caller's own. None of `progress`: where somebody looks."""
+    """Returns a listener that shows the progress and then calls `on_event`; without display, `on_event` itself.
+
+    `progress` None: shown on terminals and in notebooks only.
+    """
     write = None if progress is False else _writer(is_wanted=progress is True)
     if write is None:
         return on_event
@@ -74,7 +77,7 @@ def shown(progress: bool | None, on_event: Tell | None) -> Tell | None:
 
 
 def _writer(is_wanted: bool) -> Write | None:
-    """Returns the way to write a line again: in a notebook, on a terminal, else line by line where that `is_wanted`."""
+    """Returns a function that rewrites a line: for notebooks, terminals, or (if `is_wanted`) line by line; else None."""
     if (display := _notebook_display()) is not None:
         return _in_notebook(display)
     if sys.stderr is not None and sys.stderr.isatty():
@@ -93,7 +96,7 @@ def _line_by_line(line: str, is_last: bool) -> None:
 
 
 def _notebook_display() -> Callable[..., Any] | None:
-    """Returns the function of IPython that shows things where this process is a notebook's kernel."""
+    """Returns IPython's display function if this process is the kernel of a notebook; else None."""
     ipython = sys.modules.get("IPython")
     shell = None if ipython is None else ipython.get_ipython()
     if shell is None or type(shell).__name__ != "ZMQInteractiveShell":
@@ -105,7 +108,7 @@ def _notebook_display() -> Callable[..., Any] | None:
 
 
 def _in_notebook(display: Callable[..., Any]) -> Write:
-    """Writes to one output of a cell, in place of the line before."""
+    """Returns a function that writes a line to one output of a notebook cell, replacing the line before."""
     handles: list[Any] = []
 
     def write(line: str, is_last: bool) -> None:

@@ -1,4 +1,4 @@
-"""Register counts that compilers report: recorded with every candidate, and used in its bound, in its expected time and in cuts."""
+"""Register counts that compilers report: recorded with every candidate, and used in bounds, expected times and cuts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Launches = tuple[LaunchRecord, ...]
 
 
 def registers_of_tasks(launches: Launches, n_tasks: int) -> list[float]:
-    """Returns [n_tasks] registers of a thread in the kernel of each task; 0 where they were not reported."""
+    """Returns [n_tasks] registers per thread in the GPU kernel of each task; 0 if they were not reported."""
     known = [0.0] * n_tasks
     for x in launches:
         for t in x.tasks:
@@ -30,9 +30,9 @@ def registers_of_tasks(launches: Launches, n_tasks: int) -> list[float]:
 
 
 class Registers:
-    """Compiler reports of a run, and the register model fitted to them; empty where a device does not report.
+    """Compiler reports of a run, and the register model fitted to them; empty if the device reports nothing.
 
-    The model is made of the launches in the journal alone, so a resumed session has the one that the last one had.
+    The model is computed from the launches in the journal alone, so a resumed session restores the model of the last one.
     """
 
     def __init__(self, reporter: AbstractReporter, space: Space, bounder: Bounder) -> None:
@@ -44,14 +44,15 @@ class Registers:
         self.model = RegisterModel()
 
     def note(self, launches: Launches) -> None:
-        """Learn from a candidate's launches."""
+        """Adds the reported launches of one candidate to the register model."""
         known = (x for x in launches if x.tasks)
         self.model.note(Compiled(x.counted, x.registers, x.spill_bytes) for x in known)
 
     def launches(self, candidate: Candidate, source: Source, report: BuildReport) -> Launches:
-        """Returns every launch of a compiled candidate, with the register count of the space: of a launch's tasks the largest.
+        """Returns a record of every launch of a compiled candidate: reported registers, and registers counted.
 
-        Tasks that convert trees into a layout are not in the space, and are left out.
+        `counted` is the space's estimate, the largest over the launch's tasks. Tasks that convert trees to a layout are not in the
+        space and are left out.
         """
         counted = self._bounder.registers(candidate)
         tasks = [tuple(t for t in x.tasks if t < len(counted)) for x in source.launches]
@@ -69,13 +70,13 @@ class Registers:
         )
 
     def recall(self, records: Iterable[EvaluationRecord]) -> None:
-        """Learn from earlier sessions."""
+        """Adds the launches that earlier sessions recorded to the register model."""
         for r in records:
             if isinstance(r.launches, tuple):
                 self.note(r.launches)
 
     def reports(self, candidate: Candidate, source: Source) -> Reported:
-        """Returns the report on the launches of a built candidate, and learns from it."""
+        """Returns the compiler's report on the launches of a built candidate, and adds it to the register model."""
         report = self._reporter.report(source) if self._reporter.reports else None
         if not isinstance(report, BuildReport):
             return Reported()
@@ -84,22 +85,22 @@ class Registers:
         return Reported(launches, self.bound_ns(candidate, launches))
 
     def bound_ns(self, candidate: Candidate, launches: Launches) -> float:
-        """Returns a lower bound. The blocks resident on a multiprocessor are known where the candidate's own registers are."""
+        """Returns the candidate's lower bound in ns, with the resident blocks that its reported registers allow."""
         known = registers_of_tasks(launches, len(self._space.problem.tasks))
         return self._bounder.ns(candidate, registers=known)
 
     def expected_ns(self, candidate: Candidate) -> float:
-        """Returns the bound with the registers that are expected; 0 before there are reports."""
+        """Returns the bound in ns with the registers that the model predicts; 0 before the first report."""
         if not self.model.n_reports:
             return 0.0
         return self._bounder.expected_ns(candidate, *self.model.line)
 
     def neighbour(self, centre: Candidate, rng: np.random.Generator) -> Candidate | DeadEnd | None:
-        """Returns a neighbour in the space at its current width."""
+        """Returns a random neighbour of `centre` in the space at its current width."""
         return self._neighbour(centre, rng)
 
     def widened(self) -> Candidate | None:
-        """Returns the root of the space with the room that the reports require, when that has grown; else None."""
+        """Returns the root of a wider space if reports show that the register limit was too strict; else None."""
         if self.model.room <= self._room:
             return None
         self._room = self.model.room
@@ -110,7 +111,7 @@ class Registers:
 
 
 def reported_launches(records: Sequence[object], source_key: str) -> Launches:
-    """Returns the launches that the journal has for a source; () where it has none."""
+    """Returns the launches that the journal records for a source key; () if none."""
     evaluations = (r for r in records if isinstance(r, EvaluationRecord))
     own = [r.launches for r in evaluations if r.source_key == source_key]
     return next((launches for launches in own if isinstance(launches, tuple)), ())

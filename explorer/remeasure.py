@@ -1,4 +1,4 @@
-"""Final re-measurement: times the best of a search once more, in turn, so that a change of the machine affects all of them."""
+"""Final re-measurement: times the best of a search alternately, so that a change of the machine affects all of them."""
 
 from __future__ import annotations
 
@@ -26,9 +26,10 @@ _DISTURBED = 0.2  # a spread beyond which the re-measurement shows nothing
 
 @dataclass(frozen=True, slots=True)
 class TimedAgain:
-    """A candidate with its new time. `searched_ns` is the time that the search measured; `artifact` is the build that was timed.
+    """A candidate with its final time.
 
-    `paired_ns` and `paired_spread` are without the machine's effects common to all candidates (runtime/measure/timing.py).
+    `searched_ns` is its time in the search; `artifact` is the build that was timed. `paired_ns` and `paired_spread` exclude
+    machine effects common to all candidates (runtime/measure/timing.py).
     """
 
     outcome: ev.Outcome
@@ -40,7 +41,7 @@ class TimedAgain:
 
 
 def with_default(finalists: Sequence[Entry], default: Entry | None) -> list[Entry]:
-    """The finalists, and the default to compare with."""
+    """Returns the finalists, and the default if it ran and is not among them."""
     keys = {outcome.key for outcome, _ in finalists}
     if default is None or default[0].time_ns is None or default[0].key in keys:
         return list(finalists)
@@ -54,11 +55,10 @@ def time_again(
     limit_s: float,
     moved: Roofline = NOTHING,
 ) -> tuple[list[TimedAgain], dict[str, float]]:
-    """Builds each entry alone and times them in turn with the control of the search, sample by sample.
+    """Builds each entry alone, and times all alternately with the control of the search, sample by sample.
 
-    Entries that no longer build or run are left out. The best comes first, by ratios to the control in all states of the machine
-    that were seen. Also returns the rates that memory delivered in the same rounds, with arrays as large as the bytes `moved`:
-    bytes a nanosecond by way of using it.
+    Returns the entries that still run, best first by ratios to the control in all observed machine states, and the memory rates
+    of the same rounds in bytes per ns by kind of access, for arrays as large as the bytes `moved`.
     """
     started_s = time.monotonic()
     built = evaluator.artifacts([candidate for _, candidate in entries])
@@ -91,7 +91,7 @@ def time_again(
 def confirmed(
     timed: Sequence[TimedAgain], slot: str, worker: AbstractWorker, limit_s: float
 ) -> st.Confirmed | None:
-    """Times the first two again, in turn, on another slot. None where the first does not run there."""
+    """Times the first two of `timed` alternately on another slot. None if the first does not run there."""
     artifacts = [t.artifact for t in timed[:2] if t.artifact is not None]
     budget_ns = 0.25e9 * limit_s / max(1, len(artifacts))
     sample_ns = min(FINAL.sample_ns, budget_ns / (2 * FINAL.min_samples))
@@ -112,8 +112,9 @@ def _note_ratios(
     evaluator: SearchEvaluator,
     controls: Sequence[Measurement | Failure],
 ) -> None:
-    """Records the ratios of the rounds in the state that the machine was in. Where the control did not run, it is a state of its
-    own.
+    """Records each candidate's time divided by the control's, for the machine state of these rounds.
+
+    Without a time of the control the rounds count as a state of their own.
     """
     control, state, is_told = evaluator.control, LAST, False
     for found in controls:
@@ -128,8 +129,10 @@ def _note_ratios(
 def in_all_states(
     timed: Sequence[TimedAgain], ratios: Sequence[Mapping[int, float]]
 ) -> list[TimedAgain]:
-    """Returns the candidates best first, with paired times relative to the best's by the mean over the states of the machine in
-    which both were timed. `ratios` are of each, by state.
+    """Returns the candidates best first over all machine states.
+
+    `paired_ns` become relative to the best by the mean over those states in which both were timed. `ratios`: for each candidate,
+    its ratio to the control by state.
     """
     if not timed:
         return []
@@ -143,7 +146,7 @@ def in_all_states(
 
 
 def threads_first(timed: Sequence[TimedAgain]) -> list[TimedAgain]:
-    """Puts first, of the candidates tied with the first of `timed`, the one with most parallel tasks.
+    """Moves to the front the candidate with most parallel tasks, among those tied with the first of `timed`.
 
     Background load takes a core now and then, which favours serial code; a user of the result has all cores.
     """
@@ -154,7 +157,7 @@ def threads_first(timed: Sequence[TimedAgain]) -> list[TimedAgain]:
 
 
 def n_parallel(candidate: Candidate) -> int:
-    """Returns the number of tasks of a complete candidate that all threads share."""
+    """Returns the number of tasks of a complete candidate whose outer loops are parallel."""
     space = candidate.space
     return len(
         {
@@ -166,15 +169,13 @@ def n_parallel(candidate: Candidate) -> int:
 
 
 def _ties(timed: Sequence[TimedAgain]) -> list[TimedAgain]:
-    """Returns the candidates whose spread reaches that of the first."""
+    """Returns the candidates whose time is within both spreads of the first one's."""
     high_ns = timed[0].paired_ns * (1 + timed[0].paired_spread)
     return [t for t in timed if t.paired_ns * (1 - t.paired_spread) <= high_ns]
 
 
 def comparison(timed: Sequence[TimedAgain]) -> st.Remeasured:
-    """Returns the final comparison: the times, the number of ties with the first, and whether the machine was too restless to
-    tell.
-    """
+    """Returns the final comparison: times, the number of ties with the first, and a flag for disturbance."""
     entries = tuple(
         st.RemeasuredCandidate(
             t.outcome.key, t.outcome.time_ns or 0.0, t.outcome.spread, t.searched_ns

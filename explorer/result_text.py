@@ -1,4 +1,4 @@
-"""The result of a run in words, for logs and for `print(run)`."""
+"""Text of a run's result, for logs and for `print(run)`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _STATUS = {
 
 
 class TimeUnit:
-    """The unit of all times in one log, chosen once so that columns can be compared."""
+    """The time unit of one log, chosen at its first time, so that columns have the same unit."""
 
     def __init__(self, typical_ns: float) -> None:
         # With four decimals a hundredth of a unit still shows two digits of a percent.
@@ -36,7 +36,7 @@ class TimeUnit:
 
 
 def result_lines(e: Ended, unit: TimeUnit) -> list[str]:
-    """The result block."""
+    """Returns the lines of the result block."""
     non_affine = f"; {e.non_affine_tasks}" if e.non_affine else ""
     fixed = f"; with {fixed_count(e.fixed)} fixed" if e.fixed else ""
     status = _STATUS.get(e.status, e.status)
@@ -74,7 +74,7 @@ _REMEDIES = {
 
 
 def next_step(e: Ended) -> str:
-    """Returns the advice for a run without a result."""
+    """Returns a sentence of advice for a run without a result."""
     if e.status == "infeasible":
         return "fix fewer decisions" if e.fixed else "explore show says which choice has no value"
     if not e.failures:
@@ -84,12 +84,12 @@ def next_step(e: Ended) -> str:
 
 
 def default_word(is_fixed: bool) -> str:
-    """Returns the name of the default. With fixed choices it is the candidate closest to the one that fuses nothing."""
+    """Returns the displayed name of the default: with fixed choices, the candidate closest to the unfused one."""
     return "default with the fixed decisions" if is_fixed else "unfused default"
 
 
 def _gaps(e: Ended) -> str:
-    """Returns the proved gap, and the gap on the machine as it was; "" where times mean nothing."""
+    """Returns text of the proved gap and of the gap for the current machine state; "" if times mean nothing."""
     if e.gap is None:
         return ""
     if gap_text(e.gap) == "-":

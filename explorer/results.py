@@ -1,4 +1,4 @@
-"""Stored results: `load` and `replay` an implementation from its file, measure it again, write its text."""
+"""Stored results: loads, replays and re-measures an implementation from its file, and writes its source text."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from .machine import open_worker
 
 @dataclass(frozen=True)
 class Best:
-    """A stored implementation: its decisions, times and text."""
+    """A stored implementation: its decisions, times and source text."""
 
     file: BestFile
     device: AbstractDevice
@@ -57,22 +57,22 @@ class Best:
 
     @property
     def decisions(self) -> dict[str, str]:
-        """The value of every choice that was open, by name."""
+        """Value of every choice that was open in the search, by name of the choice."""
         return dict(self.file.decisions)
 
     @property
     def source(self) -> str:
-        """The C text. Raises StaleError where this version would write another one."""
+        """The source text (C or CUDA). Raises StaleError if this version generates another one."""
         return rebuild(
             self.file, self.device.machine.facts(), dialect_of(self.device)
         ).source.file_text
 
     def compile(self, *, check_indices: bool = True) -> Tuned:
-        """The implementation as a function with the parameters of the sequence, computing in place
-        on NumPy arrays of the shapes and dtypes it was tuned for. Raises StaleError.
+        """Returns the implementation as a function with the parameters of the sequence.
 
-        Indices that arrays hold are looked at before each call, which reads them once more; without
-        `check_indices` one that is out of range reads or writes anywhere.
+        It computes in place on NumPy arrays of the shapes and dtypes that it was tuned for. Arrays of indices are checked before
+        each call, which reads them once more; without `check_indices` an index out of range reads or writes arbitrary memory.
+        Raises StaleError.
         """
         note = self.adopt_library()
         if note:
@@ -81,9 +81,9 @@ class Best:
         return open_tuned(self.file, rebuilt, self.device, check_indices=check_indices)
 
     def adopt_library(self) -> str:
-        """Uses the library beside the file in place of a build where that is allowed (runtime/records/libraries.py).
+        """Uses the shared library beside the file instead of building, if runtime/records/libraries.py allows it.
 
-        Else returns the sentence that gives the reason; "" where there is no library.
+        Returns "" if it is used or if there is none; otherwise a sentence with the reason.
         """
         if self.place is None:
             return ""
@@ -93,12 +93,18 @@ class Best:
         return note
 
     def known_arrays(self, rebuilt: RebuiltRecord, inputs: Path | None) -> dict[str, Any]:
-        """Returns the arrays that are not drawn (runtime/records/known_inputs.py). Raises RecordError."""
+        """Returns the arrays that are stored or given, not drawn (runtime/records/known_inputs.py).
+
+        Raises RecordError.
+        """
         place = self.place or Path(BEST)
         return known_arrays(self.file.stored, rebuilt.recording, rebuilt.problem, place, inputs)
 
     def save(self, path: str | Path) -> Path:
-        """Writes it as a best.json, which `replay` takes and which needs nothing else. Files beside it are copied along."""
+        """Writes the implementation as a best.json, which suffices for `replay`.
+
+        Files beside the original are copied along.
+        """
         if self.place is not None:
             copy_kept(self.file.stored, self.place, Path(path).parent)
         if self.place is not None and not isinstance(self.file.library, UnsetType):
@@ -110,7 +116,10 @@ class Best:
 
 
 def stored_best(place: Path) -> BestFile:
-    """The file of the best, named itself or by the directory of its run. Raises RecordError."""
+    """Returns the content of a best.json; `place` is the file itself or the directory of its run.
+
+    Raises RecordError.
+    """
     check_named(place)
     if not place.is_dir():
         return load_best(place, follow=True)
@@ -122,11 +131,11 @@ def stored_best(place: Path) -> BestFile:
 
 
 def load(path: str | Path, *, trust_library: bool = False) -> Best:
-    """The best implementation of a run directory or a best.json, with the compiler that built it
-    where that is still here. Raises RecordError.
+    """Returns the best implementation of a run directory or a best.json.
 
-    A shared library that lies beside the file is used where it was built on this machine, by this user, from the same source. With
-    `trust_library` it is used wherever it is from: it can do what you can.
+    It is built by the compiler that built it before, if that is installed. A shared library beside the file is used if it was built
+    on this machine, by this user, from the same source. With `trust_library` it is used wherever it is from: it can do whatever
+    you can do. Raises RecordError.
     """
     best = stored_best(Path(path))
     compiler = compiler_named(best.conditions.compiler)
@@ -138,17 +147,19 @@ def load(path: str | Path, *, trust_library: bool = False) -> Best:
 
 
 def replay(path: str | Path, *, trust_library: bool = False) -> Tuned:
-    """The stored implementation of a run directory or a best.json as a function: the same source,
-    built again, or from the library beside it (see `load`). Raises RecordError, DeviceError and StaleError.
+    """Returns the stored implementation of a run directory or a best.json as a function.
+
+    It is built from the same source, or taken from the library beside it (see `load`). Raises RecordError, DeviceError and
+    StaleError.
     """
     return load(path, trust_library=trust_library).compile()
 
 
 @dataclass(frozen=True)
 class ReplayResult:
-    """Result of a replay: the stored implementation, its outcome, and notes on changes.
+    """Result of re-measuring a stored implementation: its new outcome, and notes on changes since.
 
-    `machine` is the default's time now divided by its time when the implementation was stored, where that was measured: above 1
+    `machine` is the default's time now divided by its time when the implementation was stored, if that was measured: above 1
     the machine itself is slower.
     """
 
@@ -160,7 +171,7 @@ class ReplayResult:
 
     @property
     def slower_by(self) -> float | None:
-        """Share by which it is slower than it was stored, on the machine as it is now; negative when it is faster."""
+        """Relative slowdown since the implementation was stored, at the machine's current speed; below 0: faster."""
         if isinstance(self.outcome, Failure):
             return None
         return self.outcome.time_ns / (self.file.time_ns * self.machine) - 1
@@ -174,12 +185,10 @@ def replay_again(
     trust_library: bool = False,
     inputs: Path | None = None,
 ) -> ReplayResult:
-    """Rebuild, verify and time a stored implementation, on the arrays of the .npz file `inputs` where it has them.
+    """Rebuilds, verifies and times a stored implementation, with arrays of the .npz file `inputs` where it has them.
 
-    Raises as `replay`, and WorkerError.
-
-    Where it is slower by more than `tolerance` (a share), the default is timed beside it. Where no compiler is here, the library
-    beside the file stands for the build.
+    If it is slower by more than `tolerance` (a share), the default is timed beside it. Without a compiler, the library beside the
+    file is used. Raises as `replay`, and WorkerError.
     """
     best = load(path, trust_library=trust_library)
     device = best.device
@@ -201,7 +210,7 @@ def replay_again(
 def _beside_default(
     again: ReplayResult, rebuilt: RebuiltRecord, device: AbstractDevice, worker: AbstractWorker
 ) -> ReplayResult:
-    """Returns the replay, timed in turn with the default: the default shows whether the machine itself is slower."""
+    """Returns the replay with a time of the default beside it, which shows if the machine itself is slower."""
     firsts = first_candidates(rebuilt.space, limit=1)
     # In another space the default may be another program than the one whose time was stored.
     is_same = rebuilt.space.key == again.file.space_key
@@ -219,8 +228,9 @@ def _beside_default(
 
 
 def write_source(path: str | Path, folder: Path) -> tuple[Path, str, str]:
-    """Writes the text of a stored implementation. Returns the file, the command line that compiles it and the functions it
-    exports. Raises as `replay`.
+    """Writes the source text of a stored implementation to `folder`.
+
+    Returns the file, the command line that compiles it and the names of the functions that it exports. Raises as `replay`.
     """
     best = load(path)
     source = rebuild(best.file, best.device.machine.facts(), dialect_of(best.device)).source

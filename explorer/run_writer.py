@@ -1,4 +1,4 @@
-"""Files of a session: the header, the journal, the best implementation so far."""
+"""Writer of a session's files: the header, the journal, the search tree and the best implementation so far."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class Result:
 
 
 class RunWriter:
-    """Writes one run directory; `journal` is open and locked."""
+    """Writes one run directory; `journal` is open and locked by the caller."""
 
     def __init__(
         self,
@@ -98,18 +98,18 @@ class RunWriter:
         self._tally_told_s = -_TALLY_EVERY_S
 
     def at_s(self) -> float:
-        """Seconds of the run, over all its sessions."""
+        """Seconds of the run until now, summed over its sessions."""
         return self._earlier_s + time.monotonic() - self._started_s
 
     # ------------------------------------------------------------------ what was before
 
     @property
     def evaluations(self) -> tuple[EvaluationRecord, ...]:
-        """Every finished evaluation of the run that stands."""
+        """Finished evaluations of the run, each in its latest record."""
         return standing_evaluations(self._journal.records())
 
     def known(self) -> dict[bytes, Outcome]:
-        """Outcomes by source key."""
+        """Returns the recorded outcomes by source key."""
         return {r.source_key.encode(): outcome_of(r) for r in self.evaluations if r.source_key}
 
     @property
@@ -118,7 +118,7 @@ class RunWriter:
         return self._conditions.machine
 
     def notes(self, kind: str) -> list[str]:
-        """Texts of the notes of one kind, oldest first."""
+        """Returns the texts of the journal's notes of one kind, oldest first."""
         records = self._journal.records()
         return [r.text for r in records if isinstance(r, NoteRecord) and r.kind == kind]
 
@@ -130,7 +130,7 @@ class RunWriter:
     # ------------------------------------------------------------------ writing
 
     def begin(self) -> None:
-        """Writes the header, or checks that the existing one fits. Raises StaleError."""
+        """Writes the run's header, or checks that the existing one matches this session. Raises StaleError."""
         path = self._folder / HEADER
         if is_there(path):
             self._compare(load_header(path))
@@ -141,9 +141,9 @@ class RunWriter:
         self.machine()
 
     def place(self, worker: int, slot: str, number: int) -> MeasurementOrigin:
-        """Returns the place of a current measurement by this worker process of the session.
+        """Returns the origin record of a measurement: session, tree, worker process and device.
 
-        With several slots it has the name of the slot, and the number of its work from 0.
+        With several slots also the name of the slot, and the number of its work item, from 0.
         """
         return MeasurementOrigin(
             session=self._session,
@@ -162,20 +162,20 @@ class RunWriter:
         self._journal.append(record)
 
     def bound(self, bound_ns: float, limiting: Callable[[], str]) -> None:
-        """Records a bound that moved, and the resource that sets it, at most once a second."""
+        """Records a new bound and its limiting resource, at most once a second."""
         if self.at_s() - self._bound_told_s >= _BOUND_EVERY_S:
             self._bound_told_s = at_s = self.at_s()
             self._journal.append(BoundRecord(at_s=at_s, bound_ns=bound_ns, limiting=limiting()))
 
     def machine(self, ratio: float = 1.0) -> None:
-        """Records the machine of the session, or that it takes `ratio` times as long as before."""
+        """Records the session's machine; with `ratio`, that the machine now takes `ratio` times as long as before."""
         c = self._conditions
         self._journal.append(
             MachineRecord(at_s=self.at_s(), device=c.machine, compiler=c.compiler, ratio=ratio)
         )
 
     def remeasured(self, told: st.Remeasured) -> None:
-        """Records the final comparison."""
+        """Records the final re-measurement."""
         entries = tuple(
             AgainRecord(source_key=e.key, time_ns=e.time_ns, spread=e.spread, search_ns=e.search_ns)
             for e in told.top
@@ -190,12 +190,12 @@ class RunWriter:
         )
 
     def plant(self, bound_ns: float) -> None:
-        """Begins a tree, whose nodes count from 0."""
+        """Starts a new search tree, whose nodes are numbered from 0, with the bound of its root."""
         self._tree.begin(self._session, self._n_trees, bound_ns)
         self._n_trees += 1
 
     def grow(self, event: ev.NodeExpanded | ev.Pruned | ev.Reopened) -> None:
-        """Records the changes of nodes of the tree."""
+        """Records a change of the search tree: children of a node, a pruned or a reopened node."""
         started_s = time.monotonic()
         match event:
             case ev.NodeExpanded(children=children):
@@ -213,7 +213,7 @@ class RunWriter:
         self._tree_s += time.monotonic() - started_s
 
     def end(self, status: str) -> None:
-        """Ends the session's records, with the time that keeping them took."""
+        """Records the session's end, with the seconds that its records took."""
         self._tree.flush()
         self._journal.append(
             KeptRecord(
@@ -228,7 +228,7 @@ class RunWriter:
         self.note("ended", status)
 
     def tally(self, tally: Tally, *, is_last: bool = False) -> None:
-        """Records the pruning counts so far: now and then, and at the end of a session."""
+        """Records the pruning counts so far, at most every few seconds unless `is_last`."""
         if not is_last and self.at_s() - self._tally_told_s < _TALLY_EVERY_S:
             return
         self._tally_told_s = self.at_s()
@@ -241,7 +241,7 @@ class RunWriter:
         self._journal.append(TallyRecord(at_s=self._tally_told_s, counts=counts, refused=named))
 
     def keep(self, result: Result) -> BestFile:
-        """Writes best.json and the text."""
+        """Writes the best implementation: best.json and its source text, and its library if it has one."""
         best = self._best_file(result)
         if result.library is not None:
             record = keep_library(result.library, result.source.key, self._folder / BEST)
@@ -253,7 +253,7 @@ class RunWriter:
         return best
 
     def store(self, best: BestFile) -> None:
-        """Adds a result to the tuned store, which is derived and may be lost."""
+        """Adds a result to the tuned store; errors are ignored, since the store can be rebuilt from runs."""
         try:
             with TunedStore() as store:
                 store.put(best)

@@ -1,9 +1,9 @@
-"""C program that checks an exported implementation by itself: it draws inputs, and has the expected results.
+"""C program that checks an exported implementation: it draws inputs, and contains the expected results.
 
 For a GPU it copies the arrays there and the written ones back, by CUDA's runtime.
 
-The reference ran on the same inputs (check_inputs.py) in double precision when the program was written. Of every array that the
-sequence writes it compares single elements, and sums over parts that together are the whole array. Sums of floats must be within
+The expected results are from a reference run in double precision on the same inputs (check_inputs.py). Of every written array
+the program compares single elements, and sums over parts that together are the whole array. Sums of floats must be within
 their tolerance; those of integers are modulo 2^64.
 """
 
@@ -93,7 +93,7 @@ static void *ks_on_gpu(const void *from, size_t bytes) {
 
 @dataclass(frozen=True)
 class _Output:
-    """Expected content of an array; `tolerance` has its shape."""
+    """Expected content of one array; `tolerance` has the array's shape."""
 
     argument: Argument
     want: Array
@@ -101,12 +101,12 @@ class _Output:
 
     @property
     def is_whole(self) -> bool:
-        """True where elements are integers or truth values."""
+        """True if elements are integers or truth values."""
         return np.dtype(self.argument.dtype).kind != "f"
 
     @property
     def is_signed(self) -> bool:
-        """True for integers that may be negative."""
+        """True if elements are signed integers."""
         return np.dtype(self.argument.dtype).kind == "i"
 
 
@@ -117,7 +117,7 @@ def check_text(
     stored: StoredSequence,
     inputs: Inputs,
 ) -> str:
-    """The text of the program, for the function that the header of `source` defines."""
+    """Returns the text of the check program for the function that the header of `source` defines."""
     roles = {a.name: a.role for a in problem.arrays}
     arrays = [a for a in source.arguments if a.kind == "array"]
     read = {a.name for a in arrays if a.name in inputs.read and roles[a.name] != "output"}
@@ -167,7 +167,7 @@ def check_text(
 def _outputs(
     source: Source, problem: Problem, recording: Recording, inputs: Inputs
 ) -> tuple[list[_Output], list[str]]:
-    """The arrays that can be compared, and the trees of which none can: their cells may lie anywhere."""
+    """Returns the arrays that can be compared, and the names of trees whose cells have no fixed slots, so cannot be."""
     given, arrays = inputs.arguments, inputs.arguments.arrays
     input_sets = ForkedInputs(recording, problem, given, np.random.default_rng(1), 1).result()
     expected = input_sets.sets[0].measured().expected
@@ -187,15 +187,15 @@ def _outputs(
 
 
 def _moves_cells(used: UsedTree, roles: Mapping[str, str]) -> bool:
-    """True where cells become active or inactive, so that they may get any slots."""
+    """True if the sequence activates or deactivates cells of the tree, so that cells may get any slots."""
     listed = ("field", "list", "counters")
     return any(roles[name] != "input" for key, name in used.sections if not key.startswith(listed))
 
 
 def _output(a: Argument, expected: Expected, given: Array, places: Array | None) -> _Output:
-    """Returns the expected content of an array, in the type of the array.
+    """Returns the expected content of an array, in the array's dtype.
 
-    Of a field in a tree the values of its active cells are known, with their `places`; others stay as they are `given`.
+    For a field in a tree only active cells are known, at `places`; other elements are as `given`.
     """
     want, dtype = np.asarray(expected.want), np.dtype(a.dtype)
     tolerance = _tolerance(expected, dtype)
@@ -210,7 +210,7 @@ def _output(a: Argument, expected: Expected, given: Array, places: Array | None)
 
 
 def _tolerance(expected: Expected, dtype: np.dtype[Any]) -> Array:
-    """Tolerance of each element; on a branch it reaches to the farthest value."""
+    """Tolerance of each element; on a branch it includes the farthest allowed value."""
     want = np.asarray(expected.want)
     allowed: Array | float = 0.0
     if dtype.kind == "f":
@@ -226,14 +226,14 @@ def _tolerance(expected: Expected, dtype: np.dtype[Any]) -> Array:
 
 
 def _at(places: Array, values: Array, others: Array) -> Array:
-    """An array that holds values at some places, and others elsewhere."""
+    """Returns an array with `values` at the indices `places`, and `others` elsewhere."""
     found = others.astype(np.result_type(values, others)).reshape(-1)
     found[places.reshape(-1)] = np.broadcast_to(values, places.shape).reshape(-1)
     return found.reshape(others.shape)
 
 
 def _table(k: int, output: _Output) -> Iterator[str]:
-    """Elements and parts of an array with what they must hold."""
+    """Yields C lines with sampled elements and parts of an array, and their expected contents."""
     size = output.want.size
     chosen = sorted({int(i) for i in np.linspace(0, size - 1, min(_SAMPLES, size))} if size else [])
     edges = np.linspace(0, size, min(_PARTS, size) + 1).astype(int) if size else np.zeros(1, int)
@@ -317,7 +317,7 @@ def _call_on_gpu(
 def _values(
     source: Source, stored: StoredSequence, numbers: Mapping[str, int], arrays: str
 ) -> list[str]:
-    """Returns the arguments of the function but for the workspace: variables that begin with `arrays`, and numbers."""
+    """Returns the call's arguments except the workspace: array variables with prefix `arrays`, and numbers."""
     known = {a.name: a for a in source.arguments if a.kind != "workspace"}
     order = [p.name for p in stored.parameters if p.name in known]
     return [
@@ -334,7 +334,7 @@ def _scalar(a: Argument, value: float | int | bool) -> str:
 
 
 def _but(moved: Sequence[str]) -> str:
-    """Returns the words for trees that are not compared."""
+    """Returns a phrase that names the trees that are not compared."""
     if not moved:
         return ""
     return f"; not compared: {' and '.join(map(shown, moved))}, whose cells may lie anywhere"

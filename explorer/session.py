@@ -1,4 +1,4 @@
-"""One session of a run: prepare, compare, search, time the best again, store; all reported as events."""
+"""One session of a run: prepare, search, time the best again, store; every step is reported as events."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ _MOST_INTERPRETED = 1000  # choices that Python propagates in about a second
 
 
 class Session:
-    """One session of a run in `folder`: its first, or one that resumes where another ended.
+    """One session of a run in `folder`: its first one, or one that continues after the last.
 
     `run` raises DeviceError, WorkerError, RecordError and StaleError, each with one sentence.
     """
@@ -84,7 +84,7 @@ class Session:
         deadlines: Deadlines,
         fleet: FleetRequest | None = None,
     ) -> None:
-        """Without a fleet this machine alone runs programs."""
+        """Without a `fleet`, this machine alone runs programs."""
         self._fleet = fleet
         self._workload = workload
         self._options = options
@@ -95,7 +95,7 @@ class Session:
         self._is_ended = False  # by an exception
 
     def run(self) -> st.Ended:
-        """Runs the session, from the first record to the saved result."""
+        """Runs the session from its first record to the stored result, and returns its end."""
 
         def tell(text: str) -> None:
             self._tell(st.Compiling(text))
@@ -152,12 +152,12 @@ class Session:
                 return ending.early(self._interrupt)
 
     def _wait_for_compilers(self) -> None:
-        """Waits until the search itself is compiled: once a version, so it is no part of the session's time."""
+        """Waits until the search's own code is compiled; the time is not counted, since it is needed once a version."""
         with self._deadlines.excluded():
             self._compilation.wait()
 
     def _opened(self) -> tuple[AbstractDevice, AbstractWorker]:
-        """Returns the device of the session, here or in a fleet, and its worker. Raises DeviceError."""
+        """Returns the device of the session (local or a fleet) and its worker. Raises DeviceError."""
         o = self._options
         if self._fleet is None:
             told = DeviceOptions(
@@ -187,8 +187,9 @@ class Session:
         return LocalPool(device.builder, worker, self._is_given_up)
 
     def _early(self) -> st.Ended:
-        """Returns the end of a session that had no time to begin. Called in the handler of Stopped, which is raised again after a
-        signal.
+        """Returns the end of a session that was stopped before its search.
+
+        Called in the handler of Stopped, which is raised again after a signal.
         """
         if self._interrupt.is_set:
             raise
@@ -351,12 +352,12 @@ class Session:
         return done
 
     def _is_given_up(self) -> bool:
-        """True if compilers are not waited for any more."""
+        """True if waiting for compilers has become useless: the session is late, interrupted or ended."""
         is_late = self._deadlines.is_past_waiting() or self._interrupt.since_s > _PATIENCE_S
         return is_late or self._is_ended
 
     def _look_at_what_is_beside(self, standing: Standing, worker: AbstractWorker) -> None:
-        """Measures the machine and NumPy, once the first candidates were shown: either may take as long as all of them."""
+        """Measures the machine and NumPy after the first candidates were reported, since either may take as long."""
         if standing.default is None:
             return
         if not standing.claims.has_looked:
@@ -387,7 +388,7 @@ class Session:
 
 
 def _batches(pool: AbstractPool, device: AbstractDevice) -> Batches:
-    """Returns the sizes of batches; several slots together have at least as many candidates as keep them busy."""
+    """Returns the sizes of batches; with several slots, at least as many candidates as keep all of them busy."""
     size, largest = max(BATCH, pool.in_flight), largest_batch(device.builder)
     return Batches(
         first=FIRST_BATCH, size=size, largest=max(size, largest), in_flight=pool.in_flight
@@ -417,7 +418,7 @@ def _guidance(
 
 
 def _warm(space: Space, writer: RunWriter, evaluator: SearchEvaluator, n: int) -> list[Candidate]:
-    """Returns the best n candidates of earlier sessions."""
+    """Returns the best n candidates of earlier sessions, and adds them to the evaluator's contenders."""
     timed = {r.source_key: r for r in writer.evaluations if r.time_ns is not None}
     best = sorted(timed.values(), key=lambda r: r.time_ns or 0.0)
     warm = []
@@ -435,7 +436,7 @@ def _recall_default(
     evaluator: SearchEvaluator,
     listener: Listener,
 ) -> None:
-    """Takes the time of the default from an earlier session: this one may prune it unseen."""
+    """Reports the time of the default from an earlier session, since this session may prune the default unmeasured."""
     for candidate in default:
         key = evaluator.implementation_key(candidate)
         if key is not None and key in known:

@@ -1,4 +1,4 @@
-"""Session state: its comparisons, and the best implementation so far, stored on disk as it is found."""
+"""Session state: times to compare with, and the best implementation so far, stored on disk as soon as it is found."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .run_writer import Result, RunWriter
 
 
 class Standing:
-    """State of a session beside its journal."""
+    """State of a session besides its journal: the default, its time, input sets, bound and NumPy time."""
 
     def __init__(
         self, writer: RunWriter, device: AbstractDevice, claims: Claims, numpy: NumpyTiming
@@ -43,7 +43,7 @@ class Standing:
         self.default, self.default_ns = (outcome, candidate), outcome.time_ns
 
     def keep(self, evaluator: SearchEvaluator, outcome: Outcome, candidate: Candidate) -> BestFile:
-        """Stores an implementation that is the best so far."""
+        """Stores a new incumbent (the best implementation so far) on disk."""
         source = evaluator.source(candidate)  # nobody waits for one text of all components
         return self.writer.keep(self._result((outcome, candidate), "running", source))
 
@@ -55,9 +55,9 @@ class Standing:
         other: CompiledBest | None,
         cut: Callable[[], AbstractContextManager[None]],
     ) -> BestFile:
-        """Stores the best of all, with its library; `other` is its build by another compiler.
+        """Stores the final best with its library; `other` is its build by another compiler.
 
-        `cut` makes the context in which several components are written as one text: a replay does what it leaves undone.
+        `cut` makes a context that limits the time of lowering all components as one text; a replay repeats this if it was cut.
         """
         source, library = evaluator.source(best[1]), None
         is_in_units = isinstance(source, Source) and bool(source.units)
@@ -98,7 +98,7 @@ class Standing:
     def _library(
         self, evaluator: SearchEvaluator, candidate: Candidate, other: CompiledBest | None
     ) -> Path | None:
-        """Returns the shared library of a candidate that was built alone, as a replay would; None where none is made."""
+        """Returns the shared library of a candidate built as one text; None if none is made."""
         if not self.device.builder.makes_libraries:
             return None
         if other is not None:
@@ -111,5 +111,5 @@ class Standing:
 
 
 def _if_there(library: Path) -> Path | None:
-    """Returns the library, or None where its folder was removed: a replay builds it."""
+    """Returns the path of the library; None if its folder was removed, since a replay can rebuild it."""
     return library if library.exists() else None

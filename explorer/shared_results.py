@@ -1,4 +1,4 @@
-"""First candidates from a store that several machines share: what one machine found helps the next."""
+"""First candidates from a store that several machines share: results of one machine start searches on others."""
 
 from __future__ import annotations
 

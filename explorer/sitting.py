@@ -1,4 +1,4 @@
-"""A session and its preparation: one time limit, and the signals that end it."""
+"""A session with its preparation: one time limit and one signal handler for both."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ RECORDED = "the sequence was recorded"
 
 @dataclass(frozen=True)
 class Sitting:
-    """The listener, the interrupt and the deadlines of a session and its preparation."""
+    """The listener, the interrupt and the deadlines of one session and its preparation."""
 
     tell: Tell
     interrupt: Interrupt
@@ -34,11 +34,14 @@ class Sitting:
 
     @property
     def signal(self) -> int:
-        """The first signal that was seen; 0: none."""
+        """Number of the first signal received; 0 if none."""
         return self.signals[0] if self.signals else 0
 
     def within(self, during: str, make: Callable[[], Workload]) -> Workload | None:
-        """The result of `make`; None where the time limit has passed before. Raises Stopped at a signal."""
+        """Returns the result of `make`; None if the time limit passed first. Raises Stopped at a signal.
+
+        `during` describes the work in messages.
+        """
         try:
             with self.deadlines.phase(during):
                 return make()
@@ -48,21 +51,21 @@ class Sitting:
             return None
 
     def session(self, workload: Workload, options: Options, folder: Path) -> st.Ended:
-        """Runs a session in a folder; raises as it does."""
+        """Runs a session in `folder` (`Session.run`), with the same exceptions."""
         heard = self.tell, self.interrupt, self.deadlines
         return Session(workload, options, folder, *heard, self.fleet).run()
 
     def end_before(self, folder: Path) -> st.Ended:
-        """Returns the end where the time limit has passed before a session could begin."""
+        """Returns the end of a session whose time limit passed before it could begin."""
         return end_before_the_run(folder, self.deadlines, self.tell)
 
 
 class TooLateError(Exception):
-    """The time limit has passed before there was a workload; one sentence."""
+    """The time limit passed before the workload was made; the message is one sentence."""
 
 
 def made_within(limit_s: float | None, make: Callable[[], Workload]) -> Workload:
-    """Returns the result of `make`, where no session follows. Raises TooLateError."""
+    """Returns the result of `make` within a time limit, if no session follows. Raises TooLateError."""
     with sit(limit_s, None, None) as sitting:
         workload = sitting.within(RECORDED, make)
     if workload is None:
@@ -93,10 +96,9 @@ def sit(
 def _interruptible(
     interrupt: Interrupt, on_interrupt: Callable[[], None] | None
 ) -> Iterator[list[int]]:
-    """Context in which the first SIGINT or SIGTERM requests the end of the session, and the second ends it. Yields the signals
-    seen.
+    """Context manager for signals: the first SIGINT or SIGTERM requests the session's end, the second ends it at once.
 
-    The first raises Stopped where nothing was measured yet that could be lost.
+    Yields the signals received. The first raises Stopped at once if nothing was measured that could be lost.
     """
     seen: list[int] = []
 

@@ -17,13 +17,19 @@ from ..space.candidate import Space
 
 @dataclass(frozen=True, slots=True)
 class Compiling:
-    """The search itself is compiled, once a version; `text` says how far that is. It may come before all else."""
+    """The search's own code is being compiled, once a version; `text` describes the progress.
+
+    It may be the first event.
+    """
 
     text: str
 
 
 class Opened(AbstractLine, frozen=True, tag="start", kw_only=True):
-    """`run` and `resume`, as all down to `result`: the run directory is there and the space is built."""
+    """First line of `run` and `resume`: the run directory exists and the space is built.
+
+    All later classes of this file are lines of `run` and `resume`, too.
+    """
 
     run_dir: str
     problem: str
@@ -42,37 +48,37 @@ class Opened(AbstractLine, frozen=True, tag="start", kw_only=True):
 
 
 class Rooted(AbstractLine, frozen=True, tag="root_bound"):
-    """The bound of the whole space, by resource."""
+    """The lower bound of the whole space, with its terms by resource."""
 
     bound_ns: float
     terms_ns: dict[str, float]
 
 
 class OutOfTime(AbstractLine, frozen=True, tag="out_of_time"):
-    """The time limit was over before anything was measured, while `during`: a clause such as "the reference was computed"."""
+    """The time limit passed before anything was measured; `during`: a clause such as "the reference was computed"."""
 
     limit_s: float
     during: str
 
 
 class ReferenceTooSlow(AbstractLine, frozen=True, tag="reference_too_slow"):
-    """The user's NumPy function took longer than it may: it was not timed, and perhaps not even compared."""
+    """The user's NumPy function took too long: it was not timed, and perhaps not even compared."""
 
     limit_s: float
     compared: bool
 
 
 class FirstWrong(AbstractLine, frozen=True, tag="first_wrong"):
-    """The first implementation of a session whose results were wrong, by its source key, and where it was."""
+    """The first implementation of a session with wrong results: its source key, and the position of a wrong element."""
 
     key: str
     detail: str
 
 
 class RoundingMeasured(AbstractLine, frozen=True, tag="rounding"):
-    """A result differed from the reference, so it was measured how far rounding carries those of an input set.
+    """A result differed from the reference, so the effect of rounding on one input set was measured.
 
-    `branches` are sentences on elements that lie on one, where either side is right.
+    `branches` are sentences on elements near a branch, where either side is right.
     """
 
     input_set: int
@@ -80,7 +86,7 @@ class RoundingMeasured(AbstractLine, frozen=True, tag="rounding"):
 
 
 class Disagreed(AbstractLine, frozen=True, tag="disagreement"):
-    """All of the first candidates were wrong at the same element, with the same value; `detail` says what to do."""
+    """All first candidates had the same wrong value in the same element; `detail` is advice for users."""
 
     candidates: int
     input_set: int
@@ -92,7 +98,7 @@ class Disagreed(AbstractLine, frozen=True, tag="disagreement"):
 
 
 class Compared(AbstractLine, frozen=True, tag="baseline"):
-    """Times that the result is compared with; null where unknown, or not yet known (`numpy`)."""
+    """Times to compare the result with, in ns; null if unknown, or not yet known (`numpy`)."""
 
     baseline_ns: float | None
     numpy_ns: float | None
@@ -100,7 +106,7 @@ class Compared(AbstractLine, frozen=True, tag="baseline"):
 
 
 class NumpyTimed(AbstractLine, frozen=True, tag="numpy"):
-    """The NumPy function that the result is compared with, timed after the first candidates."""
+    """The time of the NumPy function to compare the result with, taken after the first candidates."""
 
     time_ns: float
     spread: float
@@ -109,7 +115,7 @@ class NumpyTimed(AbstractLine, frozen=True, tag="numpy"):
 
 
 class MachineChanged(AbstractLine, frozen=True, tag="machine_changed"):
-    """One program takes `ratio` times as long as a moment ago: the machine itself is in another state."""
+    """The control program takes `ratio` times as long as a moment ago: the machine's speed has changed."""
 
     ratio: float
 
@@ -124,9 +130,9 @@ class RemeasuredCandidate(msgspec.Struct, frozen=True, forbid_unknown_fields=Tru
 
 
 class Remeasured(AbstractLine, frozen=True, tag="final"):
-    """The best candidates, timed again in turn, fastest first; the first `ties` are equal.
+    """The best candidates, timed again alternately, fastest first; the first `ties` are equal within noise.
 
-    `is_disturbed`: other work took the cores meanwhile, and the times of the search stand.
+    `is_disturbed`: other work took cores meanwhile, so the times of the search are kept.
     """
 
     top: tuple[RemeasuredCandidate, ...]
@@ -135,10 +141,10 @@ class Remeasured(AbstractLine, frozen=True, tag="final"):
 
 
 class Confirmed(AbstractLine, frozen=True, tag="confirmed"):
-    """The best and the runner-up, timed again in turn on the slot of another machine.
+    """The best and the runner-up, timed again alternately on the slot of another machine.
 
     `ratio` is the best's time there over that of the final re-measurement. `lead` is the runner-up's time there over the best's;
-    null without a runner-up. `agrees`: the best is no slower there, beyond the spreads of both.
+    null without a runner-up. `agrees`: the best is no slower there than the runner-up, beyond the spreads of both.
     """
 
     slot: str
@@ -149,7 +155,7 @@ class Confirmed(AbstractLine, frozen=True, tag="confirmed"):
 
 
 class OtherCompiler(AbstractLine, frozen=True, tag="other_compiler"):
-    """The fastest of the best as another compiler builds it, in `ratio` times the time of the best of the search."""
+    """The fastest of the best as another compiler builds it; `ratio`: its time over that of the search's best."""
 
     compiler: str
     time_ns: float
@@ -157,7 +163,7 @@ class OtherCompiler(AbstractLine, frozen=True, tag="other_compiler"):
 
 
 class NonAffineRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A non-affine task: bounds count the guaranteed costs of its body."""
+    """A non-affine task (a loop nest kept as statements): bounds count the guaranteed costs of its body."""
 
     task: str
     kind: Closure
@@ -167,17 +173,16 @@ class NonAffineRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def non_affine_rows(non_affine: NonAffineTasks) -> tuple[NonAffineRow, ...]:
-    """Returns the non-affine tasks as lines have them."""
+    """Returns the non-affine tasks as rows of `--json` lines."""
     reasons = ((t.task, t.reason, t.reason.where) for t in non_affine.tasks)
     return tuple(NonAffineRow(task, r.kind, r.text, at.file, at.line) for task, r, at in reasons)
 
 
 class Ended(AbstractLine, frozen=True, tag="result", kw_only=True):
-    """The last line of a run; `best_ns` is null where nothing valid was found.
+    """The last line of a run; `best_ns` is null if nothing valid was found.
 
-    `bound_ns` and `gap` are null when withdrawn or not known. They hold on the machine at its best, and are proved. `bound_now_ns`
-    and `gap_now` are those on the machine as it was while the best was timed for the last time. Where they are null,
-    `why_not_now` says why.
+    `bound_ns` and `gap` are proved for the machine's fastest state; they are null if withdrawn or unknown. `bound_now_ns` and
+    `gap_now` are for the machine state during the final timing of the best. If they are null, `why_not_now` gives the reason.
     Status, bound and gap are of the space with the `fixed` decisions.
     """
 

@@ -1,4 +1,4 @@
-"""Runs of earlier processes: `load_run` gives back what `explore` returned, as far as it was stored."""
+"""Runs of earlier processes: `load_run` returns the result of `explore` from its files."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from .results import Best, load
 
 
 def load_run(directory: str | Path) -> Run:
-    """Returns the run that is stored in a directory, also one that was killed or is still searching: `status` is "not ended" then.
+    """Returns the run stored in a directory; `status` is "not ended" if it was killed or is still searching.
 
-    Its report, frame and result are those of `ks.explore`; the search does not go on (`explore resume` of the command does that).
+    Its report, frame and result are those of `ks.explore`. The search does not continue (`explore resume` does that).
     Raises RecordError.
     """
     data = load_data(directory)
@@ -73,7 +73,7 @@ def _gap(best_ns: float | None, bound_ns: float | None) -> float | None:
 
 
 def _bound_ns(data: RunData) -> float | None:
-    """The bound that stands; None where it was withdrawn."""
+    """The last bound of a run in ns; None if it was withdrawn."""
     if data.is_doubted():
         return None
     if data.best is not None and data.is_ended:
@@ -89,13 +89,13 @@ def _baseline_ns(data: RunData) -> float | None:
 
 
 def _n_input_sets(data: RunData) -> int:
-    """The number of input sets, from the sentence that says how the best was verified."""
+    """The number of verified input sets, parsed from the sentence on verification in the best's file."""
     digits = [w for w in ("" if data.best is None else data.best.verified).split() if w.isdigit()]
     return int(digits[0]) if digits else 0
 
 
 def _non_affine(data: RunData) -> NonAffineTasks:
-    """The non-affine tasks; none where this version reads the sequence in another way."""
+    """The non-affine tasks of a stored sequence; none if this version reads the sequence in another way."""
     with suppress(StaleError):
         return non_affine_tasks(rebuild_problem(data.header.stored, data.header.problem_key)[1])
     return ALL_AFFINE

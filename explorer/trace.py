@@ -1,9 +1,9 @@
-"""A run as Chrome trace events, which Perfetto (ui.perfetto.dev) and chrome://tracing show on a time line.
+"""A run as Chrome trace events, displayed on a time line by Perfetto (ui.perfetto.dev) and chrome://tracing.
 
-The Trace Event Format: https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU. Everything comes from the
-journal; facts that a journal lacks are not drawn. One of schema 1 has the end of a measurement and not its length: it is an
-instant there. Older ones of schema 2 have no times of compilers. A compiler has a slice for all that it built together, and
-compilers that ran at once have a row each.
+The Trace Event Format: https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU. All events come from
+the journal. Journals of schema 1 have the end of a measurement and not its length: it is an instant event. Older ones of
+schema 2 have no times of compilers. A run of the compiler is one slice for all candidates that it built; concurrent ones are
+on separate rows.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _ROWS = {_SESSIONS: "sessions", _MEASUREMENTS: "measurements", _MACHINE: "machin
 
 
 def trace_of(directory: str | Path) -> dict[str, Any]:
-    """The trace of a run directory, as a JSON object. Raises RecordError."""
+    """Returns the trace of a run directory as a JSON object. Raises RecordError."""
     folder = run_folder(Path(directory))
     header = load_header(folder / HEADER)
     records = read_journal(folder / JOURNAL)
@@ -58,7 +58,7 @@ def _row(tid: int, name: str) -> Iterator[Event]:
 
 
 def events_of(records: Iterable[Record]) -> Iterator[Event]:
-    """The events of a journal, oldest first; times are microseconds since the run began."""
+    """Returns the trace events of a journal, oldest first; times are microseconds since the run began."""
     session: tuple[int, float] | None = None
     n_sessions, last_s = 0, 0.0
     slowness, compiled_s = 1.0, 0.0
@@ -90,7 +90,7 @@ def events_of(records: Iterable[Record]) -> Iterator[Event]:
 
 
 def compilers_of(records: Iterable[Record]) -> Iterator[Event]:
-    """Yields the runs of compilers with their candidates, and the names of their rows. Facts that a journal lacks are left out."""
+    """Yields a slice for each run of a compiler with its candidates, and the names of the rows."""
     built: dict[tuple[float, float], list[str]] = {}
     for r in records:
         if not isinstance(r, EvaluationRecord) or r.timing is None:
@@ -114,7 +114,7 @@ def _session(session: tuple[int, float], end_s: float, status: str) -> Event:
 
 
 def _evaluation(r: Mapping[str, Any], at_s: float) -> Iterator[Event]:
-    """Yields the evaluation of one candidate; as a slice where the journal has its length."""
+    """Yields the trace event of one evaluation: a slice if the journal has its length, else an instant."""
     origin, timing = r.get("origin") or {}, r.get("timing") or {}
     found = {name: r.get(name) for name in ("status", "time_ns", "bound_ns", "source_key")}
     args = found | {name: x for name, x in (origin | timing).items() if x != ""}

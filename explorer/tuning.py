@@ -1,4 +1,4 @@
-"""`explore tune`: one search a shape, one file for all of them."""
+"""`explore tune`: one search per shape, and one file with the results of all shapes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Sizes = dict[str, int]
 
 @dataclass(frozen=True, kw_only=True)
 class Tuning:
-    """A request of `explore tune`. `workload_of` draws the arguments of a shape when its turn comes."""
+    """A request of `explore tune`. `workload_of` draws the arguments of a shape just before its search."""
 
     shapes: Sequence[Sizes]
     workload_of: Callable[[Sizes], Workload]
@@ -36,7 +36,10 @@ class Tuning:
 
 @dataclass(frozen=True)
 class TunedShape:
-    """One shape: its entry in the file, None where nothing valid was found; `run` is None where the entry was there before."""
+    """Result for one shape: its entry in the file (None if nothing valid was found), and its `run`.
+
+    `run` is None if the file had an up-to-date entry before.
+    """
 
     sizes: Sizes
     entry: BestFile | None
@@ -48,11 +51,11 @@ def tune(
     on_event: Tell | None = None,
     on_interrupt: Callable[[], None] | None = None,
 ) -> Iterator[TunedShape]:
-    """Yields each shape as it is done. The file is written after each, so that nothing that was finished is lost or searched
-    again.
+    """Searches each shape in turn, and yields its result.
 
-    An interrupted search ends it, with the best so far in the file; the next call searches that shape again. Raises as `explore`,
-    and RecordError where the file is of another sequence, dtype or target.
+    The file is written after each, so that no finished search is repeated. An interrupted search ends the tuning, with its best
+    so far in the file; the next call searches that shape again. Raises as `explore`, and RecordError if the file is of another
+    sequence, dtype or target.
     """
     o = tuning.options
     machine = _machine(tuning)
@@ -81,7 +84,7 @@ def tune(
 
 
 def _machine(tuning: Tuning) -> str:
-    """Returns the key of the machine whose results are up to date. Raises DeviceError."""
+    """Returns the key of the machine whose results count as up to date. Raises DeviceError."""
     o = tuning.options
     if tuning.fleet is None:
         device = open_device(o.target, DeviceOptions(compiler=o.compiler))
@@ -94,7 +97,7 @@ def _machine(tuning: Tuning) -> str:
 
 
 def _found(tuning: Tuning, workload: Workload) -> FamilyFile:
-    """Returns the content of the file. Raises RecordError where it is of another sequence, dtype or target."""
+    """Returns the content of the tuning file. Raises RecordError if it is of another sequence, dtype or target."""
     o = tuning.options
     new = FamilyFile(
         tuned_schema=SCHEMA,
@@ -115,6 +118,6 @@ def _found(tuning: Tuning, workload: Workload) -> FamilyFile:
 
 
 def _is_done(entry: BestFile, workload: Workload, machine: str) -> bool:
-    """True if a search of the same tasks on this machine came to its end."""
+    """True if `entry` is from a finished search of the same tasks on this machine."""
     is_same = entry.problem_key == workload.problem.key and entry.conditions.machine == machine
     return is_same and entry.status not in ("interrupted", "running")

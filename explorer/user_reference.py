@@ -1,4 +1,4 @@
-"""The NumPy function that a user gives beside a sequence: compared with what the kernels compute, then timed."""
+"""The user's NumPy function for a sequence: it is compared with the kernels' results, then timed."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ _TOLERANCE = 100.0
 
 
 class WrongReferenceError(Exception):
-    """The user's function computes something else than the kernels do; one sentence."""
+    """The user's function computes something other than the kernels; the message is one sentence."""
 
 
 class FailedReferenceError(Exception):
-    """The user's function cannot be called with the arguments of the sequence; one sentence."""
+    """The user's function cannot be called with the arguments of the sequence; the message is one sentence."""
 
 
 @dataclass(frozen=True)
 class ReferenceRun:
-    """Results of running the user's function, as far as time allowed.
+    """Results of running the user's function within its time limit.
 
-    `time_ns` is nanoseconds of a call, None where they were not taken. `is_compared` is True if the function was compared.
+    `time_ns` is the ns of one call, None if it was not timed. `is_compared` is True if its results were compared.
     """
 
     time_ns: float | None
@@ -44,7 +44,10 @@ class ReferenceRun:
 
 @dataclass(frozen=True)
 class UserReference:
-    """A function of the arguments of a sequence, which it changes in place as the sequence does. `args` are left as they are."""
+    """The user's function: it takes the arguments of a sequence and changes them in place.
+
+    `args` are not changed.
+    """
 
     function: Callable[..., Any]
     args: tuple[Any, ...]
@@ -55,8 +58,9 @@ class UserReference:
         input_sets: InputSets,
         is_over: Callable[[], bool] = lambda: False,
     ) -> ReferenceRun:
-        """Compares the function and times it, in a child of its own, until `is_over`. Raises WrongReferenceError and
-        FailedReferenceError.
+        """Compares the user's function with the kernels and times it, in a child process, until `is_over`.
+
+        Raises WrongReferenceError and FailedReferenceError.
         """
         compared_s = shared_empty((1,), np.float64)
 
@@ -77,7 +81,7 @@ class UserReference:
         return ReferenceRun(time_ns, bool(compared_s[0]))
 
     def compare(self, parameters: Sequence[StoredParameter], input_sets: InputSets) -> float:
-        """Runs the function on the first input set with expected results; returns the seconds that it took.
+        """Compares the user's function on the first input set that has expected results; returns its seconds.
 
         Raises WrongReferenceError and FailedReferenceError.
         """
@@ -106,7 +110,7 @@ class UserReference:
         return took_s
 
     def time_ns(self, run_s: float) -> float:
-        """Nanoseconds of a call, in this process, on copies of the arguments; `run_s`: about how long one takes."""
+        """Returns the ns of one call, in this process, on copies of the arguments; `run_s`: estimated seconds of one."""
         kept = [a for a in self.args if isinstance(a, np.ndarray)]
         copies = tuple(a.copy() if isinstance(a, np.ndarray) else a for a in self.args)
         arrays = [c for c in copies if isinstance(c, np.ndarray)]
@@ -147,8 +151,9 @@ class UserReference:
 
 
 def _comparable(got: Any, expected: Expected) -> tuple[Any, Expected]:
-    """Returns the result, and the expected one with a scaled tolerance. Elements that the sequence does not write are taken from
-    the latter.
+    """Returns the user's result, and the expected one with a scaled tolerance.
+
+    Elements that the sequence does not write are replaced by the expected ones.
     """
     want = expected.want
     empty = np.isnan(want) if want.dtype.kind == "f" else want == poison_value(want.dtype)

@@ -92,7 +92,7 @@ class Options:
 
 
 def space_for(problem: Problem, target: Target, options: Options) -> Space:
-    """Returns the space that a session searches: without what it excludes. Raises DecisionError."""
+    """Returns the space that a session searches, without values that its options exclude. Raises DecisionError."""
     space = build_space(problem, target)
     if options.deterministic:
         space = fix(space, ordered(space))
@@ -100,13 +100,13 @@ def space_for(problem: Problem, target: Target, options: Options) -> Space:
 
 
 def threads_of_program() -> int:
-    """Returns the largest number of threads of a kernel of the program (`cpu_max_num_threads`); 0: as many as there are cores."""
+    """Returns the program's maximum number of threads per kernel (`cpu_max_num_threads`); 0: one per core."""
     program = current_program()
     return 0 if program is None else program.config.cpu_max_num_threads
 
 
 def as_in_program(options: Options) -> Options:
-    """Returns the options with the threads of the program, where none are given, and deterministic where the program is."""
+    """Returns the options with the program's number of threads if none is given, and with its `deterministic`."""
     program = current_program()
     is_ordered = options.deterministic or (program is not None and program.config.deterministic)
     return replace(
@@ -116,10 +116,10 @@ def as_in_program(options: Options) -> Options:
 
 @dataclass(frozen=True, kw_only=True)
 class Workload:
-    """A problem with the arguments to measure it on; `more` are further ones to verify on.
+    """A problem with the arguments to measure it on; `more` are further arguments to verify on.
 
-    `reference` names a NumPy function to time for comparison, by module and attribute; `user_reference` is the user's own, which is
-    checked, too.
+    `reference` names a NumPy function to time for comparison, by module and attribute; `user_reference` is the user's own
+    function, which is also checked.
     """
 
     sequence: str  # the library's name, or "module:function"
@@ -136,7 +136,7 @@ class Workload:
 
     @property
     def begins_with_zeros(self) -> bool:
-        """True if the fields that the sequence reads hold nothing but zeros: the program has not filled them yet."""
+        """True if all fields that the sequence reads hold zeros only: the program has probably not filled them yet."""
         read = [
             a.name
             for a in self.problem.arrays
@@ -157,9 +157,10 @@ def make_workload(
     more: Sequence[Sequence[Any]] = (),
     unseen: Sequence[str] = (),
 ) -> Workload:
-    """Record a function's calls on these arguments; `more` are others of the same shapes and types, to verify on.
+    """Records a function's calls on `args`, and returns the workload.
 
-    `unseen` are names of arrays and fields that nobody reads after the sequence. Raises LanguageError.
+    `more` are other arguments of the same shapes and types, to verify on. `unseen` are names of arrays and fields that nobody
+    reads after the sequence. Raises LanguageError.
     """
     recording, fields = record_program(fn, args, name)
     if unseen:
@@ -190,7 +191,10 @@ def make_workload(
 
 
 def _further(fn: Callable[..., Any], args: Sequence[Any], recording: Recording) -> Arguments:
-    """Returns other arguments of a recorded sequence. Raises LanguageError where they would make another one."""
+    """Returns other arguments of a recorded sequence.
+
+    Raises LanguageError if calls on them differ from the recording.
+    """
     other, fields = record_program(fn, args, recording.name)
     if recording.unseen:
         other = other.with_unseen(recording.unseen)
@@ -203,7 +207,7 @@ def _further(fn: Callable[..., Any], args: Sequence[Any], recording: Recording) 
 
 
 def _sizes(recording: Recording) -> dict[str, int]:
-    """The extents of the largest array, for the name of the run and the tuned store."""
+    """Returns the extents of the largest array by name, used in names of the run and in the tuned store."""
     shapes = [p.shape for p in recording.arrays]
     largest = max(shapes, key=lambda shape: (len(shape), shape), default=())
     return {f"d{axis}": extent for axis, extent in enumerate(largest)}
