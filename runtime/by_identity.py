@@ -1,4 +1,4 @@
-"""Identity-keyed weak dictionary: values of objects, keyed by their identity."""
+"""Weak dictionary keyed by object identity."""
 
 from __future__ import annotations
 
@@ -11,18 +11,21 @@ V = TypeVar("V")
 
 
 class ByIdentity(Generic[K, V]):
-    """A value for each of some objects. The value is dropped with its object, unless the value itself references the object."""
+    """Dictionary from objects, by identity, to values. An entry is dropped when its object is deleted.
+
+    A value that references its own object keeps the entry alive.
+    """
 
     def __init__(self) -> None:
         self._found: dict[int, tuple[weakref.ref[K], V]] = {}
 
     def get(self, x: K) -> V | None:
-        """Returns the value of an object, None where it has none."""
+        """Returns the value of an object; None if it has none."""
         found = self._found.get(id(x))
         return None if found is None else found[1]
 
     def setdefault(self, x: K, value: V) -> V:
-        """Returns the value of an object, and stores `value` first where it had none."""
+        """Returns the value of an object; first stores `value` if the object has none."""
         key = id(x)
         reference = weakref.ref(x, partial(_forget, self._found, key))
         return self._found.setdefault(key, (reference, value))[1]
@@ -38,5 +41,5 @@ class ByIdentity(Generic[K, V]):
 
 
 def _forget(found: dict[int, Any], key: int, _: object) -> None:
-    """Drop an entry before the memory, and so the identity, of its object is reused."""
+    """Drops an entry when its object is deleted, before another object can get the same identity."""
     found.pop(key, None)

@@ -1,4 +1,4 @@
-"""Asynchronous interruption of Python blocks: a watcher thread raises an exception in them."""
+"""Asynchronous interruption of Python blocks: a watcher thread raises an exception in the thread of the block."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _resorts: list[Callable[[], None]] = []
 
 @contextmanager
 def last_resort(end: Callable[[], None]) -> Iterator[None]:
-    """Registers `end` for this block. Another thread calls it if an interrupted block is still running a second later."""
+    """Context manager: registers `end`, which another thread calls if the block still runs 1 s after its interruption."""
     _resorts.append(end)
     try:
         yield
@@ -30,7 +30,7 @@ def last_resort(end: Callable[[], None]) -> Iterator[None]:
 
 @contextmanager
 def stopped_when(is_over: Callable[[], bool]) -> Iterator[None]:
-    """Raises Stopped in this block once `is_over`: in this thread, between two steps of Python."""
+    """Context manager: raises Stopped in this block once `is_over` is true, between two Python instructions."""
     from .forked import Stopped  # which loads NumPy: a last resort does without
 
     thread, ended, is_left = threading.get_ident(), list[bool](), False
@@ -53,7 +53,7 @@ def stopped_when(is_over: Callable[[], bool]) -> Iterator[None]:
             ended.append(True)
 
     def wait() -> None:
-        """Waits until the watcher has ended; an exception that is still on its way is raised here."""
+        """Waits until the watcher thread has ended; a pending exception is raised here."""
         if inside.locked():
             inside.release()
         while not ended:
@@ -85,7 +85,7 @@ def stopped_when(is_over: Callable[[], bool]) -> Iterator[None]:
 
 
 def _frame_of_block() -> FrameType | None:
-    """Returns the frame that entered a block: the first caller that is no context manager (whose frame is suspended in it)."""
+    """Returns the frame that entered a `with` block: the first caller that is no context manager."""
     frame: FrameType | None = sys._getframe(2)
     while frame is not None and (
         frame.f_code.co_flags & CO_GENERATOR or frame.f_globals.get("__name__") == "contextlib"
@@ -97,8 +97,8 @@ def _frame_of_block() -> FrameType | None:
 def _is_running(frame: FrameType | None, thread: int) -> bool:
     """True if a frame is on the stack of a thread.
 
-    A signal at the first step of `__exit__` leaves the block, but resumes no context manager
-    as long as somebody keeps its traceback.
+    A signal at the first instruction of `__exit__` leaves the block, but the context manager is not resumed as long as something
+    references its traceback.
     """
     at = sys._current_frames().get(thread)
     while at is not None and at is not frame:

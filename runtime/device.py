@@ -1,4 +1,4 @@
-"""Devices by name. A backend is a folder here and is imported on first use."""
+"""Devices by name of their backend. A backend is a subfolder here and is imported on first use."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ThreadOrder = Literal["forward", "backward", "random", "in turn"]
 
 @dataclass(frozen=True, kw_only=True)
 class DeviceOptions:
-    """Settings that every backend understands. A backend ignores settings without meaning for it."""
+    """Settings common to all backends. A backend ignores settings that do not apply to it."""
 
     compiler: str | None = None  # name or path; None: the first that works
     build_folder: Path = field(default_factory=lambda: cache_folder("build"))
@@ -32,9 +32,9 @@ class DeviceOptions:
 
 
 def cache_folder(name: str = "") -> Path:
-    """The cache folder, or the subfolder of that name: built artifacts and calibrations, all of which can be made again.
+    """Returns the cache folder, or its subfolder `name`: built artifacts and calibrations, all rebuildable.
 
-    Only this user can have written to it. space/engine/own_folders.py defines its replacement where others may have written to it.
+    Only this user can write to it. space/engine/own_folders.py defines the replacement if others can.
     """
     folder = user_cache(name)
     private = folder.parent if name else folder
@@ -44,7 +44,7 @@ def cache_folder(name: str = "") -> Path:
 
 
 def open_device(name: str, options: DeviceOptions | None = None) -> AbstractDevice:
-    """Returns the device of backend `name` ("cpu", "fake", ...). Raises DeviceError, a sentence, when it is not available."""
+    """Returns the device of backend `name` ("cpu", "fake", ...). Raises DeviceError if it is not available."""
     if name not in (*backends(), "fake"):
         raise DeviceError(
             f"there is no backend {name!r}; this installation has {', '.join(backends())}"
@@ -58,7 +58,7 @@ def open_device(name: str, options: DeviceOptions | None = None) -> AbstractDevi
 
 @dataclass(frozen=True)
 class Requirement:
-    """One dependency of a backend: the version or place that was found (None: nothing), and the way to get it."""
+    """One dependency of a backend: the version or path found (None: missing), and the way to install it."""
 
     what: str
     found: str | None
@@ -66,7 +66,7 @@ class Requirement:
 
 
 def requirements(name: str) -> list[Requirement]:
-    """Returns the dependencies of backend `name` on this machine, found or not; [] if it is not installed or has none."""
+    """Returns the dependencies of backend `name` on this machine, found or missing; [] if not installed or none."""
     if name not in (*backends(), "fake"):
         return []
     examine = getattr(_module(name), "requirements", None)
@@ -75,7 +75,7 @@ def requirements(name: str) -> list[Requirement]:
 
 
 def backends() -> tuple[str, ...]:
-    """Names of the installed backends, except the one of tests; other packages bring some (plugins.py)."""
+    """Returns the names of the installed backends except the fake one; other packages may add some (plugins.py)."""
     return tuple(sorted({*_own_backends(), *plugins("backends")} - {"fake"}))
 
 
@@ -85,7 +85,7 @@ def _own_backends() -> set[str]:
 
 
 def _module(name: str) -> Any:
-    """Returns the module of a backend, which has `open_backend`. Raises DeviceError."""
+    """Returns the module of a backend, which defines `open_backend`. Raises DeviceError."""
     if name in _own_backends():
         return import_module(f"{__package__}.{name}")
     try:

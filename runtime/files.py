@@ -1,6 +1,6 @@
-"""Safe file access: opens and writes regular files only. Whoever made a folder may have put links, pipes and devices into it.
+"""Safe file access: opens and writes regular files only, since a folder's creator may have put links or pipes there.
 
-All files of runs and caches go through here. A file that is written as a whole is complete or absent, even after a crash.
+All files of runs and caches are accessed by this module. A file written as a whole is complete or absent, even after a crash.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ class OddFileError(OSError):
 
 
 def read_regular(path: Path, limit_bytes: int, *, follow: bool = False) -> bytes:
-    """Returns the content of a regular file. With `follow`, links are followed: for files that the user has named.
+    """Returns the content of a regular file. With `follow`, links are followed: for paths given by the user.
 
-    Raises OSError, whose `strerror` is the end of a sentence: also for links, pipes, devices, and more bytes than the limit.
+    Raises OSError, whose `strerror` is the end of a sentence: also for links, pipes, devices, and more than `limit_bytes`.
     """
     with opened_regular(path, follow=follow) as fd:
         return _read(fd, limit_bytes)
@@ -48,7 +48,7 @@ def read_regular(path: Path, limit_bytes: int, *, follow: bool = False) -> bytes
 
 @contextmanager
 def opened_regular(path: Path, *, follow: bool = False) -> Iterator[int]:
-    """Context with a descriptor of a regular file. Raises OSError as `read_regular`."""
+    """Context manager with a descriptor of a regular file. Raises OSError as `read_regular`."""
     fd = _open_regular(path, os.O_RDONLY, follow=follow)
     try:
         yield fd
@@ -78,13 +78,13 @@ def open_to_append(path: Path) -> int:
 
 
 def check_regular(path: Path) -> None:
-    """Raises OSError, as `read_regular`, where there is no regular file."""
+    """Raises OSError as `read_regular`, unless `path` is a regular file."""
     with opened_regular(path):
         pass
 
 
 def append(path: Path, content: bytes) -> None:
-    """Appends to a file, opened by `open_to_append`. Raises OSError."""
+    """Appends `content` to a file opened by `open_to_append`. Raises OSError."""
     with os.fdopen(open_to_append(path), "ab") as file:
         file.write(content)
 
@@ -105,15 +105,15 @@ def _open_regular(path: Path, flags: int, *, follow: bool = False) -> int:
 
 
 def is_there(path: Path) -> bool:
-    """True if anything of that name exists, dangling links included."""
+    """True if a file, folder or link called `path` exists, dangling links included."""
     return os.path.lexists(path)
 
 
 @contextmanager
 def opened_own(path: Path) -> Iterator[int]:
-    """Context with a descriptor of a file whose content is executed, or decides about execution.
+    """Context manager with a descriptor of a file whose content is executed, or decides about execution.
 
-    Raises OSError, and NotOursError where others may have written it.
+    Raises OSError, and NotOursError if others may have written it.
     """
     if why := why_not_ours(path.parent):
         raise NotOursError(why)
@@ -124,15 +124,15 @@ def opened_own(path: Path) -> Iterator[int]:
 
 
 def read_own(path: Path, limit_bytes: int = LIBRARY_BYTES) -> bytes:
-    """Returns the content of a file, opened by `opened_own`. Raises OSError."""
+    """Returns the content of a file opened by `opened_own`. Raises OSError."""
     with opened_own(path) as fd:
         return _read(fd, limit_bytes)
 
 
 def write_in(folder: Path, name: str, content: bytes) -> None:
-    """Write a file into a run folder, which is created if needed. Neither a link as folder nor a link as file is followed.
+    """Writes a file into a run folder, which is created if needed.
 
-    The file need not survive a loss of power. Raises OSError.
+    No link is followed, neither as folder nor as file. The file need not survive a loss of power. Raises OSError.
     """
     with suppress(FileExistsError):
         folder.mkdir()
@@ -153,7 +153,7 @@ def write_in(folder: Path, name: str, content: bytes) -> None:
 
 
 def write_named(path: Path, content: bytes) -> None:
-    """Write a file that the user named: a link is replaced, a terminal or a pipe is written to. Raises OSError."""
+    """Writes a file that the user named: a link is replaced, a terminal or pipe is written to. Raises OSError."""
     if path.exists() and not path.is_file():
         with os.fdopen(os.open(path, os.O_WRONLY | os.O_NOCTTY | os.O_CLOEXEC), "wb") as file:
             file.write(content)
@@ -162,13 +162,16 @@ def write_named(path: Path, content: bytes) -> None:
 
 
 def write_own(path: Path, content: bytes) -> None:
-    """Write as `write_atomically`, into a folder that only this user can write to; creates it. Raises OSError, NotOursError."""
+    """Writes a file as `write_atomically` into a folder that only this user can write to; creates the folder.
+
+    Raises OSError and NotOursError.
+    """
     make_own_folder(path.parent)
     write_atomically(path, content)
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Replace the file by new content in one step, on disk before this returns."""
+    """Replaces the file by new content in one step; it is on disk when this returns."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.NamedTemporaryFile(
         dir=path.parent, prefix=path.name, suffix=".new", delete=False
@@ -187,7 +190,7 @@ def write_atomically(path: Path, content: bytes) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Make a rename or a new file in the folder survive a loss of power."""
+    """Makes a rename or a new file in the folder survive a loss of power."""
     fd = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(fd)
@@ -200,9 +203,9 @@ _ELF64 = struct.Struct("<4s36xQ10xHH2x")
 
 
 def is_torn(library: Path) -> bool:
-    """True if the end of a library is missing or empty, as after a loss of power or a full disk. Loading it could end the process.
+    """True if the end of a library is missing or zero, as after a loss of power: loading it could end the process.
 
-    Raises OSError where it does not exist, NotOursError where others may have written it.
+    Raises OSError if it does not exist, NotOursError if others may have written it.
     """
     with opened_own(library) as fd, os.fdopen(fd, "rb", closefd=False) as file:
         head = file.read(_ELF64.size)

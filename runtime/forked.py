@@ -1,7 +1,7 @@
 """Work in a forked child process, which the user or a deadline can end at any moment.
 
-The child inherits its parent's memory at no cost. It returns one value, whose arrays pass through shared memory (handover.py). It
-may write to arrays of `shared_empty`. It must not use threads that the parent had. Its output is discarded.
+The child shares its parent's memory by copy-on-write. It returns one value, whose arrays pass through shared memory
+(handover.py). It may write to arrays of `shared_empty`. It must not use threads of the parent. Its output is discarded.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ _DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG of prctl(2)
 
 
 class Stopped(KeyboardInterrupt):
-    """Interruption of running work, by the user (the signal is the argument) or by the clock."""
+    """Interruption of running work, by the user (argument: the signal's number) or by a deadline."""
 
 
 class DiedError(RuntimeError):
-    """A child that ended without an answer, by a signal or by itself; the argument is the description."""
+    """A child that ended without an answer, by a signal or an exit; the argument describes its end."""
 
 
 def run_apart(
@@ -45,16 +45,16 @@ def run_apart(
     is_over: Callable[[], bool] = lambda: False,
     kept: Sequence[np.ndarray[Any, Any]] = (),
 ) -> T:
-    """Run `work` in a child, and return or raise its result. Arrays of `kept` in the result are the parent's own objects.
+    """Runs `work` in a child process, and returns its result or raises its exception.
 
-    Raises Stopped once `is_over`, MemoryError where memory is too small, and DiedError. A child that somebody else kills is
-    restarted.
+    Arrays of `kept` in the result are the parent's own objects. Raises Stopped once `is_over`, MemoryError if memory is too small,
+    and DiedError. A child killed by another process is restarted.
     """
     return Forked(work, kept).result(is_over)
 
 
 class Forked(Generic[T]):
-    """Work that a child has begun; others may begin beside it. `result` or `end` is called once."""
+    """Work running in a child process. Several may run in parallel. `result` or `end` must be called once."""
 
     def __init__(self, work: Callable[[], T], kept: Sequence[np.ndarray[Any, Any]] = ()) -> None:
         self._work = work
@@ -67,7 +67,7 @@ class Forked(Generic[T]):
         self._pid, self._read_fd = _begin(self._work, self._handover)
 
     def result(self, is_over: Callable[[], bool] = lambda: False) -> T:
-        """Returns or raises the result, as `run_apart` does."""
+        """Waits, and returns the result or raises the exception, as `run_apart` does."""
         for n_left in reversed(range(_TRIES)):
             try:
                 return cast(T, _wait(self._pid, self._read_fd, self._handover, is_over))
@@ -81,7 +81,7 @@ class Forked(Generic[T]):
         raise MemoryError("the system ended the process that computed the reference")
 
     def end(self) -> None:
-        """Ends the child: nobody needs its result."""
+        """Ends the child, whose result is not needed."""
         _kill(self._pid)
         os.close(self._read_fd)
         os.waitpid(self._pid, 0)
@@ -89,11 +89,11 @@ class Forked(Generic[T]):
 
 
 class _KilledError(Exception):
-    """A child that was ended by SIGKILL, which it does not cause itself."""
+    """A child that was ended by SIGKILL, which it never sends itself."""
 
 
 def _begin(work: Callable[[], Any], handover: Handover) -> tuple[int, int]:
-    """Start a child that runs `work`. Returns its process and the pipe of its answer."""
+    """Forks a child that runs `work`. Returns its process id and the descriptor for its answer."""
     read_fd, write_fd = os.pipe()
     with warnings.catch_warnings():
         # Python warns of threads of the parent: what runs here takes none of their locks.
@@ -106,7 +106,7 @@ def _begin(work: Callable[[], Any], handover: Handover) -> tuple[int, int]:
 
 
 def _wait(pid: int, read_fd: int, handover: Handover, is_over: Callable[[], bool]) -> Any:
-    """Returns or raises the answer of a child, and reaps it."""
+    """Waits for a child's answer, which it returns or raises, and reaps the child."""
     try:
         content = _read(read_fd, is_over)
     except BaseException:
@@ -126,7 +126,7 @@ def _wait(pid: int, read_fd: int, handover: Handover, is_over: Callable[[], bool
 
 
 def _kill(pid: int) -> None:
-    """End a child with the processes that it started. It may not be the leader of its process group yet."""
+    """Kills a child and the processes that it started, also before it leads its own process group."""
     for end in (os.killpg, os.kill):
         with suppress(ProcessLookupError, PermissionError):
             end(pid, signal.SIGKILL)
@@ -145,7 +145,7 @@ def shared_empty(shape: tuple[int, ...], dtype: Any) -> np.ndarray[Any, Any]:
 
 
 def _answer(work: Callable[[], Any], handover: Handover, fd: int) -> None:
-    """In the child: run the work, send the answer, and exit."""
+    """Runs the work in the child, sends the answer, and exits."""
     try:
         os.setsid()  # what it starts ends with it; signals of a terminal are for the parent
         ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, signal.SIGKILL)
@@ -164,7 +164,7 @@ def _answer(work: Callable[[], Any], handover: Handover, fd: int) -> None:
 
 
 def _sendable(error: BaseException) -> BaseException:
-    """Returns the error with its traceback as text; a substitute where it cannot be pickled."""
+    """Returns the error with its traceback as text; another exception with that text if it cannot be pickled."""
     lines = "".join(traceback.format_exception(error))
     try:
         pickle.loads(pickle.dumps(error))
@@ -189,6 +189,6 @@ def _read(fd: int, is_over: Callable[[], bool]) -> bytes:
 
 
 def over_after(limit_s: float) -> Callable[[], bool]:
-    """Returns a function that is true once `limit_s` seconds have passed from now."""
+    """Returns a function that returns True from `limit_s` seconds after now on."""
     end_s = time.monotonic() + limit_s
     return lambda: time.monotonic() > end_s

@@ -1,4 +1,4 @@
-"""Early memory errors: allocations beyond free memory fail at once. The system would let them grow and later end a process."""
+"""Early memory errors: allocations beyond free memory fail at once, before the system kills a process."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 
 def available_bytes() -> int | None:
-    """Returns the memory available to programs without swapping; None where the system does not report it."""
+    """Returns the bytes available to programs without swapping; None if the system does not report them."""
     try:
         lines = Path("/proc/meminfo").read_text().splitlines()
     except OSError:
@@ -20,12 +20,12 @@ def available_bytes() -> int | None:
 
 
 def total_bytes() -> int:
-    """The memory of this machine."""
+    """Returns the bytes of this machine's memory."""
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
 def n_killed_for_memory() -> int | None:
-    """The number of processes that the out-of-memory killer has ended since the system started; None where it is not reported."""
+    """Number of processes that the out-of-memory killer has ended since boot; None if not reported."""
     try:
         lines = Path("/proc/vmstat").read_text().splitlines()
     except OSError:
@@ -35,7 +35,7 @@ def n_killed_for_memory() -> int | None:
 
 @contextmanager
 def within_free_memory() -> Iterator[None]:
-    """Limit allocations in this block to the memory that is free now (Linux; elsewhere no limit). Others raise MemoryError."""
+    """Context manager: allocations beyond the memory free at its start raise MemoryError (Linux only)."""
     free = available_bytes()
     if free is None:
         yield

@@ -17,7 +17,7 @@ _ALIGNED = 64  # bytes at which arrays begin
 
 
 class Handover:
-    """Shared-memory channel for one value, made before the fork.
+    """Shared-memory channel for one value, created before the fork.
 
     Arrays in `kept`, which the parent owns already, are returned as these objects.
     """
@@ -27,7 +27,7 @@ class Handover:
         self._fd = os.memfd_create("arrays")
 
     def dumps(self, value: Any) -> bytes:
-        """In the child: pickle the value, and write its arrays to the shared file."""
+        """Pickles the value in the child, and writes its arrays to the shared file."""
         spans: list[tuple[int, int]] = []
 
         def put(buffer: pickle.PickleBuffer) -> None:
@@ -43,7 +43,7 @@ class Handover:
         return pickle.dumps((written.getvalue(), spans))
 
     def loads(self, content: bytes) -> Any:
-        """In the parent: returns the value. Its arrays are writable."""
+        """Returns the value in the parent, from the child's bytes and the shared file. Its arrays are writable."""
         written, spans = pickle.loads(content)
         size = os.fstat(self._fd).st_size
         file = memoryview(mmap.mmap(self._fd, size, access=mmap.ACCESS_COPY) if size else b"")
@@ -51,7 +51,7 @@ class Handover:
         return _Unpickler(io.BytesIO(written), buffers, self._kept).load()
 
     def close(self) -> None:
-        """Close the file. Arrays that were loaded stay valid."""
+        """Closes the shared file. Loaded arrays stay valid."""
         os.close(self._fd)
 
 

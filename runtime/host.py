@@ -16,7 +16,7 @@ _SUFFIXES = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 @dataclass(frozen=True)
 class Cache:
-    """The data or unified caches of one level: all instances that the usable cores can access."""
+    """The data or unified caches of one level: all instances that usable cores can access."""
 
     name: str  # "L1"
     capacity_bytes: int  # of all instances together
@@ -25,7 +25,7 @@ class Cache:
 
 @dataclass(frozen=True)
 class HostCpu:
-    """A CPU as this process may use it."""
+    """A CPU, restricted to the cores that this process may use."""
 
     model: str
     cores: int
@@ -35,7 +35,7 @@ class HostCpu:
 
     @property
     def key(self) -> str:
-        """A file-name-safe key, equal for machines that may share calibrations."""
+        """Key usable in file names, equal for machines that may share calibrations."""
         parts = (self.model, self.cores, self.caches, self.vector_bytes)
         digest = hashlib.blake2b(repr(parts).encode(), digest_size=4).hexdigest()
         name = re.sub(r"[^a-z0-9]+", "-", self.model.lower()).strip("-")
@@ -43,7 +43,7 @@ class HostCpu:
 
 
 def read_machine() -> HostCpu:
-    """Returns this machine. Caches are empty where the system does not report them."""
+    """Returns the CPU of this machine. Its caches are () if the system does not report them."""
     info = _read(Path("/proc/cpuinfo"))
     cpus = sorted(os.sched_getaffinity(0))
     return HostCpu(
@@ -56,7 +56,7 @@ def read_machine() -> HostCpu:
 
 
 def cpu_key() -> str:
-    """Key of a CPU's instruction set: equal for CPUs that run the same instructions, as far as the system reports them."""
+    """Returns a key that is equal for CPUs with the same instructions, as far as the system reports them."""
     info = _read(Path("/proc/cpuinfo"))
     found = re.search(r"^(?:flags|Features)\s*:\s*(.+)$", info, re.MULTILINE)
     features = sorted(found.group(1).split()) if found else [platform.processor()]
@@ -70,7 +70,7 @@ def _model(info: str) -> str:
 
 
 def vector_bytes(info: str | None = None) -> int:
-    """The size of a vector register, from the system's description of the CPU (`info`)."""
+    """Returns the bytes of a vector register, from the system's description of the CPU (`info`)."""
     if info is None:
         info = _read(Path("/proc/cpuinfo"))
     found = re.search(r"^flags\s*:\s*(.+)$", info, re.MULTILINE)
@@ -106,6 +106,6 @@ def _read(path: Path) -> str:
 
 
 def flush_stdout() -> None:
-    """Flush Python's standard output, so that it precedes the output of C."""
+    """Flushes Python's standard output, so that it precedes output of C code."""
     if sys.stdout is not None:
         sys.stdout.flush()

@@ -1,4 +1,4 @@
-"""Commands that add to this installation: they depend on how it was made."""
+"""Commands that extend this installation, in the form for the way in which it was installed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MANAGERS = (
 
 
 def extra(name: str) -> str:
-    """Returns the command that adds an extra of this package."""
+    """Returns the command that installs the optional dependencies `name` of this package."""
     wanted = f'"{_NAME}[{name}]"'
     if (Path(sys.prefix) / "pipx_metadata.json").is_file():
         return f"pipx install --force {wanted}"
@@ -33,13 +33,13 @@ def extra(name: str) -> str:
 
 
 def system_package(name: str) -> str:
-    """Returns the command that installs a package of the system; of Debian's where no manager is known."""
+    """Returns the command that installs a system package; in Debian's form if no package manager is found."""
     managers = (command for program, command in _MANAGERS if shutil.which(program))
     return f"{next(managers, _MANAGERS[0][1])} {name}"
 
 
 def a_compiler() -> str:
-    """Returns the commands that bring a C compiler."""
+    """Returns the commands that install a C compiler."""
     return f"{system_package('gcc')} (or clang), or without rights {extra('compiler')}"
 
 

@@ -1,4 +1,4 @@
-"""Loading of libraries and extension modules: exactly the file that was checked, and only if nobody else may have written it.
+"""Loading of libraries and extension modules: loads exactly the checked file, if only this user can write it.
 
 The number of memory mappings of a process is limited, and a library takes two or more. So it is closed when unreferenced.
 """
@@ -34,8 +34,9 @@ _numbers = itertools.count(1)
 
 
 class LoadedLibrary(ctypes.CDLL):
-    """A library that stays open while it, one of its functions, or its `handle` is referenced. Holders of raw addresses hold
-    `handle`.
+    """A library that stays loaded while the object, one of its functions, or its `handle` is referenced.
+
+    Code that keeps raw addresses must keep `handle`.
     """
 
     def __init__(self, name: str) -> None:
@@ -52,9 +53,9 @@ class LoadedLibrary(ctypes.CDLL):
 
 
 def load_library(path: str | Path) -> LoadedLibrary:
-    """Loads a shared library of this user.
+    """Loads a shared library that this user has built.
 
-    Raises OSError, NotOursError where others may have written it, and DeviceError where the process has no memory mappings left.
+    Raises OSError, NotOursError if others may have written it, and DeviceError if the process has no memory mappings left.
     """
     with _looked_at(Path(path)) as name:
         return _opened(LoadedLibrary, name, path)
@@ -96,8 +97,8 @@ def _mappings() -> tuple[int, float]:
 def load_module(name: str, path: Path) -> ModuleType:
     """Loads an extension module of Python. Raises ImportError, and OSError as `load_library`.
 
-    The module names its file, not the descriptor, which others of this process use later: tools that read the sources of all
-    modules, as debuggers do, would wait for a pipe there.
+    The module's `__file__` is the file, not the descriptor, which this process reuses later: tools that read the sources of all
+    modules, as debuggers do, would block on a pipe there.
     """
     with _looked_at(path) as opened:
         loader = ExtensionFileLoader(name, opened)
@@ -111,9 +112,9 @@ def load_module(name: str, path: Path) -> ModuleType:
 
 @contextmanager
 def _looked_at(path: Path) -> Iterator[str]:
-    """Context with a path to the checked, open file, so that it cannot be exchanged before loading.
+    """Context manager with a path to the checked, open file, so that nobody can exchange it before loading.
 
-    Without descriptor paths it is the file's own name, which is as good in a folder that only this user can write to.
+    On systems without descriptor paths it is the file's own path, in a folder that only this user can write to.
     """
     with opened_own(path) as fd:
         yield _name_of(fd) if _DESCRIPTORS.is_dir() else str(path)
@@ -122,7 +123,7 @@ def _looked_at(path: Path) -> Iterator[str]:
 def _name_of(fd: int) -> str:
     """Returns a path of a descriptor that was never used before.
 
-    The loader takes equal names for one library, and descriptor numbers are reused. "/./" and "//" are neutral in a path, so they
+    The loader takes equal paths for one library, and descriptor numbers are reused. "/./" and "//" are neutral in a path, so they
     encode a counter.
     """
     steps = ("./" if bit == "1" else "/" for bit in f"{next(_numbers):b}")

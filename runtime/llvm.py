@@ -1,4 +1,4 @@
-"""JIT compilation of kernels into this process by LLVM, from the text of kernels/interpret/llvm.py."""
+"""JIT compilation of kernels in this process by LLVM, from the text of kernels/interpret/llvm.py."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ _SPEED = 2  # as -O2
 
 @dataclass(frozen=True)
 class CompiledKernel:
-    """A compiled kernel, and the failures that its return codes stand for. Forked children may call it, too."""
+    """A compiled kernel, and the failures that its return codes mean. Forked children may call it, too."""
 
     ir: KernelIR
     function: Callable[..., int]
     places: tuple[AxisCheck | Claim, ...]
 
     def run(self, arrays: Sequence[Array], scalars: Mapping[str, Any], seed: int = 0) -> None:
-        """Call the kernel on arrays that are `plain` and of the types for which it was compiled. `seed` drives random rounding.
+        """Runs the kernel on arrays that are `plain` and of the dtypes for which it was compiled.
 
-        Raises IndexError where an index leaves its array, AssertionError where an assertion fails.
+        `seed` drives random rounding. Raises IndexError for an index out of range, AssertionError for a failed assertion.
         """
         numbers = (p.dtype.numpy.type(scalars[p.name]).item() for p in self.ir.scalars)
         at = np.full(1, seed, np.int64)
@@ -41,22 +41,22 @@ class CompiledKernel:
 
 
 def plain(array: Array) -> Array:
-    """Returns the array in C order and aligned, as compiled functions require. Arrays that are written must be so already."""
+    """Returns the array C-contiguous and aligned, copied if needed. Arrays that are written must be so already."""
     found = np.ascontiguousarray(array)
     return found if found.flags.aligned else found.copy()
 
 
 def held_in(arrays: Iterable[Array]) -> list[DType]:
-    """Returns the element types of arrays."""
+    """Returns the element types of arrays, in their order."""
     return [DType(a.dtype.name) for a in arrays]
 
 
 def compile_kernel(
     ir: KernelIR, held: Sequence[DType], *, is_moved: bool = False
 ) -> CompiledKernel:
-    """Compile a kernel for arrays of these types. Arrays that it only reads may have narrower types than its own.
+    """Compiles a kernel for arrays of these dtypes; read-only arrays may have narrower dtypes than the kernel's.
 
-    `is_moved` is that of `print_llvm`.
+    `is_moved`: with random rounding, as in `print_llvm`.
     """
     types = dict(zip((p.name for p in ir.arrays), held, strict=True))
     printed = print_llvm(ir, types, is_moved=is_moved)

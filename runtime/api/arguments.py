@@ -1,4 +1,4 @@
-"""Arguments of tuned functions: NumPy arrays of the right type, shape and memory."""
+"""Arguments of tuned functions: checks that NumPy arrays have the required dtype, shape and memory layout."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ def fitting_array(
     *,
     takes_views: bool = False,
 ) -> Array:
-    """Returns the argument as a plain array. Raises TypeError unless it has this dtype and shape, is aligned, and is C-contiguous
-    or `takes_views`.
+    """Returns the argument `name` as a plain NumPy array.
+
+    Raises TypeError unless it has the given dtype and shape, is aligned, and is C-contiguous (or `takes_views`).
     """
     if not isinstance(value, np.ndarray):
         kind = type(value).__name__

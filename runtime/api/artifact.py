@@ -1,4 +1,4 @@
-"""Results of a build: the artifact, and the compiler's report on it."""
+"""Results of a build: the artifact (a compiled file), and the compiler's report on its resources."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ...codegen.text.source import Argument, KernelLaunch, Source, UnitTable
 
 @dataclass(frozen=True)
 class BuiltUnit:
-    """A unit in a library, and the name of its function there."""
+    """A library that contains one unit (the text of a component), and the name of the unit's function in it."""
 
     path: str
     entry: str
@@ -18,7 +18,10 @@ class BuiltUnit:
 
 @dataclass(frozen=True)
 class Artifact:
-    """A built source: a file, and the data that its calls need. `key` names source, flags and compiler together."""
+    """A built source: a file, and the data that calls of it need.
+
+    `key` identifies source, flags and compiler together.
+    """
 
     key: str
     source_key: str
@@ -36,8 +39,9 @@ class Artifact:
 
     @staticmethod
     def of(source: Source, key: str, path: Path, build_ns: int, entry: str = "") -> Artifact:
-        """Returns the artifact of a source that was built to `path` under the key of its build. `entry` is its name there, if
-        another.
+        """Returns the artifact of a source that was built to `path`; `key` is the key of the build.
+
+        `entry`: name of its function in that file, if not `source.entry`.
         """
         entry = entry or source.entry
         return Artifact(
@@ -59,7 +63,7 @@ class Artifact:
 
 @dataclass(frozen=True)
 class LaunchResources:
-    """Resources of one launch: the needs of its kernel, and the number of its blocks that one multiprocessor holds at once."""
+    """Resources of one launch: needs of its kernel, and blocks of it that one multiprocessor holds at once."""
 
     kernel: str
     block: tuple[int, int, int]
@@ -73,14 +77,14 @@ class LaunchResources:
 
     @property
     def shape(self) -> str:
-        """The threads of a block along the axes that it has, as in 32x8."""
+        """Threads per block along each used axis, as text such as 32x8."""
         n_axes = max((k + 1 for k, n in enumerate(self.block) if n > 1), default=1)
         return "x".join(map(str, self.block[:n_axes]))
 
 
 @dataclass(frozen=True)
 class BuildReport:
-    """Report on a source that compiled: every launch, in order, and the compiler's warnings ("" for none)."""
+    """Report on a compiled source: resources of every launch, in order, and the compiler's warnings ("": none)."""
 
     launches: tuple[LaunchResources, ...]
     warnings: str

@@ -39,7 +39,7 @@ Array = NDArray[Any]
 
 
 class RunError(Exception):
-    """Raised if a module's run failed in a way that this process survives. If `is_lost`, nothing else can be run in it."""
+    """Raised if a run of a module failed without ending this process. If `is_lost`, nothing else can run in it."""
 
     def __init__(self, failure: Failure, *, is_lost: bool = False) -> None:
         super().__init__(failure.advice)
@@ -48,7 +48,7 @@ class RunError(Exception):
 
 
 class AbstractArray(ABC):
-    """An array on a device, with guard zones around it that show writes out of bounds."""
+    """An array in a device's memory, between guard zones that show writes out of bounds."""
 
     @property
     @abstractmethod
@@ -60,45 +60,46 @@ class AbstractArray(ABC):
 
     @property
     def span(self) -> tuple[int, int] | None:
-        """The first and last-plus-one address of the contents; None where this process has no address of them."""
+        """Address range of the contents (first, last plus one); None if this process cannot address them."""
         return None
 
     @abstractmethod
     def upload(self, values: Array) -> None:
-        """Sets the contents; `values` has the array's shape and dtype. Undoes `freeze`."""
+        """Copies `values`, of the array's shape and dtype, into the array. Undoes `freeze`."""
 
     @abstractmethod
     def download(self) -> Array:
-        """Returns the contents on the host: a view of them and no copy, where host and device share memory."""
+        """Returns the contents on the host: without a copy if host and device share memory."""
 
     @abstractmethod
     def poison(self) -> None:
-        """Fills the array with a pattern no kernel computes: NaN in floats, a large negative number in integers. Repairs the guard
-        zones.
+        """Fills the array with a value no kernel computes: NaN in floats, a large negative number in integers.
+
+        Repairs the guard zones, too.
         """
 
     @abstractmethod
     def freeze(self) -> None:
-        """Makes a later write by a kernel detectable: it crashes, or `trespass` reports it."""
+        """Makes later writes by kernels detectable: a write crashes, or `trespass` reports it."""
 
     def keep(self, n_first: int) -> bool:
-        """Makes a later write by a kernel to the first elements of each row end the run at once, until contents are set again.
-        Returns True if the device can do so.
+        """Makes later writes to the first `n_first` elements of each row end the run at once.
 
-        Where only pages can be protected, elements on one page with others that are written stay free.
+        The protection lasts until contents are uploaded again. Returns True if the device can protect elements. If only whole pages
+        can be protected, elements that share a page with writable ones stay unprotected.
         """
         return False
 
     @abstractmethod
     def trespass(self) -> str | None:
-        """Returns the place of a write around the array or, if frozen, inside it; None if there was none.
+        """Returns the place of a write around the array or, if it is frozen, inside it; None if there was none.
 
-        The place is "before it", "behind it" or, where writes inside do not crash, "inside a read-only input".
+        The place is "before it", "behind it" or, if writes inside do not crash, "inside a read-only input".
         """
 
 
 class AbstractModule(ABC):
-    """A loaded artifact."""
+    """An artifact loaded into this process, ready to run."""
 
     @property
     @abstractmethod
@@ -109,22 +110,22 @@ class AbstractModule(ABC):
         """Calls the sequence once; `values` follow `artifact.arguments`, with or without the workspace at the end.
 
         NumPy arrays are used in place. Raises TypeError naming the argument whose dtype, shape or layout does not fit, and RunError
-        where the backend detects a fault of the module itself.
+        if the backend detects a fault of the module itself.
         """
 
     @property
     def component_ns(self) -> tuple[float, ...]:
-        """The nanoseconds of each component in the last run, in the order of `Source.components`; () where they are not taken."""
+        """Nanoseconds of each component in the last run, in the order of `Source.components`; () if not timed."""
         return ()
 
     def pointer(self) -> Any:
-        """Returns the entry as a ctypes function. Raises TypeError where there is none."""
+        """Returns the module's entry as a ctypes function. Raises TypeError if it has none."""
         raise TypeError("code for a GPU has no function that C could call")
 
     def check_indices(self, checks: IndexChecks) -> Failure | None:
-        """Makes later runs raise IndexError, before anything is written, where an array holds an index that is out of range.
+        """Makes later runs raise IndexError, before they write, if an array holds an index out of range.
 
-        A module without such checks leaves the effect of the index to its device.
+        A module without such checks leaves the effect of the index to its device. Returns a Failure if the checks cannot be built.
         """
         return None
 
@@ -138,18 +139,19 @@ class AbstractCaller(ABC):
 
     @abstractmethod
     def __call__(self, *args: Any, **named: Any) -> bool:
-        """Runs the module if the arguments are plainly those of the signature; else does nothing and returns False."""
+        """Runs the module if the arguments match the signature without conversion; else returns False without effect."""
 
     @abstractmethod
     def accept(self, k: int, value: Any) -> None:
-        """Accepts this very object as parameter k, a constant, from now on."""
+        """Makes later calls accept the object `value` itself as parameter k, a constant, without comparing it."""
 
 
 @dataclass(frozen=True)
 class CallArguments:
-    """Values for one module and, for the arrays that the sequence updates in place, the contents to start from.
+    """Argument values of one module, and initial contents of the arrays that the sequence updates in place.
 
-    The last row of each array of `claims` is 0 as long as calls could do all that they should.
+    `restore`: pairs of array and initial contents. `claims`: counters of trees, whose last row is 0 unless a call could not
+    activate a cell.
     """
 
     values: tuple[AbstractArray | int | float | bool, ...]
@@ -157,23 +159,23 @@ class CallArguments:
     claims: tuple[AbstractArray, ...] = ()
 
     def drifted(self) -> bool:
-        """True if repeated calls have left the states that a call is timed on: a tree is full, or numbers are not ordinary."""
+        """True if repeated calls have left the states to be timed: a tree is full, or values are extreme."""
         if any(array.download()[-1].any() for array in self.claims):
             return True
         return any(has_extremes(array.download()) for array, _ in self.restore)
 
 
 class AbstractMemoryProbe(ABC):
-    """Probe that measures memory repeatedly, between samples of other things."""
+    """Probe of memory rates, run between samples of other measurements."""
 
     @property
     @abstractmethod
     def samples(self) -> dict[str, list[float]]:
-        """The measured bytes a nanosecond, by way of use, as in `Target.streams`."""
+        """Measured bytes per ns, by name of the kind of memory access (names of `Target.streams`)."""
 
     @abstractmethod
     def step(self) -> None:
-        """Takes one more measurement."""
+        """Takes one more sample of some kinds of memory access."""
 
     @abstractmethod
     def close(self) -> None:
@@ -181,27 +183,27 @@ class AbstractMemoryProbe(ABC):
 
 
 class AbstractStoredFacts(ABC):
-    """Facts of a calibration that later runs improve. They are stored where that is allowed."""
+    """Facts in a stored calibration that later runs improve, if storing is allowed."""
 
     @abstractmethod
     def factors(self) -> tuple[float, ...]:
-        """Returns the factors by which resources take longer than at their best; () where none are known."""
+        """Returns the ratio of actual to best time for each resource of the prediction; () if unknown."""
 
     @abstractmethod
     def learn_factors(self, factors: tuple[float, ...]) -> None:
-        """Stores such factors."""
+        """Stores the ratio of actual to best time for each resource of the prediction."""
 
     @abstractmethod
     def learn_latencies(self, samples: dict[str, list[float]]) -> None:
-        """Stores the latencies of a `look` at the `whole` state that are below the stored ones."""
+        """Stores those latencies of `samples` (of a `look` with `whole`) that are below the stored ones."""
 
     @abstractmethod
     def learn_alarm(self, raised: Target | None) -> None:
-        """Counts a measurement below its bound, and stores the rates that explain it (None: none do)."""
+        """Counts a time below its bound, and stores the higher rates that explain it (None: none do)."""
 
 
 class AbstractMachine(ABC):
-    """Facts of the machine that runs the code, and their measurement."""
+    """Facts about the machine that runs the code, such as rates and sizes, and their measurement."""
 
     times_count = True
     """True if times may be compared with bounds: the facts are those of the machine that runs the code."""
@@ -210,46 +212,53 @@ class AbstractMachine(ABC):
 
     @abstractmethod
     def facts(self) -> Target:
-        """Returns calibrated facts where they were stored, optimistic guesses otherwise."""
+        """Returns the stored calibrated facts; optimistic guesses without a calibration."""
 
     def accelerator(self) -> str:
-        """Returns the name that distinguishes this device from others of the machine; "" where the machine alone determines the
-        device. No device is opened.
+        """Returns a name that distinguishes this device from others of the machine; "" for its CPU.
+
+        No device is opened.
         """
         return ""
 
     def calibrate(self) -> Calibration:
-        """Measures the facts in a worker's child, merges them with those stored for this device, stores and returns them.
+        """Measures the facts in a worker's child, merges them with the stored ones, stores and returns the result.
 
-        Raises DeviceError where there is nothing to measure or the device is missing, WorkerError when the probe fails.
+        Raises DeviceError if there is nothing to measure or the device is missing, WorkerError if the probe fails.
         """
         raise DeviceError("this backend has no facts that could be measured")
 
     def probe_library(self) -> Path | None:
-        """Returns the library that measures the machine's memory and cores in a worker's child; None where there is none."""
+        """Returns the library that measures memory and cores in a worker's child; None if there is none."""
         return None
 
     def take_samples(self, library: Path | None, n_threads: int) -> dict[str, list[float]]:
-        """Returns all samples of the facts by name, in a worker's child with its `probe_library`. Raises DeviceError."""
+        """Measures all facts, in a worker's child with its `probe_library`, and returns the samples by name.
+
+        Raises DeviceError.
+        """
         raise DeviceError("this backend has no facts that could be measured")
 
     def look(self, library: Path, n_threads: int, whole: bool) -> dict[str, list[float]]:
-        """Returns samples of the facts that change while the machine runs: the read rate of memory or, if `whole`, all of them."""
+        """Measures facts that change while the machine runs, and returns samples by name.
+
+        These are the read rate of memory or, if `whole`, all rates and latencies that change.
+        """
         raise DeviceError("this backend has no facts that could be measured")
 
     def stored_facts(self) -> AbstractStoredFacts | None:
-        """Returns the facts of a calibration that later runs improve; None where there are none."""
+        """Returns the stored calibration that later runs improve; None if there is none."""
         return None
 
     def memory_probe(
         self, library: Path, n_threads: int, read_bytes: float, written_bytes: float
     ) -> AbstractMemoryProbe:
-        """Returns a probe of memory to run between timed calls, with arrays of so many distinct bytes."""
+        """Returns a memory probe to run between timed calls, on arrays of that many distinct bytes."""
         raise DeviceError("this backend has no facts that could be measured")
 
 
 class AbstractBuilder(ABC):
-    """Builder of a device: the dialect of its texts, and their compilation."""
+    """Builder of a device: the dialect of its source texts, and their compilation."""
 
     makes_libraries = False
     """True if an artifact is a shared library, which a later process may `adopt`."""
@@ -260,21 +269,21 @@ class AbstractBuilder(ABC):
 
     @abstractmethod
     def dialect(self) -> Dialect:
-        """Returns the dialect of texts for this device."""
+        """Returns the dialect of source texts for this device."""
 
     @abstractmethod
     def build(self, source: Source) -> Artifact | Failure:
-        """Compiles a source; equal sources under equal flags give the same artifact without compiling again. Thread-safe."""
+        """Compiles a source, or returns the earlier artifact of an equal source and equal flags. Thread-safe."""
 
     def build_together(self, sources: Sequence[Source]) -> list[Artifact | Failure]:
-        """Builds each source, at most `most_together`, in one compilation where that is faster than one after the other.
+        """Builds sources, at most `most_together`, in one compiler run if that is faster than single ones.
 
-        Machine code may depend on the other sources of a compilation. Thread-safe.
+        Machine code may depend on the other sources of the run. Thread-safe.
         """
         return [self.build(s) for s in sources]
 
     def end_builds(self) -> None:  # noqa: B027  # compilers may be quick
-        """Ends compilers that run for this process, where they may run long: their builds fail."""
+        """Ends running compilers of this process, if they may run long: their builds fail."""
 
     @property
     def can_build(self) -> bool:
@@ -282,7 +291,7 @@ class AbstractBuilder(ABC):
         return True
 
     def adopt(self, source_key: str, library: Path) -> bool:
-        """Makes later builds of that source return this library without a compiler. Returns True if it can be loaded.
+        """Makes later builds of the source `source_key` return `library` without a compiler; True if it can be loaded.
 
         The library has all rights of this process: the caller has checked its origin.
         """
@@ -299,7 +308,7 @@ class NamedParameter(typing.Protocol):
 
 
 class CallSignature(typing.Protocol):
-    """The parameters of a tuned sequence, as compiled calls read them."""
+    """The parameters of a tuned sequence, in the form that compiled callers use."""
 
     @property
     def parameters(self) -> Sequence[NamedParameter]: ...
@@ -311,7 +320,7 @@ class CallSignature(typing.Protocol):
 
 
 class AbstractRunner(ABC):
-    """Runner of a device: loads, calls and times artifacts, in the child of a worker or in this process."""
+    """Runner of a device: loads, calls and times artifacts, in a worker's child or in this process."""
 
     limits_memory = True
     """True if the private memory of a worker's child may be limited."""
@@ -322,7 +331,7 @@ class AbstractRunner(ABC):
 
     @abstractmethod
     def load(self, artifact: Artifact) -> AbstractModule | Failure:
-        """Loads the artifact into *this* process; a missing symbol is a Failure "launch"."""
+        """Loads the artifact into this process; a missing symbol gives a Failure of kind "launch"."""
 
     @abstractmethod
     def allocate(
@@ -333,10 +342,10 @@ class AbstractRunner(ABC):
         as_numpy: bool = False,
         border: int | None = None,
     ) -> AbstractArray:
-        """Returns a new array, contents arbitrary, aligned to 64 bytes. Raises MemoryError.
+        """Returns a new array with arbitrary contents, aligned to 64 bytes. Raises MemoryError.
 
-        With `as_numpy`, where placement counts, it begins where an array of NumPy's would. With `border`, where pages can be
-        protected, a page begins at this element, whatever the alignment is then.
+        `as_numpy`: the array begins at an address as NumPy's arrays do, on devices where that affects times.
+        `border`: number of the element at which a memory page begins, on devices that protect pages; alignment is then arbitrary.
         """
 
     @abstractmethod
@@ -346,24 +355,27 @@ class AbstractRunner(ABC):
         protocol: Protocol,
         beside: Callable[[], None] | None = None,
     ) -> list[Measurement]:
-        """Times modules on arguments that each was already run on once; several are interleaved, sample by sample.
+        """Times modules on arguments on which each has run once; several are interleaved, sample by sample.
 
         `beside` is called before each round, on devices that have a probe library.
         """
 
     def check(self) -> None:  # noqa: B027  # most can run what they build
-        """Raises DeviceError with a sentence when code can be built but not run here."""
+        """Raises DeviceError if code can be built but not run on this machine."""
 
     def caller(self, module: AbstractModule, signature: CallSignature) -> AbstractCaller | None:
-        """Returns a faster way to run a module of this device than `run`; None where there is none."""
+        """Returns a faster way to run the module than its `run`; None if there is none."""
         return None
 
     def child_library(self) -> Path | None:
-        """Returns the library that a child of a worker loads first, built here; None where it needs none."""
+        """Returns the library that a worker's child loads first, and builds it if needed; None if there is none."""
         return None
 
     def enter_child(self, library: Path, reply_fd: int, n_threads: int) -> None:  # noqa: B027
-        """Makes this process the child of a worker: loads that library, reports faults to `reply_fd`, starts `n_threads`."""
+        """Prepares this process as a worker's child: loads `library` and starts `n_threads` threads.
+
+        Its signal handler reports faults to the descriptor `reply_fd`.
+        """
 
 
 class AbstractReporter(ABC):
@@ -374,20 +386,24 @@ class AbstractReporter(ABC):
 
     @abstractmethod
     def command_line(self, source: Source, file: Path, compiler: str) -> str:
-        """Returns the shell command that compiles `file`, which holds the source. `compiler` is the one that built it before, as
-        `Conditions.compiler` names it.
+        """Returns a shell command that compiles `file`, which contains the source.
+
+        `compiler`: the compiler of the earlier build, as named by `Conditions.compiler`.
         """
 
     def version(self) -> str:
-        """Returns the name of the compiler, for people; "" where there is none. Raises DeviceError where it is missing."""
+        """Returns the displayed name and version of the compiler; "" without one.
+
+        Raises DeviceError if it is missing.
+        """
         return ""
 
     def flags(self) -> tuple[str, ...]:
-        """Returns the flags of every build, as records store them; () where there are none to report."""
+        """Returns the compiler flags common to all builds, for records; () if there are none."""
         return ()
 
     def report(self, source: Source) -> BuildReport | Failure:
-        """Builds a source and reports the resources of its launches. Raises DeviceError where the backend cannot report them."""
+        """Builds a source and reports the resources of its launches. Raises DeviceError if the backend cannot."""
         raise DeviceError("this backend does not report what code takes")
 
 
@@ -401,20 +417,20 @@ class AbstractDevice(ABC):
     reporter: AbstractReporter
 
     def worker(self) -> object | None:
-        """Returns an AbstractWorker (runtime/worker/worker.py) that evaluates without a child; None if a child evaluates."""
+        """Returns a device-specific AbstractWorker (runtime/worker/worker.py) without a child; None for the usual one."""
         return None
 
     def with_all_passes(self) -> AbstractDevice:
-        """Returns the same device with all passes of its compiler, for texts that others wrote. A search leaves some out."""
+        """Returns the same device with all compiler passes on, for user-written texts; a search omits some."""
         return self
 
     def others(self) -> list[AbstractDevice]:
-        """Returns the same device with each other compiler that works here; none where the options name the compiler."""
+        """Returns one device per other working compiler on this machine; [] if the options name the compiler."""
         return []
 
 
 def has_extremes(array: Array) -> bool:
-    """True if an array holds a value whose arithmetic may take another time: not finite, or denormal."""
+    """True if an array holds values that may change the speed of arithmetic: denormal, infinite or NaN."""
     if array.dtype.kind != "f" or array.size == 0:
         return False
     size = np.abs(array)

@@ -1,4 +1,4 @@
-"""The measured facts of a machine."""
+"""Calibration of a machine: its measured facts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Factor = Annotated[float, msgspec.Meta(gt=0.0, le=1e6)]
 
 
 class Calibration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A target with the uncertainty of its numbers."""
+    """A target (facts of a machine) with the spread of each measured number."""
 
     schema: int
     machine: str

@@ -4,4 +4,4 @@ from __future__ import annotations
 
 
 class DeviceError(Exception):
-    """Raised if a device cannot be opened. The message is one sentence with the missing part and the way to get it."""
+    """Raised if a device cannot be opened. The message names the missing part and the way to get it."""

@@ -14,7 +14,7 @@ STATUSES: tuple[str, ...] = get_args(Status)
 
 @dataclass(frozen=True)
 class Disagreement:
-    """The first element that differs from the reference, and the number of elements of its array that differ."""
+    """The first element that differs from the reference, and the number of differing elements in its array."""
 
     input_set: int  # its number
     array: str
@@ -27,11 +27,11 @@ class Disagreement:
 
 @dataclass(frozen=True)
 class Failure:
-    """The failure of a candidate, which has no time.
+    """A failed evaluation of a candidate; `kind` is one of six words.
 
     compile: the compiler refused it or ran too long. launch: it could not be loaded or launched. crash: a signal, an exit or a
-    fault of the device while it ran. timeout: no answer before the deadline. wrong: an output differs, or memory that is not its
-    own was written. memory: it exhausted the memory it was allowed.
+    fault of the device while it ran. timeout: no answer before the deadline. wrong: an output differs, or a write was out of
+    bounds. memory: it exhausted the memory that it may use.
 
     `advice` is one sentence for people, `log` is the output of the tool or the system, `at` is the place where an output differs.
     """
@@ -44,9 +44,7 @@ class Failure:
 
 @dataclass(frozen=True)
 class Measurement:
-    """Times of one candidate per call of the whole sequence, caches hot (the calls follow one
-    another).
-    """
+    """Times of one candidate in ns per call of the whole sequence, with warm caches (calls in succession)."""
 
     time_ns: float  # median over samples
     spread: float  # half the inter-quartile range over the median
@@ -71,7 +69,7 @@ class Measurement:
 
     @property
     def fair_ns(self) -> float:
-        """The time that ranks a candidate: the paired time, where there is one."""
+        """Time in ns that ranks candidates: the paired time if it was taken, else the plain one."""
         return self.time_ns if self.paired_ns is None else self.paired_ns
 
     @property
@@ -81,14 +79,14 @@ class Measurement:
 
     @property
     def is_disturbed(self) -> bool:
-        """True if other work disturbed at least as many samples as were retained; of pairs, at least half."""
+        """True if other work disturbed at least as many samples as were kept; of pairs, at least half."""
         kept = self.n_samples if self.ratio is None else self.n_samples / 2
         return self.disturbed >= kept
 
 
 @dataclass(frozen=True, kw_only=True)
 class Protocol:
-    """Timing protocol of a candidate. All limits hold for one candidate."""
+    """Timing protocol: limits on samples and time for each candidate."""
 
     sample_ns: float = 1e6  # a sample repeats calls until it lasts about this long
     min_samples: int = 5
@@ -110,7 +108,7 @@ class Protocol:
     times_components: bool = False  # takes a time of each component, where the artifact has several
 
     def is_hopeless(self, first_run_ns: float) -> bool:
-        """True if a first run is so long that the first sample would be stopped.
+        """True if the first run was so long that timing would stop at the first sample.
 
         The first run includes costs of its own (pages, waking threads), but not the time that its threads waited for a core.
         """
@@ -119,7 +117,7 @@ class Protocol:
         return first_run_ns > self.first_factor * self.cut_ns + FIRST_RUN_NS
 
     def with_cut(self, cut_ns: float | None) -> Protocol:
-        """Returns the same protocol with another time to beat."""
+        """Returns the same protocol with `cut_ns` as the time to beat."""
         return replace(self, cut_ns=cut_ns)
 
 

@@ -1,4 +1,4 @@
-"""Build queue: builds many sources at once, and starts while others are still being generated."""
+"""Build queue: compiles many sources in parallel, and starts while others are still being generated."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _LOOK_S = 0.1  # polling interval of `is_over`
 
 
 class BuildQueue:
-    """Builds sources ahead of their request, with up to `jobs` compilers, each on as many sources at once as the builder allows.
+    """Compiles sources before they are requested, with up to `jobs` compilers, each on several sources at once.
 
     While sources are `put`, up to `ahead` compilers build the first of them: the generator has a core of its own. The groups of the
     compilers shrink with the remaining work, so that all end at about the same time: guided self-scheduling (Polychronopoulos and
-    Kuck 1987). Of a source in units each unit is built once, beside others and those of other sources. Not thread-safe.
+    Kuck 1987). Each unit of a source in units is built once, together with units of other sources. Not thread-safe.
     """
 
     def __init__(
@@ -47,7 +47,10 @@ class BuildQueue:
         self._units: set[str] = set()  # keys of those that were built
 
     def put(self, source: Source, n_to_come: int) -> None:
-        """Add a source that will be requested, together with others. At most `n_to_come` of them are still to come."""
+        """Adds a source that will be requested, together with others.
+
+        At most `n_to_come` of them are still to be put.
+        """
         new = self._not_begun([source])
         if not new:
             return
@@ -60,20 +63,20 @@ class BuildQueue:
             self._begin([self._waiting.pop(key) for key in list(self._waiting)[:n_taken]])
 
     def begin(self, sources: Sequence[Source]) -> None:
-        """Build sources that will be requested, with all compilers. Others may follow."""
+        """Starts to build sources that will be requested, with all compilers. More sources may follow."""
         for share in self._shared_out(self._not_begun(sources), time.monotonic()):
             self._begin(share)
 
     def rest(self) -> None:
-        """Returns when no compiler runs, and all that was begun is built. Raises Stopped once nobody needs it any more."""
+        """Waits until all started builds have ended. Raises Stopped once `is_over`."""
         while wait([group.future for group in self._begun], _LOOK_S).not_done:
             if self._is_over():
                 raise Stopped
 
     def take(self, sources: Sequence[Source]) -> list[Artifact | Failure]:
-        """Returns all sources built, in their order. All others that were put are dropped, and no compiler runs any more.
+        """Returns all sources built, in their order. Other sources that were put are dropped.
 
-        Raises Stopped once nobody needs them any more.
+        No compiler runs afterwards. Raises Stopped once `is_over`.
         """
         asked_s = time.monotonic()
         for share in self._shared_out(self._not_begun(sources), asked_s):
@@ -94,12 +97,12 @@ class BuildQueue:
         return [found[s.key] if s.key in found else self._assembled(s, found) for s in sources]
 
     def _not_begun(self, sources: Sequence[Source]) -> dict[str, Source]:
-        """Returns the texts to compile for sources that no compiler has begun, by key."""
+        """Returns, by key, the texts still to compile for `sources`: those that no compiler has begun."""
         begun = {s.key for group in self._begun for s in group.sources}
         return {key: s for key, s in self._compiled_for(sources).items() if key not in begun}
 
     def _compiled_for(self, sources: Sequence[Source]) -> dict[str, Source]:
-        """Returns the texts to compile for sources, by key: units that are not known yet, else whole sources."""
+        """Returns, by key, the texts to compile for `sources`: new units, or whole sources if not in units."""
         found: dict[str, Source] = {}
         for s in sources:
             if self._builder.builds_units and s.units:
@@ -112,7 +115,7 @@ class BuildQueue:
     def _assembled(
         self, source: Source, found: Mapping[str, Artifact | Failure]
     ) -> Artifact | Failure:
-        """Returns a source in units, some of which were `found` just now."""
+        """Returns the artifact of a source in units; `found` are artifacts of the units compiled just now."""
         new: list[Artifact] = []
         for unit in source.units:
             made = found.get(unit.key)
@@ -131,7 +134,7 @@ class BuildQueue:
         )
 
     def forget(self) -> None:
-        """Drop all sources that were put. Returns when no compiler runs any more."""
+        """Drops all sources that were put, and waits until no compiler runs."""
         if self._pool is not None:
             _end(self._pool, [g.future for g in self._begun], self._builder, self._is_over)
         self._pool, self._begun, self._waiting = None, [], {}
@@ -143,7 +146,7 @@ class BuildQueue:
         self._begun.append(_Group(sources, future, time.monotonic()))
 
     def _shared_out(self, sources: dict[str, Source], now_s: float) -> list[list[Source]]:
-        """Partitions sources into groups of equal amounts of text, the compilers' current work included.
+        """Partitions sources into one group per compiler, with equal amounts of text including its current work.
 
         Otherwise the compiler that finishes first would idle.
         """
@@ -172,7 +175,7 @@ class _MadeSources:
 
 @dataclass(frozen=True)
 class _Group:
-    """Sources that a compiler builds, or has built."""
+    """Sources of one compiler run, running or finished."""
 
     sources: list[Source]
     future: Future[_MadeSources]
@@ -185,7 +188,7 @@ class _Group:
 
 @dataclass
 class _Share:
-    """Work of one compiler: its new sources, and the cost together with its current work."""
+    """Group of sources for one compiler; `cost` includes the rest of the compiler's current work."""
 
     cost: float
     sources: list[Source] = field(default_factory=list)
@@ -215,7 +218,10 @@ def build_many(
     jobs: int,
     is_over: Callable[[], bool] = lambda: False,
 ) -> list[Artifact | Failure]:
-    """Build sources with up to `jobs` compilers at once; results in the order of `sources`. Raises Stopped once `is_over`."""
+    """Builds sources with up to `jobs` compilers at once; results in the order of `sources`.
+
+    Raises Stopped once `is_over`.
+    """
     return BuildQueue(builder, jobs, is_over=is_over).take(sources)
 
 
@@ -225,7 +231,7 @@ def build_each(
     jobs: int,
     is_over: Callable[[], bool] = lambda: False,
 ) -> list[Artifact | Failure]:
-    """Build each source alone, otherwise as `build_many`."""
+    """Builds each source in a compiler run of its own, otherwise as `build_many`."""
     pool = ThreadPoolExecutor(jobs, thread_name_prefix="build")
     futures = [pool.submit(builder.build, source) for source in sources]
     try:
@@ -243,9 +249,9 @@ def _end(
     builder: AbstractBuilder,
     is_over: Callable[[], bool],
 ) -> None:
-    """Starts nothing more, and returns when no compiler runs any more: soon, once `is_over`.
+    """Cancels queued builds, and waits until no compiler runs; ends running compilers once `is_over`.
 
-    Each may have to be ended more than once, since a source that failed with others is built again by itself.
+    Compilers are ended repeatedly, since a source that failed together with others is built again by itself.
     """
     pool.shutdown(wait=False, cancel_futures=True)
     while wait([f for f in futures if not f.cancelled()], _LOOK_S).not_done:
@@ -257,9 +263,9 @@ def _end(
 def report_many(
     builder: AbstractBuilder, reporter: AbstractReporter, sources: Sequence[Source], jobs: int
 ) -> list[BuildReport | Failure]:
-    """Build sources as `build_many`, and report the resources of each; nothing is run.
+    """Builds sources as `build_many`, and returns a report on the resources of each; nothing is run.
 
-    Raises DeviceError where the backend has no such report.
+    Raises DeviceError if the backend has no such report.
     """
     built = build_many(builder, sources, jobs)
     return [

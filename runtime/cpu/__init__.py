@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def open_backend(options: DeviceOptions) -> AbstractDevice:
-    """The device of this machine's CPU. Raises DeviceError when no C compiler is found."""
+    """Returns the device of this machine's CPU. Raises DeviceError if no C compiler is found."""
     from .device import CpuDevice
 
     return CpuDevice(options)

@@ -1,4 +1,4 @@
-"""Build for the CPU: the system's compiler, one or several sources at a time, and the C files of this folder."""
+"""Builder for the CPU: compiles generated sources, one or several per compiler run, and the C files of this folder."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class CpuBuilder(AbstractBuilder):
 
     @cached_property
     def compiler(self) -> Compiler:
-        """The compiler. It is searched on first use, so that a process that only loads artifacts needs none."""
+        """The C compiler, searched on first use: a process that only loads artifacts needs none."""
         return find_compiler(self.options.compiler)
 
     def dialect(self) -> Dialect:
@@ -103,7 +103,7 @@ class CpuBuilder(AbstractBuilder):
         ]
 
     def build_check(self, checks: IndexChecks) -> IndexCheck | Failure:
-        """Build and load index checks. Returns a Failure if there is no compiler: the code may be of an adopted library."""
+        """Builds and loads index checks. Returns a Failure without a compiler, as with an adopted library."""
         if not self.can_build:
             advice = "without a C compiler its indices cannot be looked at: compile(check_indices=False) does not"
             return Failure("compile", advice)
@@ -112,11 +112,11 @@ class CpuBuilder(AbstractBuilder):
         return build_check(checks, self.compiler, self.options)
 
     def build_harness(self) -> Path:
-        """Build the timing loop and the team of threads, once per compiler. The child of a worker gets its path."""
+        """Builds the timing loop and the thread team, once per compiler; returns their library's path."""
         return self.build_own("timer.c", "table.c", *TEAM_FILES)
 
     def build_own(self, *names: str) -> Path:
-        """Build the named C files of this folder."""
+        """Builds the named C files of this folder into one library."""
         text = "\n".join((Path(__file__).parent / name).read_text() for name in names)
         o = self.options
         last = o.build_folder / own_library_name(names[0], text)
@@ -136,6 +136,6 @@ class CpuBuilder(AbstractBuilder):
 
 
 def own_library_name(name: str, text: str) -> str:
-    """File name of the library of one of this folder's C files, independent of its compiler."""
+    """Returns the file name of the library for the C file `name` with this text, independent of its compiler."""
     digest = hashlib.blake2b(f"{text}\0{cpu_key()}".encode(), digest_size=8).hexdigest()
     return f"own-{Path(name).stem}-{digest}.so"

@@ -1,6 +1,7 @@
-"""Fast calls of loaded C from Python, at the price of a function call: `call.c`, built once for this Python and this NumPy.
+"""Fast calls of loaded C code from Python, at the cost of a function call.
 
-Without Python's headers there is no such extension. Calls then go through ctypes: as correct, but some microseconds slower.
+The extension `call.c` is built once for this Python and this NumPy. Without Python's headers it cannot be built, and calls go
+through ctypes: as correct, but some microseconds slower.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ PACKAGE = "apt install python3-dev"  # of Debian
 
 
 def header_folders() -> tuple[str, ...]:
-    """Include folders of this Python and of NumPy; () where the headers of Python are not installed."""
+    """Returns the include folders of this Python and of NumPy; () if Python's headers are not installed."""
     paths = sysconfig.get_paths()
     own = tuple(dict.fromkeys((paths["include"], paths["platinclude"])))
     if not any((Path(folder) / "Python.h").exists() for folder in own):
@@ -47,13 +48,13 @@ def header_folders() -> tuple[str, ...]:
 
 
 def load_extension(compiler: Compiler, options: DeviceOptions) -> Any | None:
-    """Returns the extension, built on first use; None where it cannot be built."""
+    """Returns the extension module, built on first use; None if it cannot be built."""
     built = build_extension(compiler, options)
     return None if isinstance(built, Failure) else _import(built)
 
 
 def build_extension(compiler: Compiler, options: DeviceOptions) -> Path | Failure:
-    """Build the extension unless it exists."""
+    """Builds the extension unless it exists, and returns its path."""
     folders = header_folders()
     if not folders:
         return Failure("compile", f"Python.h is not installed (Debian: {PACKAGE})")
@@ -72,7 +73,7 @@ def _import(path: Path) -> Any:
 
 
 class LoadedCode(Protocol):
-    """Loaded code whose entry takes a vector of pointers: arrays, then scalars, then a workspace where it needs one."""
+    """Loaded code whose entry takes a vector of pointers: arrays, then scalars, then a workspace if it needs one."""
 
     library: LoadedLibrary
     entry: Any  # a function of ctypes
@@ -80,7 +81,7 @@ class LoadedCode(Protocol):
 
 
 class Workspaces(Protocol):
-    """Pool of workspaces, for code that needs one for each call."""
+    """Pool of workspaces, one per concurrent call."""
 
     pool: list[NDArray[Any]]  # that no call uses now
 
@@ -91,8 +92,9 @@ class Workspaces(Protocol):
 
 @dataclass(frozen=True)
 class CallerParameter:
-    """A parameter of a caller: an array, a scalar, or a constant of the code. A constant has no `place` among the entry's
-    arguments.
+    """A parameter of a caller: an array, a scalar, or a constant of the code.
+
+    `place` is its position among the entry's arguments, None for a constant.
     """
 
     name: str
@@ -104,11 +106,11 @@ class CallerParameter:
 
     @property
     def flags(self) -> int:
-        """The NumPy array flags that must be set."""
+        """NumPy array flags that an argument must have."""
         return _CONTIGUOUS | _ALIGNED | (_WRITEABLE if self.is_written else 0)
 
     def fits(self, value: Any) -> bool:
-        """True if the value is an array of the dtype, shape and flags of this parameter."""
+        """True if the value is an array with the dtype, shape and flags of this parameter."""
         return (
             type(value) is np.ndarray
             and value.dtype == self.dtype.numpy
@@ -117,11 +119,11 @@ class CallerParameter:
         )
 
     def held(self, value: Any) -> NDArray[Any] | None:
-        """The number as stored in memory; None where the value has another type or does not fit."""
+        """Returns a number as stored in memory; None if the value has another type or is out of range."""
         return in_memory(self.dtype, value) if self.takes(value) else None
 
     def takes(self, value: Any) -> bool:
-        """True if the value has the Python type of this parameter, and fits."""
+        """True if the value has the Python type of this parameter and is in its range."""
         kind, least, most = self._limits
         return type(value) is kind and not (
             (value < least or value > most) and abs(value) != math.inf
@@ -129,7 +131,7 @@ class CallerParameter:
 
     @cached_property
     def _limits(self) -> tuple[Any, float, float]:
-        """Returns the Python type of such numbers, the least and the greatest of them."""
+        """Returns the Python type of numbers for this parameter, and the least and greatest allowed value."""
         if self.dtype.is_float:
             most = float(np.finfo(self.dtype.value).max)
             return float, -most, most
@@ -137,7 +139,7 @@ class CallerParameter:
 
     @property
     def for_c(self) -> tuple[Any, ...]:
-        """Returns the parameter as the tuple that `read_parameter` of call.c reads."""
+        """Returns the parameter as the tuple that `read_parameter` of call.c parses."""
         if self.kind == "constant":
             return self.name, "c", "-", 0, -1, False, ()
         dtype = self.dtype.numpy
@@ -149,7 +151,7 @@ _CONTIGUOUS, _ALIGNED, _WRITEABLE = 0x1, 0x100, 0x400  # NPY_ARRAY_*
 
 
 def rows_of(signature: CallSignature) -> tuple[CallerParameter, ...]:
-    """Returns the parameters of a sequence, in the order of its function."""
+    """Returns the parameters of a sequence as caller parameters, in the order of its function."""
     places = {name: k for k, name in enumerate((*signature.arrays, *signature.scalars))}
     rows = []
     for p in signature.parameters:
@@ -173,7 +175,10 @@ def make_caller(
     rows: Sequence[CallerParameter],
     workspaces: Workspaces | None = None,
 ) -> AbstractCaller:
-    """Returns the fastest available caller of loaded code."""
+    """Returns the fastest available caller of loaded code.
+
+    `extension`: the module of call.c, None without it. `rows`: its parameters. `workspaces`: pool for code that needs workspaces.
+    """
     if extension is None:
         return PlainCaller(code, rows, workspaces)
     entry = ctypes.cast(code.entry, ctypes.c_void_p).value or 0
@@ -188,7 +193,7 @@ def make_caller(
 
 
 class PrintingCaller(AbstractCaller):
-    """Caller of code that prints."""
+    """Caller of code that prints: flushes Python's output before it."""
 
     def __init__(self, caller: AbstractCaller) -> None:
         self._caller = caller
@@ -202,7 +207,10 @@ class PrintingCaller(AbstractCaller):
 
 
 class PlainCaller(AbstractCaller):
-    """Python version of the caller in call.c, for calls with all arguments by position. Array addresses take most of its time."""
+    """Python version of the caller in call.c, for calls with positional arguments only.
+
+    Most of its time goes to array addresses.
+    """
 
     def __init__(
         self,
@@ -254,7 +262,7 @@ class PlainCaller(AbstractCaller):
 
 
 def _overlap(spans: Sequence[tuple[int, int, bool]]) -> bool:
-    """True if a written span shares memory with another."""
+    """True if a span that is written shares memory with another one; spans are (first, end, is written)."""
     for k, (begin, end, is_written) in enumerate(spans):
         if is_written:
             for j, (other, other_end, _) in enumerate(spans):

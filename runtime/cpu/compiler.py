@@ -1,4 +1,4 @@
-"""Interface to the system's C compiler: search, version query, runs with a deadline, and a cache of artifacts by content."""
+"""Interface to the system's C compiler: search, version, runs with a deadline, and a cache keyed by content."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ double probe(double *p, int n) {
 
 @dataclass(frozen=True)
 class Compiler:
-    """A C compiler that works. `flags` go into every build, in order; `linked` follows the file."""
+    """A working C compiler. `flags` precede the file in every build; `linked` (libraries) follow it."""
 
     path: str
     version: str  # first line of --version
@@ -106,23 +106,23 @@ class Compiler:
     linked: tuple[str, ...] = _LINKED
 
     def command(self, source: Path | str, output: Path | str, extra: tuple[str, ...]) -> list[str]:
-        """The command that makes a shared library of one C file."""
+        """Returns the command that compiles one C file to a shared library."""
         flags = (*self.flags, *_LIBRARY, *extra)
         return [*words(self.path), *flags, "-o", str(output), str(source), *self.linked]
 
     def linking_all(self) -> Compiler:
-        """Returns the same compiler with the C library and start files linked."""
+        """Returns the same compiler with the C library and start files linked; generated code is linked without."""
         return replace(self, linked=_LINKED)
 
     def unspared(self) -> Compiler:
-        """Returns the same compiler with all passes and libraries: for C that was not generated."""
+        """Returns the same compiler with all passes and libraries, for C code that was not generated."""
         flags = tuple(f for f in self.flags if f not in (LEVEL, *FEWER_PASSES, *KEEPS_LOOPS))
         return replace(self, flags=(LEVEL, *flags), linked=_LINKED)
 
     def command_line(
         self, source: Path | str, output: Path | str, extra: tuple[str, ...] = ()
     ) -> str:
-        """Returns the command for people, to paste into a shell. Any program may load its output."""
+        """Returns the command as text to paste into a shell. Its output can be loaded by any program."""
         return shlex.join(self.linking_all().command(source, output, extra))
 
 
@@ -130,12 +130,12 @@ ZIG = "zig"  # a clang from PyPI (the extra `compiler`)
 
 
 def words(path: str) -> list[str]:
-    """Returns the first words of a compiler's command: zig is several programs."""
+    """Returns the first words of a compiler's command; several for zig, whose C compiler is a subcommand."""
     return [path, "cc"] if Path(path).name == ZIG else [path]
 
 
 def find_path(name: str) -> str | None:
-    """Returns the path of a compiler; the zig of PyPI is no command."""
+    """Returns the path of the compiler called `name`; None if not installed. Finds the zig of PyPI, too."""
     path = shutil.which(name)
     if path is not None or name != ZIG:
         return path
@@ -150,9 +150,10 @@ NAMES = (*_OWN_NAMES, "cc", ZIG)  # the third is what a system calls one of them
 
 
 def find_compiler(wanted: str | None = None) -> Compiler:
-    """Returns the compiler with the name or path `wanted`, else the first of gcc, clang, cc, zig that builds a small program.
+    """Returns the compiler with the name or path `wanted`, else the first of gcc, clang, cc, zig that works.
 
-    Raises DeviceError with a sentence on the tried compilers and the packages to install.
+    A working compiler builds a small program. Raises DeviceError with a sentence on the tried compilers and the packages to
+    install.
     """
     tried = []
     for name in (wanted,) if wanted else NAMES:
@@ -177,14 +178,14 @@ def _advice(wanted: str | None) -> str:
 
 
 def other_compilers(taken: Compiler) -> list[Compiler]:
-    """Returns the working compilers of this machine other than `taken`, of those with names of their own."""
+    """Returns the working compilers of this machine other than `taken`, without aliases such as cc."""
     paths = [path for name in _OWN_NAMES if (path := shutil.which(name)) is not None]
     others = [path for path in paths if _version(path) not in (None, taken.version)]
     return [found for path in others if isinstance(found := _try(path), Compiler)]
 
 
 def compiler_named(version: str) -> str | None:
-    """Returns the command with this `Compiler.version`; None where there is none, or it is the default compiler."""
+    """Returns the command whose `Compiler.version` is `version`; None if it is the default compiler or not here."""
     for name in NAMES:
         path = find_path(name)
         if path is not None and _version(path) == version:
@@ -220,7 +221,7 @@ def _try(path: str) -> Compiler | str:
 
 
 def _tried(path: str) -> Compiler | str:
-    """Returns a compiler that builds a small program, or the reason why it does not."""
+    """Returns a compiler after it has built a small program, or the reason why it cannot."""
     version = _version(path)
     if version is None:
         return "cannot be run"
@@ -258,7 +259,7 @@ def _tried(path: str) -> Compiler | str:
 
 
 def first_line(command: list[str]) -> str | None:
-    """The first line that the command prints; None when it fails or prints nothing."""
+    """Returns the first line that the command prints; None if it fails or prints nothing."""
     try:
         return _output(command).splitlines()[0]
     except (OSError, subprocess.SubprocessError, IndexError):
@@ -273,7 +274,7 @@ _RUNNING: set[subprocess.Popen[bytes]] = set()  # changed by one step of Python 
 
 
 def end_compilers() -> None:
-    """Ends all compilers that this process runs. Their callers get a failure."""
+    """Ends all running compilers of this process. Their callers get a failure."""
     for running in list(_RUNNING):
         with suppress(ProcessLookupError):
             os.killpg(running.pid, signal.SIGKILL)
@@ -290,10 +291,10 @@ _WATCHED = (
 def run_compiler(
     command: list[str], timeout_s: float, scratch: Path | None = None
 ) -> Failure | None:
-    """Run a command in a process group of its own. Past the deadline the whole group (cc1, as, ld) is killed.
+    """Runs a command in its own process group; returns a Failure if it fails or exceeds the deadline.
 
-    So it is where this process ends, even by a signal that it cannot handle. Its temporary files are in `scratch`, if given: one
-    that is killed leaves them.
+    Past the deadline the whole group (cc1, as, ld) is killed, and also if this process ends, even by SIGKILL. Its temporary files
+    are in `scratch`, if given, since a killed compiler leaves them.
     """
     if shutil.which(command[0]) is None:
         reason = os.strerror(errno.ENOENT)
@@ -342,7 +343,10 @@ class Library:
 
 
 def library_path(folder: Path, compiler: Compiler, extra: tuple[str, ...], *texts: str) -> Path:
-    """Path of the library of these texts, built or not. Equal texts, flags and compilers have equal names."""
+    """Returns the path of the library of these texts, built or not.
+
+    Equal texts, flags and compilers give equal names.
+    """
     parts = (*texts, *compiler.flags, *compiler.linked, *extra, compiler.version, compiler.native)
     key = hashlib.blake2b("\0".join(parts).encode(), digest_size=16).hexdigest()
     return folder / f"{key}.so"
@@ -351,7 +355,7 @@ def library_path(folder: Path, compiler: Compiler, extra: tuple[str, ...], *text
 def build_library(
     compiler: Compiler, text: str, extra: tuple[str, ...], folder: Path, timeout_s: float
 ) -> Library | Failure:
-    """Compile C text to `folder/KEY.so`, with KEY.c beside it (see `build_files`)."""
+    """Compiles C text to `folder/KEY.so`, with KEY.c beside it (see `build_files`)."""
     target = library_path(folder, compiler, extra, text)
     return build_files(compiler, {f"{target.stem}.c": text}, extra, target, timeout_s)
 
@@ -363,10 +367,10 @@ def build_files(
     target: Path,
     timeout_s: float,
 ) -> Library | Failure:
-    """Compile the first of `files`, which may include the others, to `target`, unless it exists. The files are stored beside it.
+    """Compiles the first of `files`, which may include the others, to `target`, unless `target` exists.
 
-    Where somebody removes the folder meanwhile, it is compiled again, to a folder of this process. Safe for concurrent callers,
-    also of other processes: the library appears by rename, complete or not at all.
+    The files are stored beside it. If the folder is removed meanwhile, they are compiled again, to a folder of this process. Safe
+    for concurrent callers in several processes: the library appears by rename, complete or not at all.
     """
     make_own_folder(target.parent)
     with suppress(FileNotFoundError, NotOursError, OddFileError):
@@ -389,7 +393,7 @@ def _built_in(
     name: str,
     timeout_s: float,
 ) -> Library | Failure | None:
-    """Build the library in a folder. Returns None where the folder was removed."""
+    """Builds the library in `folder`. Returns None if the folder was removed meanwhile."""
     make_own_folder(folder)
     started_ns = time.monotonic_ns()
     try:
@@ -414,7 +418,7 @@ def _built_in(
 
 @cache
 def _spare_folder() -> Path:
-    """A temporary folder of this process, for artifacts whose own folder was removed."""
+    """Returns a temporary folder of this process, for artifacts whose own folder was removed."""
     spare, owner = Scratch("kernelscape-build-"), os.getpid()
 
     def close() -> None:

@@ -1,6 +1,4 @@
-"""The CPU as a device: build with the system compiler, load with ctypes, time with a compiled
-loop.
-"""
+"""The CPU as a device: builds with the system's compiler, loads with ctypes, times with a compiled loop."""
 
 from __future__ import annotations
 
@@ -22,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class CpuMachine(AbstractMachine):
-    """This machine's cores, caches and memory."""
+    """Facts about this machine's cores, caches and memory."""
 
     calibrated_by = "explore calibrate"
 
@@ -67,7 +65,7 @@ class CpuMachine(AbstractMachine):
 
 
 class CpuReporter(AbstractReporter):
-    """The C compilers of this machine."""
+    """Names, flags and commands of the C compilers on this machine."""
 
     def __init__(self, builder: CpuBuilder) -> None:
         self._builder = builder

@@ -1,4 +1,4 @@
-"""Arrays between guard zones, on huge pages where they are large.
+"""Arrays between guard zones, on huge pages if they are large.
 
 Layout of one mapping, addresses rising:
 
@@ -56,7 +56,7 @@ def _libc() -> ctypes.CDLL:
 
 
 def _told(name: str, first: int, end: int) -> bool:
-    """Call function `name` of the fault handler (timer.c) on an address range. False if there is none, or it rejects the range."""
+    """Calls function `name` of the fault handler (timer.c) on an address range; False if it is missing or refuses."""
     tell = getattr(_libc(), name, None)
     return tell is not None and bool(tell(ctypes.c_void_p(first), ctypes.c_void_p(end)))
 
@@ -125,7 +125,7 @@ class CpuArray(AbstractArray):
 
     @property
     def span(self) -> tuple[int, int]:
-        """First and one-past-last address of the contents."""
+        """Address range of the contents: first address, and last plus one."""
         first = self._contents.ctypes.data
         return first, first + self._contents.nbytes
 
@@ -186,7 +186,7 @@ _made = count(1)
 
 
 def empty(shape: int | Sequence[int], dtype: Any = np.float64) -> NDArray[Any]:
-    """Returns a NumPy array, contents arbitrary, with the alignment for which tuned code is made.
+    """Returns a NumPy array with arbitrary contents, aligned as tuned code assumes.
 
     It begins at a multiple of 64 bytes, where `np.empty` promises 16. Large arrays are on huge pages. `dtype` may be one of
     `ks.f32` and so on.
@@ -208,15 +208,15 @@ def empty(shape: int | Sequence[int], dtype: Any = np.float64) -> NDArray[Any]:
 
 
 def in_memory(dtype: DType, value: object) -> NDArray[Any]:
-    """Returns a scalar in the form that entries of generated code read.
+    """Returns a scalar argument as the zero-dimensional array that generated code reads.
 
-    A truth value is an int of C (SCALAR_TYPES of codegen/text/types.py). A number has its own type.
+    A truth value becomes a C int (SCALAR_TYPES of codegen/text/types.py), a number keeps its own type.
     """
     return np.array(value, np.int32 if dtype is DType.bool_ else dtype.numpy)
 
 
 def address_of(array: NDArray[Any]) -> int:
-    """The address of a contiguous array. For writable arrays this takes a third of the time of `array.ctypes`."""
+    """Returns the address of a contiguous array, for writable ones in a third of the time of `array.ctypes`."""
     if array.size and array.flags.writeable:
         return ctypes.addressof(ctypes.c_char.from_buffer(array))  # type: ignore[arg-type]
     return array.ctypes.data

@@ -1,4 +1,4 @@
-"""Arguments of a run as arrays of this process."""
+"""Arguments of a run on the CPU as NumPy arrays of this process."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def host_arguments(
     arguments: Sequence[Argument],
     values: Sequence[AbstractArray | Array | int | float | bool],
 ) -> list[Array]:
-    """Returns the values as arrays, in the order of the arguments. Raises TypeError where one does not fit."""
+    """Returns the values as NumPy arrays, in the order of the arguments. Raises TypeError if one does not fit."""
     if len(values) != len(arguments):
         names = ", ".join(a.name for a in arguments)
         raise TypeError(f"{len(arguments)} arguments are needed ({names}), {len(values)} given")

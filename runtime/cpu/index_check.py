@@ -1,4 +1,4 @@
-"""Index checks (codegen/bodies/index_checks.py), built and loaded: they run before each call of a tuned function."""
+"""Compiled index checks (codegen/bodies/index_checks.py), which run before each call of a tuned function."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ _FLAGS = ("-O3", "-ftree-vectorize", "-fwrapv", "-fno-openmp", "-w")
 
 
 class IndexCheck:
-    """The checks of a library. `address` is that of a C function of the argument vector: 0 where all indices are in range.
+    """Loaded index checks.
 
-    `sites` are the checked accesses, for the messages of `wrong`.
+    `address` is a C function of the argument vector that returns 0 if all indices are in range. `sites` are the checked
+    accesses, for the messages of `wrong`.
     """
 
     def __init__(self, library: LoadedLibrary, sites: Sequence[IndexSite] = ()) -> None:
@@ -34,21 +35,21 @@ class IndexCheck:
 
     @classmethod
     def of(cls, library: LoadedLibrary) -> IndexCheck | None:
-        """Returns the checks of a library that may have none."""
+        """Returns the index checks that `library` contains; None if it has none."""
         return cls(library) if hasattr(library, CHECK) else None
 
     def passes(self, pointers: Any) -> bool:
-        """True if the arguments behind these pointers hold indices in range only."""
+        """True if all checked indices in the arguments behind `pointers` are in range."""
         return bool(self._check(pointers) == 0)
 
     def first_wrong(self, pointers: Any) -> tuple[int, int] | None:
-        """Returns the number of the access with the first index out of range, from 0, and the index; None if all are in range."""
+        """Returns (access number from 0, index) of the first index out of range; None if all are in range."""
         value = ctypes.c_int64()
         found = self._find(pointers, ctypes.byref(value))
         return (int(found) - 1, value.value) if found else None
 
     def wrong(self, pointers: Any) -> str | None:
-        """Returns a sentence on the first index that is out of range; None where all are in range."""
+        """Returns a sentence on the first index out of range; None if all are in range."""
         found = self.first_wrong(pointers)
         return None if found is None else self._sites[found[0]].sentence(found[1])
 
@@ -56,7 +57,7 @@ class IndexCheck:
 def build_check(
     checks: IndexChecks, compiler: Compiler, options: DeviceOptions
 ) -> IndexCheck | Failure:
-    """Build the checks, unless they exist, and load them."""
+    """Builds the index checks unless they exist, and loads them."""
     built = build_library(
         compiler.unspared(), checks.text, _FLAGS, options.build_folder, options.compile_timeout_s
     )

@@ -37,9 +37,9 @@ _ATOMICS = ("atomic_f32", "atomic_f64", "atomic_i32")
 
 
 def calibrate(device: AbstractDevice) -> Calibration:
-    """Measure, merge with the stored calibration of this machine, store, and return the merged result.
+    """Measures this machine, merges with its stored calibration, stores the result and returns it.
 
-    Takes a few seconds in a child process of its own. Raises WorkerError when the probe fails.
+    Takes a few seconds in a child process. Raises WorkerError if the probe fails.
     """
     from ..worker.worker import Worker
 
@@ -55,12 +55,12 @@ def calibrate(device: AbstractDevice) -> Calibration:
 
 
 def load_own_calibration(folder: Path | None = None) -> Calibration | None:
-    """Returns the stored calibration of this machine; None when there is none or it cannot be read."""
+    """Returns the stored calibration of this machine; None if there is none or it cannot be read."""
     return calibration.load_calibration(read_machine().key, folder)
 
 
 def load_target(folder: Path | None = None) -> Target | None:
-    """Returns the calibrated target of this machine, or None."""
+    """Returns the calibrated facts of this machine; None without a calibration."""
     found = load_own_calibration(folder)
     if found is None:
         return None
@@ -71,9 +71,9 @@ def load_target(folder: Path | None = None) -> Target | None:
 
 
 def guess_target() -> Target:
-    """Returns an uncalibrated target from the operating system's facts alone. It is faster than machines are, so bounds hold.
+    """Returns uncalibrated facts from the operating system's data, faster than real machines, so that bounds hold.
 
-    Six GHz, four loads, four stores and two multiply-adds a cycle and core; from memory two bytes a cycle and core,
+    Six GHz, four loads, four stores and two multiply-adds per cycle and core; from memory two bytes per cycle and core,
     and no less than 400 GB/s together.
     """
     machine = read_machine()
@@ -112,7 +112,7 @@ def guess_target() -> Target:
 
 
 def target_from_samples(machine: HostCpu, samples: dict[str, list[float]]) -> Target:
-    """Returns a target from the optimistic end of every sample list."""
+    """Returns facts of the machine from samples by name: the highest rates, the smallest latencies."""
     best = {n: (min if n in calibration.LATENCIES else max)(s) for n, s in samples.items()}
     return Target(
         backend="cpu",
@@ -152,10 +152,10 @@ def target_from_samples(machine: HostCpu, samples: dict[str, list[float]]) -> Ta
 
 
 class OwnCalibration(AbstractStoredFacts):
-    """This machine's calibration, where runs store what they learn. In a folder that cannot be written they store nothing."""
+    """This machine's stored calibration, which runs improve; without effect if its folder cannot be written."""
 
     def factors(self) -> tuple[float, ...]:
-        """Returns the factors of the prediction; () where none are known."""
+        """Returns the factors of the prediction by resource; () if none are stored."""
         found = load_own_calibration()
         return () if found is None else found.factors
 
@@ -180,11 +180,11 @@ class OwnCalibration(AbstractStoredFacts):
 
 
 def run_state_probe(library: Path, n_threads: int, whole: bool) -> dict[str, list[float]]:
-    """Returns samples of the machine's variable state, by name.
+    """Measures the variable state of the machine, and returns samples by name.
 
-    The quick probe has the read bandwidth of memory, bytes a nanosecond, in 20 to 60 ms. The `whole` state has every way of reading
-    and writing and the nanoseconds of launches and barriers, in about half a second. Beyond last caches of 64 MiB either takes
-    longer.
+    The quick probe measures the read bandwidth of memory, in bytes per ns, in 20 to 60 ms. With `whole` it measures every kind of
+    read and write, and the nanoseconds of launches and barriers, in about half a second. With last caches beyond 64 MiB either
+    takes longer.
     """
     probe = _open(library)
     total = probed_bytes(_last_cache_bytes(read_machine()), whole)
@@ -208,17 +208,17 @@ def run_state_probe(library: Path, n_threads: int, whole: bool) -> dict[str, lis
 
 
 def probed_bytes(last_cache_bytes: int, whole: bool) -> int:
-    """The amount of memory that a state probe passes through.
+    """Returns the bytes of memory that a state probe reads or writes.
 
-    Hits in the last cache raise the rate: by a third in the quick probe, an eighth in the other. Where the cache has hundreds of
-    MiB, twice its size must do: touching fresh memory would take seconds of every search.
+    Hits in the last cache raise the rate: by a third in the quick probe, an eighth in the other. For caches of hundreds of MiB
+    twice their size must do: touching fresh memory would take seconds of every search.
     """
     wanted = (8 if whole else 3) * last_cache_bytes
     return max(2 * last_cache_bytes, min(wanted, _PROBED_BYTES))
 
 
 def run_probe(library: Path, n_threads: int) -> dict[str, list[float]]:
-    """Returns every sample of the calibration by name; rates in bytes or flops a nanosecond."""
+    """Measures everything that a calibration needs, and returns samples by name; rates in bytes or flops per ns."""
     probe, machine = _open(library), read_machine()
     # Eight times the last cache: what still hits there raises the rate by an eighth at most.
     total = max(256 << 20, 8 * _last_cache_bytes(machine))
@@ -262,7 +262,10 @@ def _sample_round(
     per_thread: int,
     samples: dict[str, list[float]],
 ) -> None:
-    """Adds a round of samples of everything but curves. Other work disturbs a whole round: rounds must lie apart."""
+    """Adds one round of samples to `samples`, for all facts but the curves.
+
+    Other work disturbs whole rounds, so rounds must be apart in time.
+    """
     before_ns, started_ns = waited_ns(), time.perf_counter_ns()
     _sample_caches(probe, machine, n_threads, samples)
     for _ in range(_TURNS_A_ROUND):  # kinds in turn, so that a change of state meets all of them
@@ -283,7 +286,7 @@ def _sample_round(
 def _sample_caches(
     probe: ctypes.CDLL, machine: HostCpu, n_threads: int, samples: dict[str, list[float]]
 ) -> None:
-    """Adds samples of each cache."""
+    """Adds samples of the rate of each cache to `samples`."""
     inner = 0
     for cache in machine.caches:
         share = cache.capacity_bytes // n_threads

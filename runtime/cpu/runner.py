@@ -1,4 +1,4 @@
-"""Execution on the CPU: libraries loaded with ctypes, timed by a compiled loop."""
+"""Runner of the CPU: loads libraries with ctypes and times them by a compiled loop."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ Array = NDArray[Any]
 
 
 class CpuModule(AbstractModule):
-    """A loaded shared library. Each run has a workspace of its own, so that several threads may run it at once."""
+    """A loaded shared library. Each run has its own workspace, so that several threads may run it at once."""
 
     def __init__(
         self, artifact: Artifact, library: LoadedLibrary, builder: CpuBuilder | None = None
     ) -> None:
-        """`builder` can build additional C for the module."""
+        """`builder` compiles index checks for the module."""
         self._artifact = artifact
         self.library = library
         self._builder = builder
@@ -74,7 +74,7 @@ class CpuModule(AbstractModule):
     def bound(
         self, values: Sequence[AbstractArray | Array | int | float | bool]
     ) -> Iterator[ctypes.Array[ctypes.c_void_p]]:
-        """The argument vector of one run. A workspace comes from the pool where one is needed and not given."""
+        """Context with the argument vector of one run; a workspace is taken from the pool if needed and not given."""
         arguments = self._artifact.arguments
         if len(values) == len(arguments) - 1 and arguments[-1].kind == "workspace":
             with self.lent() as workspace:
@@ -86,7 +86,7 @@ class CpuModule(AbstractModule):
 
     @contextmanager
     def lent(self) -> Iterator[tuple[Array, ...]]:
-        """The workspace of one run, from the pool; () where none is needed."""
+        """Context with the workspace of one run, from the pool; () if none is needed."""
         if not self._artifact.workspace_bytes:
             yield ()
             return
@@ -102,7 +102,7 @@ class CpuModule(AbstractModule):
     def bind(
         self, values: Sequence[AbstractArray | Array | int | float | bool]
     ) -> tuple[ctypes.Array[ctypes.c_void_p], list[Array]]:
-        """The argument vector of the entry, and the arrays that must outlive its use."""
+        """Returns the argument vector of the entry, and the arrays that must live as long as it."""
         kept = host_arguments(self._artifact.arguments, values)
         return (ctypes.c_void_p * len(kept))(*map(address_of, kept)), kept
 
@@ -121,12 +121,12 @@ class CpuModule(AbstractModule):
         self.library.close()
 
     def make_workspace(self) -> Array:
-        """Returns another workspace, of the size that the entry takes."""
+        """Returns a new workspace of the size that the entry needs."""
         return CpuArray((self._artifact.workspace_bytes,), np.dtype(np.uint8), stagger=23).host
 
 
 class CpuRunner(AbstractRunner):
-    """Runs code on this machine's cores. `builder` provides its own C parts."""
+    """Runs code on this machine's cores. `builder` builds the runner's own C libraries."""
 
     times_functions = True
     placement_counts = True
@@ -180,7 +180,7 @@ class CpuRunner(AbstractRunner):
 
     @cached_property
     def harness(self) -> ctypes.CDLL:
-        """The compiled timing loop, and the team of threads."""
+        """The library with the timing loop and the thread team."""
         return load_harness(self._builder.build_harness())
 
     def child_library(self) -> Path:
@@ -202,7 +202,10 @@ class CpuRunner(AbstractRunner):
 
 
 def make_sampler(run: Callable[[int], float], args: CallArguments) -> Sampler:
-    """Returns a sampler of `run(n)`, the nanoseconds of n calls. It restores arrays that the calls update in place."""
+    """Returns a sampler for the timing protocol; `run(n)` gives the nanoseconds of n calls.
+
+    The sampler restores arrays that the calls update in place.
+    """
     if not args.restore:
         return Sampler(run, waited_ns=waited_ns)
 
@@ -215,9 +218,9 @@ def make_sampler(run: Callable[[int], float], args: CallArguments) -> Sampler:
 
 
 def load_harness(path: Path) -> ctypes.CDLL:
-    """Returns the timing loop with its types declared.
+    """Loads the timing loop with declared types.
 
-    All libraries that are loaded afterwards find the team beside it, so that a process has one.
+    All libraries loaded later find the thread team in it, so that a process has one team.
     """
     harness = load_for_all(path)
     harness.ks_run.restype = ctypes.c_double

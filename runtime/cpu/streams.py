@@ -1,6 +1,7 @@
-"""Streaming bandwidth: rates of repeated passes over the same arrays, by mix and size, for calibration and for the current state.
+"""Streaming bandwidth: rates of repeated passes over the same arrays, by kind of access and size.
 
-A cache retains some of the data for the next pass. The amount is specific to the machine (`Target.streams`).
+Calibration and probes of the current state measure them. A cache retains some of the data for the next pass; the amount is
+specific to the machine (`Target.streams`).
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ _LEAST_BYTES = (
 
 
 def open_probe(library: Path) -> ctypes.CDLL:
-    """Returns the compiled probe.c with the types of its streaming functions declared."""
+    """Loads the compiled probe.c with declared types of its streaming functions."""
     probe = load_library(library)
     probe.ks_reserve.argtypes = [ctypes.c_int, ctypes.c_int64]
     probe.ks_stream.argtypes = [ctypes.c_int, ctypes.c_int64, ctypes.c_int, ctypes.c_int64]
@@ -48,7 +49,7 @@ def open_probe(library: Path) -> ctypes.CDLL:
 
 
 def reserve(probe: ctypes.CDLL, n_threads: int, n_bytes: int) -> None:
-    """Reserve `n_bytes` of memory a thread for later samples. Raises MemoryError."""
+    """Reserves `n_bytes` of memory per thread for later samples. Raises MemoryError."""
     if probe.ks_reserve(n_threads, n_bytes) != 0:
         raise MemoryError(f"the probe needs {n_threads} times {n_bytes >> 20} MiB")
 
@@ -56,14 +57,14 @@ def reserve(probe: ctypes.CDLL, n_threads: int, n_bytes: int) -> None:
 def rate(
     probe: ctypes.CDLL, kind: int, n_bytes: int, n_threads: int, passes: int, offset: int = 0
 ) -> float:
-    """Returns bytes a nanosecond, read plus written, with arrays of `n_bytes` each in each thread."""
+    """Measures a rate, read plus written, in bytes per ns, with arrays of `n_bytes` each in each thread."""
     elapsed_ns = probe.ks_stream(kind, n_bytes, passes, offset)
     assert elapsed_ns > 0, "arrays do not fit the reserve"
     return float((_N_READ[kind] + _N_WRITTEN[kind]) * n_bytes * n_threads * passes / elapsed_ns)
 
 
 def footprints(own_cache_bytes: int, last_cache_bytes: int, most_bytes: int) -> list[int]:
-    """Sizes, in bytes of all arrays together, from within the private caches to several times the last one.
+    """Returns sizes (bytes of all arrays together) from within the private caches to several times the last cache.
 
     They are closer together around the size at which the last cache begins to miss.
     """
@@ -77,7 +78,10 @@ def footprints(own_cache_bytes: int, last_cache_bytes: int, most_bytes: int) -> 
 def stream_samples(
     probe: ctypes.CDLL, machine: HostCpu, n_threads: int, arena_bytes: int
 ) -> dict[str, list[float]]:
-    """Returns samples of every kind at every footprint, by name. `arena_bytes` are reserved for each of `n_threads` threads."""
+    """Measures every kind of access at every size, and returns samples by name.
+
+    `arena_bytes` are reserved for each of `n_threads` threads.
+    """
     if len(machine.caches) < 2:
         return {}
     own_bytes = machine.caches[-2].capacity_bytes // machine.cores * n_threads
@@ -94,7 +98,7 @@ def stream_samples(
 
 
 def knee_samples(probe: ctypes.CDLL, n_threads: int, arena_bytes: int) -> dict[str, list[float]]:
-    """Returns samples of reads around the size of the last cache, by name. They show two last caches instead of one."""
+    """Measures reads around the size of the last cache, and returns samples by name: they reveal two last caches."""
     caches = read_machine().caches
     if len(caches) < 2:
         return {}
@@ -111,7 +115,7 @@ def knee_samples(probe: ctypes.CDLL, n_threads: int, arena_bytes: int) -> dict[s
 
 
 def curves_from(best: Mapping[str, float]) -> tuple[StreamCurve, ...]:
-    """Returns the curves through the best samples by name. Other names are ignored."""
+    """Returns bandwidth curves through the best samples by name. Names that are no streams are ignored."""
     found: dict[tuple[str, int], dict[tuple[int, int], float]] = {}
     kinds = {name: kind for kind, name in ALL_KINDS.items()}
     for name, best_rate in best.items():
@@ -124,10 +128,10 @@ def curves_from(best: Mapping[str, float]) -> tuple[StreamCurve, ...]:
 
 
 class NowProbe(AbstractMemoryProbe):
-    """Samples the current rate of memory, or of a cache of that size, between timed runs.
+    """Probe of the current rate of memory, or of a cache if arrays fit in it, between timed runs.
 
-    A step takes one sample of every second kind. Arrays have at most the given distinct bytes read and written, and no more than
-    several times the last cache. Close it: its memory is as large.
+    A step samples every second kind of access. Arrays have at most the given distinct bytes read and written, and at most several
+    times the size of the last cache. `close` frees them.
     """
 
     def __init__(
@@ -154,7 +158,7 @@ class NowProbe(AbstractMemoryProbe):
             reserve(self._probe, n_threads, arena + (1 << 17))
 
     def step(self) -> None:
-        """Take one sample of every second kind, each after a warming pass over its arrays."""
+        """Takes one sample of every second kind of access, each after a warming pass over its arrays."""
         self._n_steps += 1
         for kind in list(self._shares)[self._n_steps % 2 :: 2]:
             share = self._shares[kind]
@@ -169,10 +173,9 @@ class NowProbe(AbstractMemoryProbe):
 
     @property
     def samples(self) -> dict[str, list[float]]:
-        """Bytes a nanosecond by way of using memory.
+        """Measured bytes per ns by name of the kind of access.
 
-        Samples that other work disturbed are set aside, as for candidates. Where all were disturbed, the fastest one is the least
-        so.
+        Samples that other work disturbed are excluded, as for candidates. If all of a kind were disturbed, its fastest one is used.
         """
         return {
             name: found or [max(self._disturbed[name])]
@@ -181,12 +184,12 @@ class NowProbe(AbstractMemoryProbe):
         }
 
     def close(self) -> None:
-        """Free the memory of the probe."""
+        """Frees the memory of the probe."""
         self._probe.ks_release()
 
 
 def curves_now(rates: Mapping[str, float], cores: int) -> tuple[StreamCurve, ...]:
-    """Returns curves with one rate for each kind, independent of the size."""
+    """Returns bandwidth curves with one rate for each kind of access, independent of the size."""
     kinds = {name: kind for kind, name in ALL_KINDS.items()}
     return tuple(
         curve_of(name, cores, {(_N_READ[kinds[name]], _N_WRITTEN[kinds[name]]): found})

@@ -1,6 +1,7 @@
-"""Batch compilation: several C texts in one compiler run. A small text costs mostly the start, the headers and the linker.
+"""Batch compilation: several C texts in one compiler run.
 
-Each text is included after definitions that give its file-scope names a suffix of their own.
+Starting, headers and linking take most of a small text's time. Each text is included after definitions that give its file-scope
+names a suffix of their own.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ def build_together(
     timeout_s: float,
     labels: Sequence[str] = (),
 ) -> Library | Failure:
-    """Build one library from sources with equal flags. Each has its entry there under `entry_of` with its label, or its number.
+    """Builds one library from sources with equal flags.
 
-    The deadline is that of so many texts.
+    Each source has its entry there under `entry_of` with its label, or its number. The deadline is `timeout_s` times their number.
     """
     flags = sources[0].flags
     named = zip(sources, labels or map(str, range(len(sources))), strict=True)

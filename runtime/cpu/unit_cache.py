@@ -1,4 +1,7 @@
-"""Built units by content: kept by this process, and as libraries in its build folder, whatever units they were compiled with."""
+"""Cache of built units (texts of single components), in memory and as libraries in the build folder.
+
+A unit is found by its content, whatever units it was compiled together with.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,10 @@ _KEPT = 1 << 14  # units that a process remembers
 
 
 class UnitCache:
-    """Builds units, and sources of them. Thread-safe: what two threads build at once is the same."""
+    """Builds units, and sources made of units.
+
+    Thread-safe: threads that build the same unit write the same file.
+    """
 
     def __init__(self, options: DeviceOptions) -> None:
         self._options = options
@@ -34,14 +40,14 @@ class UnitCache:
         """The number of units that were compiled so far."""
 
     def build(self, compiler: Compiler, units: Sequence[Source]) -> list[Artifact | Failure]:
-        """Builds units, those that are new with one run of the compiler."""
+        """Builds units, all new ones in one run of the compiler."""
         found = {unit.key: self._known(compiler, unit) for unit in units}
         new = {unit.key: unit for unit in units if found[unit.key] is None}
         made = self._compiled(compiler, list(new.values()))
         return [found[unit.key] or made[unit.key] for unit in units]
 
     def assembled(self, compiler: Compiler, source: Source) -> Artifact | Failure:
-        """Returns the artifact of a source in units. Builds those of them that are new."""
+        """Returns the artifact of a source in units; builds its new units."""
         built = self.build(compiler, [unit.source for unit in source.units])
         units = [one for one in built if isinstance(one, Artifact)]
         if len(units) < len(built):
@@ -54,7 +60,7 @@ class UnitCache:
         )
 
     def _known(self, compiler: Compiler, unit: Source) -> Artifact | None:
-        """Returns a unit that was built before; None where there is none, or its library was removed."""
+        """Returns the artifact of a unit built before; None if there is none, or its library was removed."""
         known = self._built.get(unit.key)
         if known is not None and Path(known.path).exists():
             return known
@@ -94,7 +100,7 @@ class UnitCache:
 
 
 def _add_name(library: Path, path: Path) -> None:
-    """Gives a library the name of one of its units, in place of a torn file."""
+    """Links a library under the name of one of its units, replacing an incomplete file."""
     with suppress(OSError):  # then only this process finds it
         if path.exists() and is_torn(path):
             path.unlink()

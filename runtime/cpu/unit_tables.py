@@ -1,4 +1,4 @@
-"""Sequences in units: libraries of single components, and a table of their calls that a compiled loop runs (table.c)."""
+"""Sequences in units: one library per component, and a table of their calls that a compiled loop runs (table.c)."""
 
 from __future__ import annotations
 
@@ -49,10 +49,10 @@ class _Table(ctypes.Structure):
 
 
 class UnitModule(AbstractModule):
-    """A sequence in units. All their libraries are loaded."""
+    """A sequence in units, with the libraries of all units loaded."""
 
     def __init__(self, artifact: Artifact, harness: ctypes.CDLL) -> None:
-        """Raises OSError where a library cannot be loaded, AttributeError where it exports no such function."""
+        """Raises OSError if a library cannot be loaded, AttributeError if it lacks the unit's function."""
         assert artifact.table is not None
         self._artifact, self._table = artifact, artifact.table
         self.entry = harness.ks_run_table
@@ -84,7 +84,7 @@ class UnitModule(AbstractModule):
     def bind(
         self, values: Sequence[AbstractArray | Array | int | float | bool]
     ) -> tuple[Any, list[Any]]:
-        """The table bound to arguments, as an argument vector of the entry, and what must outlive its use."""
+        """Returns the argument vector (the table bound to arguments), and objects that must live as long as it."""
         table, arrays = self._table, host_arguments(self._artifact.arguments, values)
         addresses = [address_of(x) for x in arrays]
         steps = (ctypes.c_long * max(1, len(table.repeats)))()
@@ -128,7 +128,7 @@ def _address(function: Any) -> int:
 
 
 def _runs_of_components(table: UnitTable) -> list[int]:
-    """Returns the number of calls of each component in one run."""
+    """Returns for each component the number of its calls in one run."""
     n_runs = times(len(table.calls), table.repeats)
     found = [0] * (1 + max((call.component for call in table.calls), default=-1))
     for call, n in zip(table.calls, n_runs, strict=True):

@@ -1,4 +1,4 @@
-"""The CUDA backend: NVRTC compiles, PyCUDA loads, runs and times."""
+"""The CUDA backend: NVRTC compiles, PyCUDA loads, launches and times."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ if TYPE_CHECKING:
 
 
 def open_backend(options: DeviceOptions) -> AbstractDevice:
-    """Returns the first GPU or, if there is none, a device that builds for the architecture of a data sheet.
+    """Returns the first GPU; without a GPU, a device that builds for the architecture of a data sheet.
 
-    Raises DeviceError when there is no such data sheet.
+    Raises DeviceError if there is no such data sheet.
     """
     from .device import CudaDevice
 
@@ -20,7 +20,7 @@ def open_backend(options: DeviceOptions) -> AbstractDevice:
 
 
 def requirements() -> list[Requirement]:
-    """Returns the requirements: the compiler, which `--build-only` needs, and PyCUDA and a GPU, which a run needs too."""
+    """Returns the requirements: NVRTC, which also `--build-only` needs, and PyCUDA and a GPU, which only runs need."""
     from ..api.errors import DeviceError
     from ..device import Requirement
     from . import driver, nvrtc

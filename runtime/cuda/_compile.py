@@ -1,4 +1,4 @@
-"""Compiler process for CUDA text: one JSON request a message on stdin, one reply on stdout, until stdin is closed."""
+"""Compiler process for CUDA text: one JSON request per message on stdin, one reply each on stdout, until stdin closes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ from .nvrtc import Compilation, compile_text
 
 
 class CompileRequest(msgspec.Struct, frozen=True):
-    """A text to compile. The parent gives up after `timeout_s`; 2 s later this process ends by itself, with or without a parent."""
+    """A text to compile. The parent gives up after `timeout_s` seconds.
+
+    This process ends by itself 2 s later, with or without a parent.
+    """
 
     text: str
     architecture: str

@@ -1,4 +1,4 @@
-"""Compiles CUDA text to cubins, cached by content, in processes that can be killed."""
+"""Compiler of CUDA text to cubins, cached by content, in separate processes that can be killed."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _START_S = 30.0  # that a process may need on top of its first compilation
 
 @dataclass(frozen=True)
 class Cubin:
-    """A compiled text: a file, the resources of its kernels, and the compiler's warnings."""
+    """A compiled CUDA text: the cubin file, the resources of its kernels, and the compiler's warnings."""
 
     path: Path
     key: str
@@ -44,7 +44,7 @@ class Cubin:
 
 
 def nvcc_command(source: Source, file: Path, architecture: str) -> str:
-    """Returns the shell command that compiles the file, where the toolkit is installed."""
+    """Returns the shell command that compiles `file` with nvcc, for machines with the CUDA toolkit."""
     cubin = str(file.with_suffix(".cubin"))
     return shlex.join(
         ["nvcc", f"-arch={architecture}", *source.flags, "-cubin", "-o", cubin, str(file)]
@@ -52,7 +52,10 @@ def nvcc_command(source: Source, file: Path, architecture: str) -> str:
 
 
 class CudaCompiler:
-    """Thread-safe compiler with as many processes as concurrent callers. They end with it, or by `close()`."""
+    """Thread-safe compiler with one process per concurrent caller.
+
+    The processes end with this object, or by `close()`.
+    """
 
     def __init__(self, folder: Path, timeout_s: float) -> None:
         self._folder = folder
@@ -63,14 +66,14 @@ class CudaCompiler:
 
     @cached_property
     def version(self) -> str:
-        """The name and version of the compiler, for people and for keys. Raises DeviceError where there is no NVRTC."""
+        """Displayed name and version of the compiler, also part of keys. Raises DeviceError without NVRTC."""
         return f"NVRTC {nvrtc.version()}"
 
     def build(self, text: str, architecture: str, extra: tuple[str, ...] = ()) -> Cubin | Failure:
-        """Compiles to `folder/KEY.cubin`, with KEY.cu and KEY.json next to it, once for equal text, flags and version.
+        """Compiles `text` to `folder/KEY.cubin`, with KEY.cu and KEY.json beside it, unless it exists.
 
-        Safe for concurrent callers, also of other processes: the cubin appears by rename, last. Raises DeviceError where there is
-        no NVRTC.
+        The key is made of text, flags and compiler version. Safe for concurrent callers in several processes: the cubin appears by
+        rename, last. Raises DeviceError without NVRTC.
         """
         parts = (text, self.version, architecture, *nvrtc.OPTIONS, *extra)
         key = hashlib.blake2b("\0".join(parts).encode(), digest_size=16).hexdigest()
@@ -109,13 +112,13 @@ class CudaCompiler:
 
 
 def _close(idle: list[_Process]) -> None:
-    """Ends the idle processes."""
+    """Ends the compiler processes without work."""
     while idle:
         idle.pop().close()
 
 
 class _Process:
-    """One process of _compile.py."""
+    """One compiler process (_compile.py)."""
 
     def __init__(self) -> None:
         command = [sys.executable, "-P", "-m", f"{__package__}._compile"]
@@ -129,7 +132,7 @@ class _Process:
         self._is_new = True
 
     def ask(self, request: bytes, timeout_s: float) -> bytes | Failure:
-        """Returns the reply, or a failure with the fate of the process."""
+        """Returns the reply to a request, or a Failure that describes how the process ended."""
         assert self._child.stdin is not None
         assert self._child.stdout is not None
         end = time.monotonic() + timeout_s + (_START_S if self._is_new else 0.0)
@@ -152,7 +155,7 @@ class _Process:
         self._child.wait()
 
     def _read(self, n_bytes: int, end: float) -> bytes | None:
-        """Returns so many bytes; none where the other end was closed, None past the deadline."""
+        """Returns exactly `n_bytes` bytes; b"" if the other end was closed, None past the time `end`."""
         assert self._child.stdout is not None
         fd, parts = self._child.stdout.fileno(), b""
         poll = select.poll()

@@ -1,4 +1,4 @@
-"""A GPU as a device: NVRTC builds, PyCUDA runs. Without a GPU it still builds, for a data sheet."""
+"""A GPU as a device: NVRTC builds, PyCUDA runs. Without a GPU it builds for a data sheet only."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class CudaMachine(AbstractMachine):
-    """Facts of the GPU: measured ones, else those of its data sheet."""
+    """Facts of the GPU: measured ones if stored, else those of its data sheet."""
 
     calibrated_by = "explore calibrate --target cuda"
 
@@ -55,7 +55,10 @@ class CudaMachine(AbstractMachine):
 
 
 class CudaBuilder(AbstractBuilder):
-    """NVRTC, for the GPU or for the data sheet. Raises DeviceError where it is missing."""
+    """Builds with NVRTC for the GPU's architecture, or for that of the data sheet.
+
+    Raises DeviceError without NVRTC.
+    """
 
     def __init__(self, gpu: Gpu, options: DeviceOptions) -> None:
         self.gpu = gpu
@@ -76,12 +79,12 @@ class CudaBuilder(AbstractBuilder):
         )
 
     def compile(self, source: Source) -> Cubin | Failure:
-        """Compiles a source, and returns the cubin with the compiler's reports. Raises DeviceError where there is no NVRTC."""
+        """Compiles a source to a cubin with the compiler's reports. Raises DeviceError without NVRTC."""
         return self.compiler.build(source.text, self.gpu.profile.architecture, source.flags)
 
 
 class CudaReporter(AbstractReporter):
-    """Reports of NVRTC on the resources that kernels take of a multiprocessor."""
+    """Reports of NVRTC on registers, shared memory and spills of kernels."""
 
     reports = True
 
@@ -102,8 +105,9 @@ class CudaReporter(AbstractReporter):
 
 
 class CudaDevice(AbstractDevice):
-    """The first GPU. If there is none, `builder` compiles for the data sheet of the options, and all that needs a GPU raises
-    DeviceError.
+    """The first GPU. Without a GPU, `builder` compiles for the data sheet of the options.
+
+    Everything else then raises DeviceError.
     """
 
     name = "cuda"

@@ -1,4 +1,4 @@
-"""Dialect CUDA C++, for NVRTC and nvcc. Only the prelude distinguishes the two."""
+"""Dialect CUDA C++, for NVRTC and nvcc. Only the prelude differs between the two."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The driver through PyCUDA: searched for, opened once a process, its errors explained."""
+"""CUDA driver through PyCUDA: search, initialisation once per process, explanation of its errors."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _NO_DRIVER = "the NVIDIA driver (libcuda.so.1) was not found; a GPU and its driv
 
 
 def pycuda_advice() -> str:
-    """Returns the way to get PyCUDA."""
+    """Returns the command that installs PyCUDA."""
     return f"install it with {extra('cuda')} (it is built against a CUDA toolkit)"
 
 
@@ -33,7 +33,7 @@ def has_pycuda() -> bool:
 
 @cache
 def library() -> ctypes.CDLL:
-    """Returns the driver's library. Raises DeviceError with a sentence when there is none."""
+    """Returns the loaded driver library (libcuda). Raises DeviceError if there is none."""
     try:
         return ctypes.CDLL("libcuda.so.1")
     except OSError:
@@ -42,7 +42,7 @@ def library() -> ctypes.CDLL:
 
 @cache
 def driver() -> Driver:
-    """Returns PyCUDA's driver module, initialised; there is at least one GPU. Raises DeviceError with a sentence otherwise."""
+    """Returns PyCUDA's driver module, initialised. Raises DeviceError if it is missing or there is no GPU."""
     library()
     if not has_pycuda():
         raise DeviceError(f"PyCUDA was not found; {pycuda_advice()}")
@@ -59,7 +59,7 @@ def driver() -> Driver:
 
 
 def gpu() -> Any:
-    """Returns the first GPU; no context is made. Raises DeviceError."""
+    """Returns the first GPU without creating a context. Raises DeviceError."""
     return driver().Device(0)
 
 
@@ -73,9 +73,9 @@ def _primary() -> Any:
 
 
 def enter_context() -> None:
-    """Make the first GPU's primary context, which other libraries of this process share, current in the calling thread.
+    """Makes the first GPU's primary context current in the calling thread.
 
-    Raises DeviceError.
+    Other libraries of this process share that context. Raises DeviceError.
     """
     if not getattr(_thread, "is_inside", False):
         context = _primary()
@@ -105,9 +105,9 @@ _MEANINGS: tuple[tuple[str, FailureKind, str, bool], ...] = (
 
 
 def explain(error: Exception, kernel: str) -> tuple[Failure, bool]:
-    """Returns the failure that an error of PyCUDA means for a kernel, and True if the context is lost with it.
+    """Returns the failure that a PyCUDA error means for a kernel, and True if the context is lost.
 
-    PyCUDA puts the driver's sentence into the message. An error that is not listed here costs the context.
+    PyCUDA's message contains the driver's sentence. An unknown error counts as loss of the context.
     """
     said = str(error)
     for words, kind, meaning, is_lost in _MEANINGS:

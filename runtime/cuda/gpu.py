@@ -1,4 +1,4 @@
-"""The GPU of this machine: its presence, and its facts by its data sheet or its driver."""
+"""The GPU of this machine: its presence, and its facts from a data sheet or from the driver."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from .profiles import DataSheet, find_profile
 
 
 class Gpu:
-    """The first GPU, or a data sheet if no GPU can be driven. Raises DeviceError where there is no such sheet."""
+    """The first GPU, or a data sheet if no GPU can be used. Raises DeviceError if there is no such sheet."""
 
     def __init__(self, sheet: str) -> None:
         self._sheet = find_profile(sheet)
 
     @cached_property
     def is_here(self) -> bool:
-        """True if there is a GPU that can be driven."""
+        """True if there is a GPU that the driver can use."""
         try:
             gpu()
         except DeviceError:
@@ -27,7 +27,7 @@ class Gpu:
 
     @cached_property
     def profile(self) -> DataSheet:
-        """The data sheet of the GPU, or the chosen one without a GPU."""
+        """Data sheet of the GPU; without a GPU, the sheet named in the options."""
         return _profile_of(gpu()) if self.is_here else self._sheet
 
 
@@ -38,7 +38,7 @@ _OTHER_LANES = (128, 2)  # no chip has more
 
 
 def _profile_of(device: Any) -> DataSheet:
-    """Returns the data sheet of a known GPU, else the same facts from the driver's attributes."""
+    """Returns the data sheet of a known GPU; for an unknown one, a sheet from the driver's attributes."""
     name = str(device.name())
     for words, key in _SHEETS.items():
         if words in name:

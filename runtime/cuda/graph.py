@@ -1,4 +1,4 @@
-"""CUDA graphs of many calls. Without them the host's launch rate would set the time of a sequence of a few microseconds.
+"""CUDA graphs of many calls, so that the host's launch rate does not limit sequences of a few microseconds.
 
 PyCUDA has no graphs; the driver is called directly, on PyCUDA's stream and in its context.
 """
@@ -15,12 +15,13 @@ _THREAD_LOCAL_CAPTURE = 1  # CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
 
 
 class GraphError(Exception):
-    """Raised if the driver refuses a graph; the message has the driver's words."""
+    """Raised if the driver refuses a graph; the message contains the driver's text."""
 
 
 class CudaGraph:
-    """A graph of the launches that `record` makes on a stream, to be launched again as a whole. Raises GraphError where the driver
-    cannot.
+    """A graph of the launches that `record` makes on a stream, launched again as a whole.
+
+    Raises GraphError if the driver refuses it.
     """
 
     def __init__(self, stream: Any, record: Callable[[], None]) -> None:
@@ -46,7 +47,7 @@ class CudaGraph:
         _check(library().cuGraphLaunch(self._exec, self._stream), "launch")
 
     def close(self) -> None:
-        """Frees the graph; it must not run any more."""
+        """Frees the graph; the caller must not launch it afterwards."""
         library().cuGraphExecDestroy(self._exec)
 
 

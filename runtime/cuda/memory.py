@@ -1,4 +1,4 @@
-"""Arrays in the GPU's memory, with guard zones before and behind."""
+"""Arrays in GPU memory with guard zones before and behind them."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _GUARD = 0xA5
 
 
 class CudaArray(AbstractArray):
-    """A C-contiguous array on the GPU. Raises MemoryError when it does not fit.
+    """A C-contiguous array on the GPU. Raises MemoryError if it does not fit.
 
-    A frozen array is compared with its earlier contents by a checksum, for which it is copied to the host.
+    A frozen array is compared with its earlier contents by a checksum on the host.
     """
 
     def __init__(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
@@ -47,7 +47,7 @@ class CudaArray(AbstractArray):
 
     @property
     def address(self) -> int:
-        """The address of the first element on the GPU; a multiple of 256."""
+        """GPU address of the first element; a multiple of 256."""
         return int(self._memory) + _GUARD_BYTES
 
     def upload(self, values: Array) -> None:
@@ -91,7 +91,7 @@ class CudaArray(AbstractArray):
         return None
 
     def free(self) -> None:
-        """Frees the memory now."""
+        """Frees the GPU memory immediately."""
         self._memory.free()
 
     def _sum(self) -> int:

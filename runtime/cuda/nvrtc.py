@@ -1,4 +1,4 @@
-"""NVRTC, the compiler of CUDA text as a library: search, loading, and calls through ctypes."""
+"""NVRTC, NVIDIA's compiler library for CUDA text: search, loading, and calls through ctypes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ..installing import extra
 
 
 def advice() -> str:
-    """Returns the way to get it."""
+    """Returns a sentence on how to install NVRTC."""
     return f"install it with {extra('cuda')} (package nvidia-cuda-nvrtc), or a CUDA toolkit"
 
 
@@ -32,7 +32,7 @@ _LOG_CHARACTERS = 6000
 
 
 class KernelReport(msgspec.Struct, frozen=True):
-    """Resources of one kernel, as the compiler reports them."""
+    """Registers, memory and spills of one kernel, as the compiler reports them."""
 
     kernel: str
     registers: int  # of 32 bits, per thread
@@ -43,8 +43,9 @@ class KernelReport(msgspec.Struct, frozen=True):
 
 
 class Compilation(msgspec.Struct, frozen=True):
-    """Result of a compilation: `cubin` is None where the text was refused; `log` holds the compiler's messages without its
-    statistics.
+    """Result of a compilation: `cubin` is None if the text was refused.
+
+    `log` contains the compiler's messages without its statistics.
     """
 
     cubin: bytes | None
@@ -53,7 +54,7 @@ class Compilation(msgspec.Struct, frozen=True):
 
 
 def _candidates() -> Iterator[str]:
-    """Yields files and names that may be the library, best first: wheels, toolkits, then the search of the loader."""
+    """Yields possible files and names of the NVRTC library, best first: wheels, toolkits, the loader's search path."""
     paths = sysconfig.get_paths()
     for site in dict.fromkeys((paths["purelib"], paths["platlib"], *filter(None, sys.path))):
         yield from _newest(Path(site) / "nvidia", "*/lib/libnvrtc.so.*")
@@ -76,7 +77,7 @@ def _newest(folder: Path, pattern: str) -> list[str]:
 
 @cache
 def library() -> ctypes.CDLL:
-    """Returns the loaded library. Raises DeviceError with a sentence when there is none."""
+    """Returns the loaded NVRTC library. Raises DeviceError if there is none."""
     for path in _candidates():
         try:
             loaded = ctypes.CDLL(path)
@@ -89,14 +90,14 @@ def library() -> ctypes.CDLL:
 
 
 def version() -> str:
-    """Returns the version of the library, as in "13.5"."""
+    """Returns the version of the NVRTC library, for example "13.5"."""
     major, minor = ctypes.c_int(), ctypes.c_int()
     _check(library().nvrtcVersion(ctypes.byref(major), ctypes.byref(minor)))
     return f"{major.value}.{minor.value}"
 
 
 def supported() -> tuple[str, ...]:
-    """Returns the architectures that NVRTC compiles for, as in "sm_90"."""
+    """Returns the architectures that NVRTC compiles for, for example "sm_90"."""
     n = ctypes.c_int()
     _check(library().nvrtcGetNumSupportedArchs(ctypes.byref(n)))
     numbers = (ctypes.c_int * n.value)()
@@ -106,13 +107,13 @@ def supported() -> tuple[str, ...]:
 
 @cache
 def _without_cache() -> tuple[str, ...]:
-    """Returns the option that makes NVRTC compile every text anew; () for a release without it."""
+    """Returns the option that makes NVRTC recompile every text; () for releases without that option."""
     asked = _compile("", (_NO_CACHE,))
     return (_NO_CACHE,) if asked.cubin is not None else ()
 
 
 def compile_text(text: str, architecture: str, extra: tuple[str, ...] = ()) -> Compilation:
-    """Compiles CUDA text in this process to a cubin. Equal text and options give equal bytes."""
+    """Compiles CUDA text to a cubin in this process. Equal text and options give equal bytes."""
     return _compile(
         text, (f"--gpu-architecture={architecture}", *OPTIONS, *_without_cache(), *extra)
     )
@@ -147,7 +148,7 @@ _SHARED = re.compile(r"(\d+)(?:\+\d+)? bytes smem")
 
 
 def read_log(log: str) -> tuple[str, tuple[KernelReport, ...]]:
-    """Returns the log of a verbose compilation without its statistics, and the statistics kernel by kernel."""
+    """Returns the log of a verbose compilation without its statistics, and the statistics of each kernel."""
     rest: list[str] = []
     stacks: dict[str, tuple[int, int, int]] = {}
     reports: list[KernelReport] = []

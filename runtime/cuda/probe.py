@@ -1,7 +1,7 @@
-"""Calibration of a GPU: measures those facts of its data sheet that the bound reads.
+"""Calibration of a GPU: measures those facts of its data sheet that the bound uses.
 
-Rates are those of the best of several ways to reach them. Latencies are the time of one more step of a chain, so that launches do
-not count. Other facts (capacities, how many instructions start) are the data sheet's.
+Rates are the best over several kinds of kernels. Latencies are the time of one more step of a chain, so that launches do
+not count. Other facts (capacities, instructions started per cycle) are taken from the data sheet.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _PLACES = 64  # slices of L2 are not all as far away
 
 
 def machine_key(p: DataSheet) -> str:
-    """Returns a file-name-safe key, equal for GPUs that share calibrations."""
+    """Returns a key usable in file names, equal for GPUs that share calibrations."""
     parts = (p.name, p.architecture, p.multiprocessors, p.l2_bytes, p.memory_bytes)
     digest = hashlib.blake2b(repr(parts).encode(), digest_size=4).hexdigest()
     name = re.sub(r"[^a-z0-9]+", "-", p.name.lower().removesuffix("(data sheet)")).strip("-")
@@ -51,13 +51,16 @@ def machine_key(p: DataSheet) -> str:
 
 
 def load_target(profile: DataSheet) -> Target | None:
-    """Returns the measured target of a GPU of this kind; None if nothing was measured."""
+    """Returns the measured facts of a GPU of this kind; None if nothing was measured."""
     found = load_calibration(machine_key(profile))
     return None if found is None else found.target
 
 
 def calibrate(device: AbstractDevice, p: DataSheet) -> Calibration:
-    """Measures, merges with the facts stored for this GPU, and stores; some seconds in a child process. Raises WorkerError."""
+    """Measures the GPU, merges with its stored facts, stores and returns the result.
+
+    Takes some seconds in a child process. Raises WorkerError.
+    """
     from ..worker.worker import Worker
 
     with Worker(device) as worker:
@@ -68,7 +71,7 @@ def calibrate(device: AbstractDevice, p: DataSheet) -> Calibration:
 
 
 def target_from_samples(sheet: Target, samples: dict[str, list[float]]) -> Target:
-    """Returns the data sheet with the optimistic end of each list of samples in its place."""
+    """Returns the data sheet's facts, replaced by the best sample of each measured one."""
     most = {name: max(s) for name, s in samples.items()}
     least = {name: min(s) for name, s in samples.items() if name.endswith("_ns")}
     near, far = sheet.levels
@@ -106,7 +109,10 @@ def target_from_samples(sheet: Target, samples: dict[str, list[float]]) -> Targe
 
 
 def take_samples(device: AbstractDevice, sheet: DataSheet) -> dict[str, list[float]]:
-    """Returns all samples by name: bytes or operations a ns, and latencies in ns. Raises DeviceError, MemoryError and RunError."""
+    """Measures everything and returns samples by name: bytes or operations per ns, latencies in ns.
+
+    Raises DeviceError, MemoryError and RunError.
+    """
     return _Probe(device, sheet).samples()
 
 
@@ -116,14 +122,14 @@ class _Probe:
         self.cores = self.sheet.multiprocessors
 
     def samples(self) -> dict[str, list[float]]:
-        """Returns all samples; memory is last, because it takes the most."""
+        """Returns all samples by name; memory is measured last, since it allocates most."""
         found = {**self.arithmetic(), **self.caches(), **self.latencies()}
         return found | {f"memory_{what}": self.stream(what) for what in ("read", "write", "copy")}
 
     def timer(self, source: Source, values: list[Any]) -> Callable[[int], float]:
-        """Returns a function from a number of calls to their time in ns.
+        """Returns a function from a number of calls of the kernel to their time in ns.
 
-        A value that is a shape becomes an array of it, whose contents are NaN or a number that is no index.
+        A shape in `values` becomes an array of that shape, filled with NaN or with an invalid index.
         """
         from .runner import CudaModule, TimedCalls
 
@@ -179,7 +185,10 @@ class _Probe:
         return found
 
     def stream(self, what: str) -> list[float]:
-        """Returns the rates, in bytes a ns, of the best way to stream through memory."""
+        """Returns rates, in bytes per ns, of the best kernel that streams through memory.
+
+        `what`: "read", "write" or "copy".
+        """
         moved = 2 if what == "copy" else 1
         x, y, n_floats = self.large_arrays()
         out = self.array((1,), np.dtype(np.float32))
@@ -193,7 +202,7 @@ class _Probe:
         return max(rates, key=median)
 
     def large_arrays(self) -> tuple[Any, Any, int]:
-        """Returns two arrays far beyond L2, as far as there is memory, and the number of floats in each."""
+        """Returns two arrays far larger than L2, as memory permits, and the number of floats in each."""
         l2_bytes = self.sheet.l2_bytes
         n_bytes = min(_TIMES_L2 * l2_bytes, self.sheet.memory_bytes // _SHARE_OF_MEMORY)
         while True:
@@ -242,8 +251,9 @@ class _Probe:
     def steps(
         self, source: Source, values: Callable[[int], list[Any]], n_samples: int = _SAMPLES
     ) -> list[float]:
-        """Returns samples of the time in ns of one step of a chain. It is the additional time of twice as many steps, so that the
-        launch does not count.
+        """Returns samples of the time in ns of one step of a chain.
+
+        A sample is the additional time of twice as many steps, so that the launch does not count.
         """
         n = 1 << 14
         short, long = self.timer(source, values(n)), self.timer(source, values(2 * n))

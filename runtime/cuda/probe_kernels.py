@@ -1,7 +1,7 @@
-"""The kernels that measure a GPU, as sources: each does one thing as fast, or as slowly, as the device can.
+"""Sources of kernels that measure a GPU: each exercises one resource, at its highest rate or in a dependent chain.
 
-Sums are compared with `wanted`, which they never equal on a GPU (NaN). So the compiler has to compute them, and a test can see
-them.
+Sums are compared with `wanted`, which they never equal on a GPU (NaN). So the compiler cannot drop them, and a test on the
+emulator can read them.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def stream(what: str, n_floats: int, grid: int, unrolled: int) -> Source:
 
 
 def far_read(n_floats: int, grid: int, threads: int) -> Source:
-    """Returns a kernel that reads x `n_passes` times past L1, each pass beginning elsewhere."""
+    """Returns a kernel that reads x `n_passes` times from L2, each pass from another start, bypassing L1."""
     body = (
         f"    const float4 *from = (const float4 *)x;\n{_SUM}"
         f"    const int n = {n_floats // 4}, step = {threads} * gridDim.x;\n"
@@ -81,8 +81,9 @@ def far_read(n_floats: int, grid: int, threads: int) -> Source:
 
 
 def near_read(grid: int, *, in_shared: bool) -> Source:
-    """Returns a kernel whose blocks all read the same 16 KiB, `n_passes` vectors a thread: of x through L1, or of a copy in shared
-    memory.
+    """Returns a kernel whose blocks all read the same 16 KiB of x through L1, or its copy in shared memory.
+
+    Each thread reads `n_passes` vectors.
     """
     n = NEAR_VECTORS
     body = f"    const float4 *from = (const float4 *)x;\n{_SUM}"
@@ -104,8 +105,9 @@ def near_read(grid: int, *, in_shared: bool) -> Source:
 
 
 def multiply_add(dtype: str, grid: int, threads: int = THREADS) -> Source:
-    """Returns a kernel of `n_passes` times CHAINS independent multiply-adds a thread, from 0: every sum ends as n_passes * b where
-    a is 1.
+    """Returns a kernel in which each thread does `n_passes` times CHAINS independent multiply-adds.
+
+    Every sum starts at 0 and ends as n_passes * b if a is 1.
     """
     kind = {"float32": "float", "float64": "double"}[dtype]
     step = " ".join(f"s{k} = s{k} * a + b;" for k in range(CHAINS))
@@ -121,7 +123,7 @@ def multiply_add(dtype: str, grid: int, threads: int = THREADS) -> Source:
 
 
 def additions() -> Source:
-    """Returns a kernel whose one thread adds b to a sum, `n_passes` times, each addition dependent on the one before."""
+    """Returns a kernel whose single thread adds b to a sum `n_passes` times, each addition dependent on the last."""
     body = (
         "    float sum = 0.0f;\n#pragma unroll 64\n"
         "    for (long long pass = 0; pass < n_passes; ++pass) sum += b;\n    out[0] = sum;\n"
@@ -131,7 +133,7 @@ def additions() -> Source:
 
 
 def barriers(threads: int) -> Source:
-    """Returns a kernel whose one block synchronises `n_passes` times."""
+    """Returns a kernel whose single block executes `n_passes` barriers."""
     body = (
         "#pragma unroll 16\n"
         "    for (long long pass = 0; pass < n_passes; ++pass) __syncthreads();\n"
@@ -142,8 +144,9 @@ def barriers(threads: int) -> Source:
 
 
 def chase(where: str, n: int) -> Source:
-    """Returns a kernel whose one thread follows x, where x[k] is k, from k = `start`, `n_passes` times: "shared", "near" (L1) or
-    "far" (L2).
+    """Returns a kernel whose single thread follows indices x[k] = k from k = `start`, `n_passes` times.
+
+    `where` x is: "shared" memory, "near" (L1) or "far" (L2).
     """
     copy = "    __shared__ int tile[256];\n    for (int i = 0; i < 256; ++i) tile[i] = x[i];\n"
     step = {"shared": "tile[k]", "near": "x[k]", "far": "__ldcg(&x[k])"}[where]
@@ -158,5 +161,5 @@ def chase(where: str, n: int) -> Source:
 
 
 def nothing() -> Source:
-    """Returns an empty kernel: only its launch takes time."""
+    """Returns an empty kernel, whose time is that of a launch."""
     return _source("probe_nothing", "", (_array("out", 1),), 1, 32)

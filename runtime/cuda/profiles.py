@@ -1,4 +1,4 @@
-"""Facts of GPUs from their data sheets, for machines without a GPU: optimistic, so that bounds hold."""
+"""Facts of GPUs from their data sheets, for machines without a GPU: peak values, so that bounds hold."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ..api.errors import DeviceError
 
 @dataclass(frozen=True, kw_only=True)
 class DataSheet:
-    """One data sheet. Rates are peaks, of all multiprocessors together, at the boost clock."""
+    """One data sheet. Rates are peaks of all multiprocessors together, at the boost clock."""
 
     name: str
     source: str
@@ -116,19 +116,19 @@ _SHARED_BYTES_PER_CLOCK, _SCHEDULERS = 128, 4
 
 
 def find_profile(name: str) -> DataSheet:
-    """Returns the profile of that name. Raises DeviceError with the names of all profiles."""
+    """Returns the data sheet called `name`. Raises DeviceError with the names of all sheets."""
     if name not in PROFILES:
         raise DeviceError(f"there is no data sheet {name!r}; there are {', '.join(PROFILES)}")
     return PROFILES[name]
 
 
 def profile_target(name: str, backend: str) -> Target:
-    """Returns the target that a data sheet describes. Raises DeviceError when there is no such profile."""
+    """Returns the target (machine facts) of the data sheet called `name`. Raises DeviceError if there is none."""
     return target_of(find_profile(name), backend)
 
 
 def target_of(p: DataSheet, backend: str) -> Target:
-    """Returns the target of these facts."""
+    """Returns the target (machine facts) of a data sheet."""
     core_clocks = p.multiprocessors * p.clock_ghz
     levels = (
         CacheLevel(

@@ -1,4 +1,4 @@
-"""Resources of kernels on a multiprocessor, by the compiler's report, and the number of blocks that fit."""
+"""Resources of kernels on a multiprocessor by the compiler's report, and the number of resident blocks."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _WARP = 32
 
 
 def build_report(source: Source, cubin: Cubin, p: DataSheet) -> BuildReport | Failure:
-    """Returns the resources of a compiled source on a GPU of this profile; a Failure if a kernel is missing."""
+    """Returns the resources of a compiled source on the GPU of data sheet `p`; a Failure if a kernel is missing."""
     by_name = {r.kernel: r for r in cubin.reports}
     absent = [x.kernel for x in source.launches if x.kernel not in by_name]
     if absent:
@@ -33,9 +33,9 @@ def build_report(source: Source, cubin: Cubin, p: DataSheet) -> BuildReport | Fa
 
 
 def refusal(report: BuildReport, gpu: str) -> Failure | None:
-    """Returns a failure if one kernel of a built source needs more for a block than a multiprocessor has; else None.
+    """Returns a Failure if a block of some kernel needs more than a multiprocessor has; else None.
 
-    The compiler's counts decide, so nothing is refused because of a space's estimates.
+    The compiler's counts decide, so no candidate is refused because of the space's estimates.
     """
     for x in report.launches:
         if x.blocks_per_core > 0:
@@ -51,7 +51,7 @@ def refusal(report: BuildReport, gpu: str) -> Failure | None:
 
 
 def launch_resources(report: KernelReport, launch: KernelLaunch, p: DataSheet) -> LaunchResources:
-    """Returns the occupancy of a multiprocessor of the profile by a kernel with these needs."""
+    """Returns the resources and the occupancy of one launch on the GPU of data sheet `p`."""
     n_threads = prod(launch.block)
     n_warps = -(-n_threads // _WARP)
     shared_bytes = report.shared_bytes + launch.shared_bytes

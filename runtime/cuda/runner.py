@@ -1,4 +1,4 @@
-"""Runner of a GPU: PyCUDA loads and launches, events time."""
+"""Runner of a GPU: PyCUDA loads and launches, CUDA events time."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _LAUNCHES_A_GRAPH = 32
 
 
 class CudaModule(AbstractModule):
-    """A loaded cubin. If it needs a workspace and gets none, it uses one of its own again and again."""
+    """A loaded cubin. If it needs a workspace and gets none, it allocates one and reuses it."""
 
     def __init__(self, artifact: Artifact, functions: dict[str, Any], stream: Any) -> None:
         self._artifact = artifact
@@ -69,7 +69,7 @@ class CudaModule(AbstractModule):
     def bind(
         self, values: Sequence[AbstractArray | Array | int | float | bool]
     ) -> list[tuple[KernelLaunch, Callable[[], None]]]:
-        """Returns each launch with the function that launches it, arguments packed; `values` hold no NumPy arrays."""
+        """Returns each launch with a function that executes it, arguments packed; `values` contain no NumPy arrays."""
         packed = []
         for a, v in zip(self._arguments, self._with_workspace(values), strict=True):
             if a.kind == "scalar":
@@ -114,14 +114,14 @@ class CudaModule(AbstractModule):
 
 
 def packed_scalar(dtype: str, value: Any) -> tuple[str, Any]:
-    """Returns the `struct` format of a scalar argument, and its value as a number."""
+    """Returns the `struct` format character of a scalar argument, and its value as a number."""
     return _FORMATS[DType(dtype)], np.array(value, dtype).item()
 
 
 def _on_gpu(
     argument: Argument, value: AbstractArray | Array | int | float | bool
 ) -> CudaArray | int | float | bool:
-    """Returns the value on the GPU. Raises TypeError naming the argument that does not fit."""
+    """Returns the argument's value on the GPU. Raises TypeError naming the argument if it does not fit."""
     if argument.kind == "scalar":
         assert not isinstance(value, AbstractArray | np.ndarray)
         return value
@@ -146,7 +146,7 @@ def _on_gpu(
 
 
 class CudaRunner(AbstractRunner):
-    """Runner on the first GPU. Raises DeviceError where there is none."""
+    """Runner of the first GPU. Raises DeviceError without a GPU."""
 
     limits_memory = False  # the driver maps far more than it uses
 
@@ -211,7 +211,10 @@ class CudaRunner(AbstractRunner):
 
 
 class TimedCalls:
-    """Times calls of one module between two events. Many calls run as graphs, so that the host does not set the pace."""
+    """Times calls of one module between two CUDA events.
+
+    Many calls run as graphs, so that the host does not limit them.
+    """
 
     def __init__(self, module: CudaModule, args: CallArguments) -> None:
         self._cuda = driver()
@@ -227,7 +230,7 @@ class TimedCalls:
         self._has_graphs = True
 
     def sampler(self) -> Sampler:
-        """Returns the sampler of the timing protocol; it restores arrays that the calls update in place."""
+        """Returns the sampler for the timing protocol; it restores arrays that the calls update in place."""
         if not self._restored:
             return Sampler(self.run)
         return Sampler(self.run, self._restore, self._drifted)
@@ -238,7 +241,7 @@ class TimedCalls:
             self._graph.close()
 
     def run(self, n: int) -> float:
-        """Returns the nanoseconds of n calls on the GPU."""
+        """Runs n calls on the GPU and returns their nanoseconds."""
         try:
             n_graphs = n // self._calls_a_graph if self._may_use_graph(n) else 0
             n_timed = n_graphs * self._calls_a_graph or n

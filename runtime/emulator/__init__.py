@@ -1,4 +1,4 @@
-"""The emulator: CUDA text compiled for the CPU, with every access of every thread checked."""
+"""The emulator: CUDA text compiled for the CPU, with a check of every memory access of every thread."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def open_backend(options: DeviceOptions) -> AbstractDevice:
 
 
 def requirements() -> list[Requirement]:
-    """Returns the requirement: a C++ compiler."""
+    """Returns the emulator's only requirement: a C++ compiler."""
     from ..api.errors import DeviceError
     from ..device import Requirement
     from .device import find_compiler

@@ -1,4 +1,4 @@
-"""Adapts CUDA text for a C++ compiler: the emulator's header before it, an entry with its launches behind it."""
+"""Adaptation of CUDA text for a C++ compiler: emulator header before it, an entry with its launches after it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SHARED = re.compile(
 
 @cache
 def header() -> str:
-    """Returns the text of the emulator."""
+    """Returns the text of the emulator's header."""
     return (Path(__file__).parent / "cuda_emulator.h").read_text()
 
 
@@ -35,8 +35,9 @@ def emulated_text(source: Source) -> str:
 
 
 def emulated_together(sources: Mapping[str, Source]) -> str:
-    """Returns one C++ file of several texts by the entries that it exports, each in a namespace. So a compiler reads the emulator
-    once.
+    """Returns one C++ file of several texts, keyed by the entries that it exports, each in a namespace.
+
+    The compiler then parses the emulator's header once.
     """
     parts = [header()]
     for k, (entry, source) in enumerate(sources.items()):
@@ -47,13 +48,13 @@ def emulated_together(sources: Mapping[str, Source]) -> str:
 
 
 def emulated_kernels(text: str, before: str = "") -> str:
-    """Returns a CUDA text behind the emulator's header and `before`."""
+    """Returns a CUDA text preceded by the emulator's header and `before`."""
     shared = _SHARED.sub(_shared_array, text)
     return f'{header()}\n{before}\n#line 1 "kernel.cu"\n{shared}'
 
 
 def _shared_array(found: re.Match[str]) -> str:
-    """Returns the same declaration in C++, which has no storage that belongs to a block."""
+    """Returns the C++ declaration for a shared-memory array of a block, which C++ has no storage class for."""
     type_, name, dims = found["type"], found["name"], found["dims"].strip()
     if found["extern"]:
         return f'{type_} *{name} = emulator::dynamic_array<{type_}>("{name}");'
@@ -96,7 +97,7 @@ def _n_bytes(argument: Argument) -> int:
 
 
 def _item_bytes(argument: Argument) -> int:
-    """Returns the bytes of an element in the check for races. A workspace holds elements of four bytes or more."""
+    """Returns the bytes of an element in the race check. A workspace has elements of four bytes or more."""
     if argument.kind == "workspace":
         return 4
     return {"bool": 1}.get(argument.dtype) or int(re.sub(r"\D", "", argument.dtype)) // 8

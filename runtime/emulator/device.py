@@ -1,4 +1,4 @@
-"""The emulated GPU as a device: a C++ compiler builds the text, which runs in three orders of threads."""
+"""The emulated GPU as a device: a C++ compiler builds the text, which runs in three thread orders."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _ORDERS: tuple[ThreadOrder, ...] = ("forward", "backward", "random")
 
 
 class EmulatorModule(backend.AbstractModule):
-    """A loaded program. `order` is the order of threads in its runs. Runs in different orders must give the same results."""
+    """A loaded program. `order` is the thread order of its runs; every order must give the same results."""
 
     def __init__(self, bound: CpuModule, library: LoadedLibrary, order: ThreadOrder) -> None:
         self._bound = bound
@@ -77,7 +77,7 @@ class EmulatorModule(backend.AbstractModule):
         order: ThreadOrder | None = None,
         seed: int | None = None,
     ) -> None:
-        """Runs the program as `AbstractModule.run` does. `order` and, for a random one, `seed` are for this run."""
+        """Runs the program as `AbstractModule.run` does; `order` and its `seed` apply to this run only."""
         with self._bound.bound(values) as pointers, self._one_run:
             order = order or self._order
             if order == "in turn":
@@ -90,7 +90,7 @@ class EmulatorModule(backend.AbstractModule):
             self._raise_error(f"random order {seed}" if order == "random" else f"{order} order")
 
     def _keep(self, values: Sequence[object]) -> None:
-        """Registers the protected rows of arrays: the emulator checks each write to them."""
+        """Registers the protected rows of arrays; the emulator checks every write to them."""
         self._library.emulator_keep(None, 0, 0)
         for v in values:
             if isinstance(v, CpuArray) and v.kept_bytes:
@@ -119,7 +119,7 @@ class EmulatorModule(backend.AbstractModule):
 
 
 class EmulatorMachine(backend.AbstractMachine):
-    """Facts of a data sheet's GPU. The emulator is not as fast, so its times do not count."""
+    """Facts of a data sheet's GPU. Measured times do not count, since the emulator is slower."""
 
     times_count = False
 
@@ -133,14 +133,14 @@ class EmulatorMachine(backend.AbstractMachine):
 
 
 class EmulatorBuilder(backend.AbstractBuilder):
-    """Builder with a C++ compiler. Raises DeviceError on the first build when none works."""
+    """Builds with a C++ compiler. Raises DeviceError on the first build if none works."""
 
     def __init__(self, options: DeviceOptions) -> None:
         self._options = options
 
     @cached_property
     def compiler(self) -> Compiler:
-        """The C++ compiler; looked for on first use."""
+        """The C++ compiler, searched on first use."""
         return find_compiler(self._options.compiler)
 
     def dialect(self) -> Dialect:
@@ -160,13 +160,13 @@ class EmulatorBuilder(backend.AbstractBuilder):
     def build_in_one(
         self, sources: Mapping[str, Source], flags: tuple[str, ...], folder: Path
     ) -> Library | Failure:
-        """Builds one library of several texts, by their entries in it."""
+        """Builds one library of several texts; `sources` by name of their entry in it."""
         text, limit_s = emulated_together(sources), self._options.compile_timeout_s
         return build_library(self.compiler, text, flags, folder, limit_s * len(sources))
 
 
 class EmulatorRunner(backend.AbstractRunner):
-    """Runs the threads of a GPU one after the other on a core. Arrays and clock are those of the CPU."""
+    """Runs the threads of a GPU one after the other on one core. Arrays and clock are those of the CPU."""
 
     def __init__(self, options: DeviceOptions) -> None:
         self._thread_order = options.thread_order
@@ -215,7 +215,7 @@ class EmulatorRunner(backend.AbstractRunner):
 
 
 class EmulatorReporter(backend.AbstractReporter):
-    """Reporter of the compiler that would build the text for a GPU."""
+    """Reports of the compiler that would build the text for a real GPU."""
 
     def __init__(self, machine: EmulatorMachine) -> None:
         self._machine = machine
@@ -241,8 +241,9 @@ class EmulatorDevice(backend.AbstractDevice):
 
 
 def find_compiler(wanted: str | None = None) -> Compiler:
-    """Returns the C++ compiler with the name or path `wanted`, else the first of g++, clang++, c++. Raises DeviceError with a
-    sentence.
+    """Returns the C++ compiler with the name or path `wanted`, else the first of g++, clang++, c++.
+
+    Raises DeviceError with a sentence.
     """
     for name in (wanted,) if wanted else ("g++", "clang++", "c++"):
         path = shutil.which(name)

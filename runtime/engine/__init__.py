@@ -1,4 +1,4 @@
-"""The engine: runs kernels that are called outside of a recording. A process has one, made at the first call."""
+"""The engine: runs kernels called outside of a recording. A process has one, created at the first call."""
 
 from __future__ import annotations
 
@@ -25,8 +25,9 @@ def current_engine() -> Engine:
 
 
 def stats() -> Stats:
-    """Returns the statistics of the program: of its windows with `ks.init(async_mode=True)`, and on a device of the backends that
-    ran its kernels. Zeros without them.
+    """Returns the statistics of the program: windows of `ks.init(async_mode=True)`, calls by backend on a device.
+
+    All numbers are 0 without either.
     """
     from dataclasses import replace
 
@@ -44,7 +45,7 @@ def stats() -> Stats:
 
 
 def use(options: EngineOptions) -> Engine:
-    """Makes an engine with these options run kernels from now on. Callers that hold the previous engine still use that one."""
+    """Makes a new engine with these options run all later kernels. Existing callers keep the previous engine."""
     global _engine
     from .engine import Engine
 
@@ -54,7 +55,7 @@ def use(options: EngineOptions) -> Engine:
 
 @contextmanager
 def using(engine: Any) -> Iterator[None]:
-    """Makes another engine run kernels within the block, or what has its methods."""
+    """Context manager in which another engine, or any object with its methods, runs kernels."""
     global _engine
     before, _engine = _engine, engine
     try:

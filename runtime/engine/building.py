@@ -1,4 +1,4 @@
-"""Builds a kernel to a library: writes the C text of its default decisions, and compiles it."""
+"""Build of a kernel: writes the C text by its default decisions, and compiles it to a library."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .toolchain import flags_of
 
 
 def index_sites(ir: KernelIR) -> tuple[list[str], tuple[IndexSite, ...], Prelude]:
-    """Returns the functions that check indices that arrays hold, the accesses that they check, and the prelude."""
+    """Returns checks of indices that are read from arrays: C functions, the checked accesses, and a prelude."""
     prelude = Prelude(CHelpers())
     arrays = tuple(a.name for a in ir.arrays)
     call = Call(ir, arrays, ir.scalars, NOWHERE)
@@ -32,7 +32,7 @@ def index_sites(ir: KernelIR) -> tuple[list[str], tuple[IndexSite, ...], Prelude
 
 
 def kernel_text(ir: KernelIR, cores: int, checks_indices: bool) -> str:
-    """Returns the C file of a kernel."""
+    """Returns the C file of a kernel for `cores` threads at most."""
     lines, prelude = list[str](), Prelude(CHelpers())
     if checks_indices:
         lines, _, prelude = index_sites(ir)
@@ -49,7 +49,7 @@ def build_kernel(
     target: Path,
     timeout_s: float,
 ) -> Failure | None:
-    """Compiles a kernel to `target`, with its text next to it. Returns a Failure if the compiler fails."""
+    """Compiles a kernel to `target`, with its C text beside it. Returns a Failure if the compiler fails."""
     text = kernel_text(ir, cores, checks_indices)
     built = build_files(compiler, {f"{target.stem}.c": text}, flags_of(ir), target, timeout_s)
     return built if isinstance(built, Failure) else None

@@ -1,4 +1,4 @@
-"""Arrays of a program in the memory of a device: copied there before a kernel uses them, and back before Python does."""
+"""Arrays of a program in device memory: copied there before a kernel uses them, and back before Python does."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ Array = NDArray[Any]
 
 @dataclass(eq=False)
 class _Copy:
-    """An array with its memory on the device. `is_valid`: the device has the contents; `is_newer`: the host lacks them."""
+    """A host array with its copy on the device.
+
+    `is_valid`: the device copy is up to date. `is_newer`: the host's contents are outdated.
+    """
 
     host: Array
     device: AbstractArray
@@ -29,9 +32,9 @@ class _Copy:
 
 
 class DeviceArrays:
-    """Copies of arrays of the host, each made at the first use by a kernel.
+    """Device copies of host arrays, each created when a kernel first uses the array.
 
-    Python may change an array whenever the host is up to date, so all are uploaded again after `to_host`.
+    Python may change an array while the host is up to date, so all are uploaded again after `to_host`.
     """
 
     def __init__(self, runner: AbstractRunner) -> None:
@@ -40,11 +43,14 @@ class DeviceArrays:
 
     @property
     def are_used(self) -> bool:
-        """True if the device has contents that the host lacks, or that Python must not change unnoticed."""
+        """True if any device copy is valid: the host may be outdated, or must not be changed unnoticed."""
         return any(c.is_valid for c in self._copies.values())
 
     def on_device(self, array: Array, *, is_written: bool) -> AbstractArray:
-        """Returns the copy of an array with its contents. The next kernel writes to it if `is_written`. Raises MemoryError."""
+        """Returns the up-to-date device copy of an array; `is_written`: the next kernel writes to it.
+
+        Raises MemoryError.
+        """
         copy = self._copies.get(array.ctypes.data)
         if copy is None or not copy.is_of(array):
             self._forget_overlapping(array)
@@ -57,19 +63,19 @@ class DeviceArrays:
         return copy.device
 
     def to_host(self) -> None:
-        """Copies all newer contents to the host."""
+        """Copies to the host all contents that are newer on the device, and marks device copies as outdated."""
         for copy in self._copies.values():
             self._download(copy)
 
     def take_back(self, arrays: Iterable[Array]) -> None:
-        """Copies the contents of arrays to the host, and drops their memory on the device."""
+        """Copies the contents of these arrays to the host, and frees their device memory."""
         for array in arrays:
             copy = self._copies.pop(array.ctypes.data, None)
             if copy is not None:
                 self._download(copy)
 
     def clear(self) -> None:
-        """Frees all memory on the device, with its contents."""
+        """Frees all device memory without copying contents back."""
         self._copies.clear()
 
     def _forget_overlapping(self, array: Array) -> None:
@@ -83,6 +89,6 @@ class DeviceArrays:
 
 
 def _meet(a: Array, b: Array) -> bool:
-    """True if two contiguous arrays share memory."""
+    """True if two contiguous arrays overlap in memory."""
     begin, other = a.ctypes.data, b.ctypes.data
     return begin < other + b.nbytes and other < begin + a.nbytes

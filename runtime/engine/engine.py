@@ -1,6 +1,6 @@
-"""Runs standalone kernels: compiled at the first call, cached by content, called at the price of a C call.
+"""Engine for standalone kernels: compiles at the first call, caches by content, and runs at the cost of a C call.
 
-Code that was compiled once on this machine is loaded in some milliseconds. The code generator is then not even imported.
+Code that this machine compiled before is loaded in some milliseconds, without importing the code generator.
 """
 
 from __future__ import annotations
@@ -53,8 +53,9 @@ _LEAST_BYTES = 1 << 20  # with less free, a build that fails is one for which th
 
 @dataclass(frozen=True, kw_only=True)
 class EngineOptions:
-    """Options of an engine. With `checks_indices`, indices that arrays and scalars decide are checked before a call writes
-    anything.
+    """Options of an engine.
+
+    `checks_indices`: a call checks indices read from arrays and scalars before it writes anything.
     """
 
     folder: Path = field(default_factory=lambda: cache_folder("kernels"))
@@ -66,7 +67,7 @@ class EngineOptions:
 
 
 class Engine:
-    """Runs kernels as compiled code; one engine a process is enough. Everything may be called from several threads."""
+    """Runs kernels as compiled code; one engine per process suffices. Thread-safe."""
 
     def __init__(self, options: EngineOptions | None = None) -> None:
         self.options = options or EngineOptions()
@@ -79,7 +80,7 @@ class Engine:
         _engines.add(self)
 
     def _begin(self) -> None:
-        """Initialises the state that belongs to the threads of this process."""
+        """Initialises the state that depends on threads of this process."""
         self._lock = threading.RLock()
         self._pool = ThreadPoolExecutor(
             max(2, self.options.cores), thread_name_prefix="kernelscape"
@@ -92,24 +93,22 @@ class Engine:
         self._unkept: WritableFolder | None = None  # of programs without an offline cache
 
     def close(self) -> None:
-        """Waits for compilations that run, and removes files made for this process only. Kernels that are loaded still run."""
+        """Waits for running compilations, and removes temporary files of this process. Loaded kernels still run."""
         self._pool.shutdown()
         self._folder.close()
         if self._unkept is not None:
             self._unkept.close()
 
     def go_on_in_child(self) -> None:
-        """Resets the engine in a child of fork(): the other threads are gone, with their unfinished work and the locks that they
-        held.
-        """
+        """Resets the engine in a child of fork(), which has neither the other threads nor their work and locks."""
         self._begin()
         self._kernels.go_on_in_child()
 
     def start(self) -> None:
-        """Begins with the needs of all kernels while the program continues: the compiler, and the team of threads.
+        """Starts preparing what all kernels need, the compiler and the thread team, in the background.
 
-        Where no compiler was ever looked for, the code generator is imported meanwhile: the first kernel will need it. Errors are
-        reported at the first call.
+        If no compiler was ever searched on this machine, the code generator is also imported, since the first kernel will need it.
+        Errors are reported at the first call.
         """
         with self._lock:
             if self._toolchain is not None or self._finding is not None:
@@ -123,7 +122,10 @@ class Engine:
     # --- calls
 
     def prepare(self, kernels: Iterable[KernelIR]) -> bool:
-        """Begins to compile kernels whose calls will come, several at once; returns at once. True if none is still compiled."""
+        """Starts to compile kernels that will be called, several in parallel; returns at once.
+
+        True if all of them are compiled already.
+        """
         missing = [ir for ir in kernels if self._kernels.called(ir) is None]
         if not missing or self._compiler is None:
             return True
@@ -135,14 +137,14 @@ class Engine:
             return True
 
     def submit(self, work: Callable[[], T]) -> Future[T]:
-        """Begins work beside the program, in the threads that compile."""
+        """Runs `work` in the background, in a thread of the compilers."""
         return self._pool.submit(work)
 
     def prepared(self, ir: KernelIR) -> AbstractCaller | None:
-        """Returns the caller of a kernel. It takes the arrays of `ir.arrays` and then the numbers of `ir.scalars`, by position.
+        """Returns the caller of a kernel; its arguments are `ir.arrays` and then `ir.scalars`, by position.
 
-        The caller returns False, and does nothing, where they are not plainly those of the instance; `run` then reports the error.
-        Returns None where there is no compiler.
+        The caller returns False without effect if the arguments do not match exactly; `run` then converts them or reports the
+        error. None if there is no compiler.
         """
         called = self._kernels.called(ir)
         if called is not None and (called.is_quick or self._quick is None):
@@ -160,12 +162,12 @@ class Engine:
         return wanted.called.caller
 
     def quick(self, ir: KernelIR) -> AbstractCaller | None:
-        """Returns the caller of a kernel that has run; None where its calls do not go through the extension."""
+        """Returns the caller of a kernel that has run; None if its calls do not use the extension call.c."""
         called = self._kernels.called(ir)
         return called.caller if called is not None and called.is_quick else None
 
     def run(self, ir: KernelIR, arrays: Sequence[Any], scalars: Sequence[Any]) -> None:
-        """Runs a kernel once, in place. Raises IndexError where an index leaves its array, before anything is written."""
+        """Runs a kernel once, in place. Raises IndexError for an index out of range, before anything is written."""
         caller = self.prepared(ir)
         if caller is None:
             self._interpret(ir, arrays, scalars)
@@ -173,7 +175,7 @@ class Engine:
             self._run_slowly(ir, arrays, scalars)
 
     def _run_slowly(self, ir: KernelIR, arrays: Sequence[Any], scalars: Sequence[Any]) -> None:
-        """Runs a call that the fast way refused, with converted arguments, or raises the error of these arguments."""
+        """Runs a call whose arguments the fast caller refused: converts them, or raises the error about them."""
         from ..api.arguments import fitting_array
         from ..records.signature import number
 
@@ -217,7 +219,7 @@ class Engine:
     # --- code
 
     def _load(self, ir: KernelIR) -> Wanted:
-        """Returns a kernel whose code is loaded or being compiled; starts the compilation if necessary."""
+        """Returns a kernel with its code, loaded or being compiled; starts the compilation if necessary."""
         wanted = self._kernels.get(ir)
         if wanted is None:
             key = self._key(ir)
@@ -248,7 +250,7 @@ class Engine:
             return found
 
     def _kept_code(self, path: Path, team: Team) -> LoadedKernel | None:
-        """Returns the code that an earlier process left; None where there is none, or it is not usable any more."""
+        """Returns the code that an earlier process compiled to `path`; None if missing or no longer usable."""
         try:
             if not is_torn(path):
                 loaded = self._loaded(path, team)
@@ -263,7 +265,7 @@ class Engine:
         return None
 
     def _folder_of_program(self) -> WritableFolder:
-        """Returns the folder for code compiled now. The caller holds the lock. Raises NoFolderError."""
+        """Returns the folder for newly compiled code. The caller holds the lock. Raises NoFolderError."""
         if _keeps():
             return self._folder
         if self._unkept is None:
@@ -299,7 +301,7 @@ class Engine:
         )
 
     def _do_without(self, why: Exception) -> None:
-        """Makes kernels that are not loaded run in the interpreter from now on. One warning reports it."""
+        """Makes kernels that are not loaded run in the interpreter from now on, with one warning."""
         with self._lock:
             if self._toolchain is None or self._toolchain[0] is not None:
                 self._toolchain = None, ""
@@ -312,9 +314,7 @@ class Engine:
         return LoadedKernel(path)
 
     def _begun_team(self) -> Team:
-        """Returns the team of threads, for all kernels of the process. It is begun before the kernels, since their libraries look
-        for it.
-        """
+        """Returns the thread team of the process, being loaded; kernels are loaded after it, since they link to it."""
         with self._lock:
             team = self._team
             if team is None or (team.done() and team.exception() is not None):
@@ -340,7 +340,7 @@ class Engine:
 
     @property
     def _cores(self) -> int:
-        """The number of cores: that of the options, or fewer if the program sets a limit."""
+        """Number of threads for kernels: that of the options, or fewer if the program sets a limit."""
         program = current_program()
         most = 0 if program is None else program.config.cpu_max_num_threads
         return min(self.options.cores, most) if most else self.options.cores
@@ -352,11 +352,11 @@ class Engine:
 
     @property
     def _compiler(self) -> Compiler | None:
-        """The compiler; None where there is none, which one warning reports."""
+        """The compiler; without one None, with one warning."""
         return self._found()[0]
 
     def _found(self) -> tuple[Compiler | None, str]:
-        """Returns the compiler, and a text of all inputs of code besides the kernel."""
+        """Returns the compiler, and a text of everything besides the kernel that determines compiled code."""
         with self._lock:
             if self._toolchain is None:
                 try:
@@ -373,7 +373,7 @@ class Engine:
 
     @property
     def _quick(self) -> Any | None:
-        """The extension that makes calls fast; None while it is being built, or where it cannot be."""
+        """The extension module for fast calls; None while it is being built, or if it cannot be."""
         if self._extension is None:
             with self._lock:
                 if self._extension is None:

@@ -1,4 +1,4 @@
-"""The engine as the executor of calls: the executor of calls outside of programs."""
+"""Executor of calls outside of programs: runs each at once by the engine."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Folder of compiled kernels: libraries by the key of their inputs. The oldest are removed where there are too many.
+"""Folder of compiled kernels: libraries named by a key of their inputs. The least recently used are removed.
 
-Where it cannot be written, a folder of the process replaces it.
+If the folder cannot be written, a temporary folder of the process replaces it.
 """
 
 from __future__ import annotations
@@ -26,32 +26,33 @@ _LOOKED_AT_S = 3600.0  # a library that was used within so long is not marked ag
 
 
 class CompileError(RuntimeError):
-    """Raised for a kernel that no C compiler takes: a bug of the code generator."""
+    """Raised for a kernel that no C compiler accepts: a bug of the code generator."""
 
 
 class NoFolderError(Exception):
-    """Raised if there is no folder that compiled kernels could be written to."""
+    """Raised if compiled kernels cannot be written to any folder."""
 
 
 class KernelFolder:
-    """A folder for several processes: libraries appear complete, and a process can still use one that was removed after loading."""
+    """A folder of libraries shared by processes: libraries appear complete, and loaded ones may be removed."""
 
     def __init__(self, path: Path, limit_bytes: int) -> None:
         self.path, self.limit_bytes = path, limit_bytes
 
     def library(self, key: str) -> Path:
-        """Returns the path of a key's library, which may not exist yet."""
+        """Returns the path of the library with this key, which need not exist."""
         return self.path / f"{key}.so"
 
     def touch(self, library: Path) -> None:
-        """Marks a library as used now."""
+        """Marks a library as recently used."""
         with suppress(OSError):
             if time.time() - library.stat().st_mtime > _LOOKED_AT_S:
                 os.utime(library)
 
     def trim_sometimes(self) -> None:
-        """Trims the folder if no process has for a minute: a scan of 10,000 libraries takes as long as compiling one or two
-        kernels.
+        """Trims the folder, unless some process did so within the last minute.
+
+        A scan of 10,000 libraries takes as long as compiling one or two kernels.
         """
         marker = self.path / _TRIMMED
         with suppress(OSError):
@@ -62,8 +63,9 @@ class KernelFolder:
         self.trim()
 
     def trim(self) -> None:
-        """Removes the libraries that were used longest ago, with their texts, until half of the limit is free. Below the limit it
-        does nothing.
+        """Removes the least recently used libraries with their texts, until half of the limit is free.
+
+        No effect below the limit.
         """
         kept: dict[str, os.stat_result] = {}
         with suppress(OSError), os.scandir(self.path) as entries:
@@ -90,7 +92,7 @@ class KernelFolder:
             total -= size
 
     def remove_torn(self) -> bool:
-        """Removes libraries whose end is missing. Returns True if there were any."""
+        """Removes incomplete libraries. Returns True if there were any."""
         is_any = False
         for library in self.path.glob("*.so"):
             with suppress(OSError):
@@ -101,7 +103,7 @@ class KernelFolder:
 
 
 class WritableFolder:
-    """Folder for compiled code: `kept`, or a folder of this process where `kept` cannot be used."""
+    """Folder for compiled code: `kept`, or a temporary folder of this process if `kept` cannot be used."""
 
     def __init__(self, kept: KernelFolder) -> None:
         self._folder = kept
@@ -110,7 +112,7 @@ class WritableFolder:
 
     @staticmethod
     def of_process(limit_bytes: int) -> WritableFolder:
-        """Returns a folder that ends with this process. Raises NoFolderError."""
+        """Returns a folder that is removed when this process ends. Raises NoFolderError."""
         try:
             scratch = Scratch("kernelscape-kernels-")
         except OSError as e:
@@ -124,16 +126,16 @@ class WritableFolder:
         weakref.finalize(self, _close, spare, os.getpid())
 
     def close(self) -> None:
-        """Removes files made for this process only."""
+        """Removes temporary files of this process."""
         if self._spare is not None:
             self._spare.close()
 
     def trim_sometimes(self) -> None:
-        """Trims the folder in use, where that is due."""
+        """Trims the folder in use, at most once a minute."""
         self._folder.trim_sometimes()
 
     def use(self, build: Callable[[KernelFolder], T]) -> T:
-        """Returns the result of `build` in the folder, or in the spare one if the first fails.
+        """Returns the result of `build` in the folder, or in the temporary one if the first fails.
 
         Raises NoFolderError, and CompileError for a library that can be loaded from neither.
         """
@@ -146,7 +148,10 @@ class WritableFolder:
                     folder = self._other(folder, e)
 
     def _other(self, bad: KernelFolder, e: OSError) -> KernelFolder:
-        """Returns a folder in place of one that failed. Raises an error with the reason where there is none."""
+        """Returns a folder to replace `bad`, which failed with `e`.
+
+        Raises an error with the reason if there is none.
+        """
         with self._lock:
             if self._folder is not bad:  # another thread was here
                 return self._folder

@@ -1,4 +1,4 @@
-"""Kernels of an engine, each with its code as long as its IR lives. Code is unloaded with its last kernel."""
+"""Kernels of an engine, each with its code while its IR is alive. Code is unloaded with its last kernel."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .loaded import LoadedKernel
 
 @dataclass(frozen=True)
 class Called:
-    """A kernel that can be called."""
+    """A kernel whose code is loaded, with its caller."""
 
     kernel: LoadedKernel
     caller: AbstractCaller
@@ -25,34 +25,34 @@ class Called:
 
 @dataclass
 class Wanted:
-    """Code of a kernel, loaded or still being compiled, and its caller from the first call on. It holds no reference to the IR."""
+    """Code of a kernel, loaded or being compiled, and from the first call on its caller. No reference to the IR."""
 
     code: Future[LoadedKernel]
     called: Called | None = None
 
     def result(self) -> LoadedKernel:
-        """Returns the code, after it has been loaded."""
+        """Waits for the code and returns it."""
         return self.code.result() if self.called is None else self.called.kernel
 
 
 class KnownKernels:
-    """Kernels by the identity of their IR. `codes` has, by key, the code that is being loaded or belongs to such a kernel."""
+    """Kernels by identity of their IR. `codes` has the loaded or loading code of these kernels by key."""
 
     def __init__(self) -> None:
         self._wanted = ByIdentity[KernelIR, Wanted]()
         self.codes = weakref.WeakValueDictionary[str, Future[LoadedKernel]]()
 
     def get(self, ir: KernelIR) -> Wanted | None:
-        """Returns a kernel that was added; else None."""
+        """Returns the added kernel of this IR; None if it was not added."""
         return self._wanted.get(ir)
 
     def called(self, ir: KernelIR) -> Called | None:
-        """Returns a kernel that has been called; else None."""
+        """Returns the kernel of this IR if it has been called; else None."""
         wanted = self._wanted.get(ir)
         return None if wanted is None else wanted.called
 
     def add(self, ir: KernelIR, key: str, code: Future[LoadedKernel]) -> Wanted:
-        """Adds a kernel. It is removed where its code cannot be had, so that the next call tries again."""
+        """Adds a kernel with its code; it is removed if loading fails, so that the next call tries again."""
         wanted = self._wanted.setdefault(ir, Wanted(code))
         wanted.code.add_done_callback(partial(self._forget_failed, key, weakref.ref(ir)))
         return wanted
@@ -69,7 +69,7 @@ class KnownKernels:
             self._wanted.remove(ir)
 
     def go_on_in_child(self) -> None:
-        """Resets the kernels in a child of fork(): loads by other threads are dropped, and locks are free."""
+        """Resets the kernels in a child of fork(): drops loads by other threads, and frees locks."""
         self.codes.clear()
         for ir, wanted in self._wanted.items():
             if wanted.called is None:

@@ -1,4 +1,4 @@
-"""The code of a kernel in this process, and its callers."""
+"""Loaded code of a kernel, and its callers."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from ..library import load_library
 
 
 class LoadedKernel:
-    """The code of one kernel in this process; calls may come from several threads.
+    """The code of one kernel in this process; several threads may call it.
 
-    It is unloaded when no caller of it is held. No thread runs in it then: a launch ends when all have left its parts
+    It is unloaded with its last caller. No thread runs in it then: a launch ends when all threads have left its parts
     (`ks_team_run` of runtime/cpu/team.c).
     """
 
@@ -34,13 +34,13 @@ class LoadedKernel:
         self.lock = threading.Lock()  # around a call and `failed`: the message is the library's
 
     def failed(self) -> str:
-        """Returns the message of the assertion that failed in the last call, "" where none did."""
+        """Returns the message of the assertion that failed in the last call; "" if none did."""
         held = (ctypes.c_char * MESSAGE_BYTES).in_dll(self.library, MESSAGE)
         return held.value.decode(errors="replace")
 
 
 class _AssertingCaller(AbstractCaller):
-    """Calls code with assertions; raises AssertionError where one does not hold."""
+    """Caller of code with assertions; raises AssertionError if one fails."""
 
     def __init__(self, caller: AbstractCaller, kernel: LoadedKernel) -> None:
         self._caller, self._kernel = caller, kernel
@@ -58,7 +58,7 @@ class _AssertingCaller(AbstractCaller):
 
 
 def caller_of(extension: Any | None, kernel: LoadedKernel, ir: KernelIR) -> AbstractCaller:
-    """Returns the caller of a kernel's code: through the extension, where there is one."""
+    """Returns the caller of a kernel's code, through the extension module if there is one."""
     caller = make_caller(extension, kernel, rows_of_kernel(ir))
     if kernel.may_fail:
         caller = _AssertingCaller(caller, kernel)
@@ -68,7 +68,7 @@ def caller_of(extension: Any | None, kernel: LoadedKernel, ir: KernelIR) -> Abst
 
 
 def rows_of_kernel(ir: KernelIR) -> tuple[CallerParameter, ...]:
-    """Returns the parameters of a kernel's code: its arrays, then its scalars."""
+    """Returns the parameters of a kernel's code: first its arrays, then its scalars."""
     written = written_in(ir.body)
     names = {id(p): k for k, p in enumerate((*ir.arrays, *ir.scalars))}
     arrays = [

@@ -1,7 +1,8 @@
-"""Plan bank: default plans of windows of calls, by signature. A plan is the kernels of all calls, decided by rules.
+"""Plan bank: default plans of windows by signature.
 
-It is built in the background from the second time on that a window is met, and kept by content as all kernels are. It assumes what
-a run of the window leaves in trees of sparse fields. Where that is not so, the calls run one by one, which makes it true.
+A plan holds kernels for all calls of a window, decided by rules. A window is a sequence of deferred calls. Its plan is built in
+the background from the second run on, and cached by content as all kernels are. A plan assumes properties of sparse trees that
+a run of the window leaves behind. If they do not hold, the calls run one by one, which establishes them.
 """
 
 from __future__ import annotations
@@ -37,7 +38,10 @@ Values = tuple[Any, ...]
 
 @dataclass(eq=False)
 class WindowPlan:
-    """The plan of windows of one signature. It assumes facts that a run of the window leaves behind, but of the trees `unsure`."""
+    """The plan of all windows with one signature.
+
+    It assumes properties that a run of the window leaves behind, except for the trees (by number) in `unsure`.
+    """
 
     calls: tuple[WindowCall, ...]
     unsure: frozenset[int] = frozenset()
@@ -46,7 +50,7 @@ class WindowPlan:
     _kernels: Future[WindowKernels] | None = field(default=None, repr=False)
 
     def kernels(self) -> WindowKernels | None:
-        """Returns the kernels of the plan, whose code is there. None while it is built, or without one."""
+        """Returns the plan's kernels if their code is loaded; None while it is built, or without a usable plan."""
         self.n_met += 1
         if not self.is_usable or self.n_met < _LEAST_TIMES:
             return None
@@ -55,16 +59,16 @@ class WindowPlan:
         return self._built(waits=False) if self._kernels.done() else None
 
     def complete(self) -> None:
-        """Waits for the plan, if it is being built."""
+        """Waits until the plan is built, if that has begun."""
         if self._kernels is not None:
             self._built(waits=True)
 
     def refuse(self) -> None:
-        """Makes its windows run call by call from now on."""
+        """Makes windows of this signature run call by call from now on."""
         self.is_usable = False
 
     def assume_less(self, trees: Iterable[int]) -> None:
-        """Makes the plan one that runs whatever has happened to some trees before; it is built anew."""
+        """Adds trees to `unsure`, the trees without assumptions; the plan is built anew."""
         self.unsure, self._kernels = self.unsure.union(trees), None
 
     def _built(self, *, waits: bool) -> WindowKernels | None:
@@ -82,7 +86,7 @@ class WindowPlan:
 
 
 class BoundPlan:
-    """A plan with the arrays of one window, and the `marks` of its trees."""
+    """A plan bound to the arrays of one window, and the `marks` of its trees."""
 
     def __init__(
         self,
@@ -108,7 +112,7 @@ class BoundPlan:
         self.unsure: set[int] = set()  # trees whose cells had changed before these
 
     def may_run(self) -> bool:
-        """True if what the plan assumes holds."""
+        """True if all assumptions of the plan hold now."""
         assumed = self.kernels.assumed
         gone = self._marks.gone(assumed) if assumed else ()
         if not gone:
@@ -121,11 +125,11 @@ class BoundPlan:
 
     @property
     def is_missed(self) -> bool:
-        """True if the plan assumes in vain: cells change before each run."""
+        """True if the assumptions fail repeatedly: other calls change cells before each run."""
         return self._n_missed > _MOST_MISSES
 
     def run(self, numbers: Sequence[Any]) -> None:
-        """Runs all calls. An interrupt comes before or behind them, also where C does not go through the kernels alone."""
+        """Runs all calls of the window. An interrupt takes effect before or after all of them."""
         runs = self._runs or self._callers()
         if self._has_numbers:
             steps = zip(runs, self.kernels.steps, strict=True)
@@ -159,7 +163,7 @@ class BoundPlan:
         return runs
 
     def _raise(self, k: int, run: Values) -> None:
-        """Raises the error of a step that refused its arguments."""
+        """Raises the error of step `k`, which refused its arguments."""
         ir = self.kernels.steps[k].kernel.ir
         n = 1 + len(ir.arrays)
         current_engine().run(ir, run[1:n], run[n:])
@@ -167,7 +171,7 @@ class BoundPlan:
 
 
 def _are_apart(arrays: Any) -> bool:
-    """True if no two arrays share memory."""
+    """True if no two arrays overlap in memory."""
     return not any(np.may_share_memory(a, b) for a, b in combinations(arrays, 2))
 
 
@@ -176,7 +180,7 @@ def _irs_of(kernels: WindowKernels) -> list[KernelIR]:
 
 
 def _begun(calls: Sequence[WindowCall], unsure: frozenset[int]) -> WindowKernels:
-    """Returns the kernels of all calls, whose code is being compiled."""
+    """Returns the kernels of a window's calls, after starting their compilation."""
     from ...kernels.tasks.window_kernels import window_kernels
 
     kernels = window_kernels(calls, unsure)
@@ -185,13 +189,13 @@ def _begun(calls: Sequence[WindowCall], unsure: frozenset[int]) -> WindowKernels
 
 
 class PlanBank:
-    """Plans of the windows that a program has met. The kernels of a signature live as long as its plan."""
+    """Plans of a program's windows by signature. The kernels of a signature live as long as its plan."""
 
     def __init__(self) -> None:
         self._plans: dict[object, WindowPlan] = {}
 
     def plan(self, calls: tuple[WindowCall, ...]) -> WindowPlan | None:
-        """Returns the plan of a window; None where there are too many."""
+        """Returns the plan of a window; None if there are too many plans."""
         key = tuple((id(c.ir), c.arrays, tuple(n for n, _ in c.trees)) for c in calls)
         found = self._plans.get(key)
         if found is None and len(self._plans) < _MOST_PLANS:
@@ -199,10 +203,10 @@ class PlanBank:
         return found
 
     def complete(self) -> None:
-        """Waits for all plans that are being built."""
+        """Waits for all plans being built."""
         for plan in tuple(self._plans.values()):
             plan.complete()
 
     def clear(self) -> None:
-        """Forgets all plans."""
+        """Drops all plans."""
         self._plans.clear()

@@ -1,8 +1,8 @@
-"""Planned window, `ks.init(async_mode=True)`: calls wait until Python needs their values, and run by a plan for all of them.
+"""Planned window, `ks.init(async_mode=True)`: deferred calls, run by one plan when Python needs their values.
 
-A window ends at a read of Python, at `ks.sync`, at a call that cannot wait, at a limit, or where it is what ran before: programs
-repeat themselves. Calls that repeat within a window are windows of their own. A window that is met again gets a plan
-(plan_bank.py); until it is there, and where there is none, the calls run one by one.
+A window (the deferred calls) ends at a read of Python, at `ks.sync`, at a call that cannot be deferred, at a limit, or when it
+equals the window expected next: programs repeat themselves. Calls that repeat within a window are windows of their own. A
+window that runs again gets a plan (plan_bank.py); without one the calls run one by one.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _MOST_WINDOWS = 256
 
 
 class WaitingKernel:
-    """A kernel whose calls wait; `where` is the line of its first call."""
+    """A kernel whose calls are deferred; `where` is the source line of its first call."""
 
     def __init__(self, instance: Instance, where: Location, behind: DeferralWindow) -> None:
         self.ir, self.instance, self.where, self._behind = instance.ir, instance, where, behind
@@ -53,12 +53,12 @@ class WaitingKernel:
         self._quick: Caller | None = None
 
     def fits(self, values: Values) -> bool:
-        """True if the numbers of a call need no conversion; errors of others are raised by the call itself."""
+        """True if the numbers of a call need no conversion; other calls convert or raise by themselves."""
         n = self.n_arrays
         return all(row.takes(values[n + k]) for k, row in enumerate(self._scalars))
 
     def run(self, values: Values) -> None:
-        """Runs one call."""
+        """Runs one call at once."""
         if self._quick is not None and not self._behind.waits and self._quick(*values):
             return
         call = self.called(values)
@@ -66,7 +66,7 @@ class WaitingKernel:
         self._quick = self._behind.caller(call)
 
     def called(self, values: Values) -> KernelCall:
-        """Returns the call with these values."""
+        """Returns the call with these argument values."""
         from ...kernels.frontend.instance import KernelCall
 
         ir, n = self.ir, self.n_arrays
@@ -81,7 +81,7 @@ Shape = tuple[tuple[WaitingKernel, Values], ...]  # kernels of calls, and their 
 
 @dataclass(eq=False)
 class RanWindow:
-    """A window that has run: its calls, its plan with the arrays in their order, and the window that ran behind it."""
+    """A window that has run: its calls, its plan bound to their arrays, and the window that ran after it."""
 
     shape: Shape
     plan: WindowPlan | None
@@ -102,7 +102,7 @@ class RanWindow:
         self.marks = TreeMarks([x.memory.arrays["counters"] for x in self.structures])
 
     def to_run(self) -> BoundPlan | None:
-        """Returns its plan, where that is there."""
+        """Returns the plan bound to this window's arrays; None if it is not built or not usable."""
         plan, bound = self.plan, self.bound
         if plan is None or not plan.is_usable:
             return None
@@ -124,10 +124,11 @@ Note = Callable[[RanWindow, Sequence[Held], float, str], None]
 
 
 class PlannedWindow(AbstractDeferringExecutor):
-    """Defers calls on fields of the program; `behind` runs those that are not planned. `limit`: calls of a window at most.
+    """Executor that defers calls on fields of the program, at most `limit` per window, and runs them by plans.
 
-    Windows of less than `least_calls` have several periods, where the program repeats itself. `note` is told of each run of a
-    window: its calls, its seconds, and what ended it. It has no plans unless `plans`.
+    `behind`: executor of calls without a plan. `least_calls`: windows with fewer calls span several periods of a program that
+    repeats itself. `note`: called after each run of a window with its calls, its seconds, and the reason for its end. `plans`:
+    False for no plans.
     """
 
     behind: DeferralWindow
@@ -205,7 +206,7 @@ class PlannedWindow(AbstractDeferringExecutor):
     def _take(
         self, held_as: WaitingKernel, *values: Any, kernel: object = None, args: Values = ()
     ) -> bool:
-        """Defers a call. False if its numbers do not fit."""
+        """Defers a call. False, without effect, if its numbers need conversion."""
         if not held_as.fits(values):
             return False
         with self._lock:
@@ -238,7 +239,7 @@ class PlannedWindow(AbstractDeferringExecutor):
             self._forget()
 
     def end(self) -> None:
-        """Drops the deferred calls: the fields that they write are gone."""
+        """Drops the deferred calls, since the fields that they write are deleted."""
         with self._lock:
             self._held = []
             self._forget()
@@ -249,7 +250,7 @@ class PlannedWindow(AbstractDeferringExecutor):
         self.behind.start()
 
     def go_on_in_child(self) -> None:
-        """Makes a new lock in a child of fork(), and forgets plans: the threads that built them are gone."""
+        """Resets lock and plans in a child of fork(): the threads that built plans are gone."""
         self._lock = threading.RLock()
         self._forget()
         self.plans = PlanBank()
@@ -261,7 +262,7 @@ class PlannedWindow(AbstractDeferringExecutor):
     # --- windows
 
     def _end(self, why: str, *, keeps_rest: bool = False) -> None:
-        """Ends the window: runs the deferred calls, but for an unfinished period at their end if it `keeps_rest`."""
+        """Ends the window: runs its deferred calls; with `keeps_rest`, not an unfinished period at the end."""
         with self._lock:
             held = self._held
             if not held:
@@ -286,7 +287,7 @@ class PlannedWindow(AbstractDeferringExecutor):
                 self.stats.wall_s += perf_counter() - begin
 
     def _run_expected(self, expected: RanWindow) -> None:
-        """Runs the deferred calls, which are those of the expected window."""
+        """Runs the deferred calls, which are exactly those of the window `expected`."""
         begin = perf_counter()
         self._end_by("a window that ran before")
         held, self._held = self._held, []
@@ -304,7 +305,7 @@ class PlannedWindow(AbstractDeferringExecutor):
         self.stats.note_end(why)
 
     def _is_begun(self) -> bool:
-        """True if the held calls are the first ones of the expected window."""
+        """True if the deferred calls are the first calls of the expected window."""
         expected, held = self._expected, self._held
         if expected is None or len(held) >= len(expected.shape):
             return not held
@@ -312,7 +313,7 @@ class PlannedWindow(AbstractDeferringExecutor):
         return all(a is b and all(map(is_, x, y)) for (a, x), (b, y) in pairs)
 
     def _run(self, ran: RanWindow, calls: list[Held]) -> None:
-        """Runs the calls of one window, and notes it."""
+        """Runs the calls of one window, and reports it to `note`."""
         if self._note is None:
             self._run_calls(ran, calls)
             return
@@ -321,7 +322,7 @@ class PlannedWindow(AbstractDeferringExecutor):
         self._note(ran, made, perf_counter() - begin, self._why)
 
     def _run_calls(self, ran: RanWindow, calls: list[Held]) -> None:
-        """Runs the calls of one window. An interrupt leaves those that have not begun to a later one."""
+        """Runs the calls of one window. After an interrupt, calls that have not begun stay deferred."""
         if self._before is not None:
             self._before.behind = ran
         self._before, self._expected = ran, ran.behind or ran
@@ -358,7 +359,7 @@ class PlannedWindow(AbstractDeferringExecutor):
         stats.backend_s += perf_counter() - begin
 
     def _window(self, calls: list[Held]) -> RanWindow:
-        """Returns the window of these kernels and arrays."""
+        """Returns the window with the kernels and arrays of these calls; a new one if none has run."""
         shape = tuple((kernel, values[: kernel.n_arrays]) for kernel, values in calls)
         key = tuple(id(x) for kernel, arrays in shape for x in (kernel, *arrays))
         found = self._ran.get(key)

@@ -1,4 +1,4 @@
-"""Plans of standalone kernels: default decisions for the machine, whatever its caches and rates are."""
+"""Plans of standalone kernels: default decisions for any CPU with given cores and vector registers."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ _OWN_BYTES = 1 << 18  # that a core has in its own cache, on any machine
 
 
 def default_plan(ir: KernelIR, cores: int, vector_bytes: int = 0) -> Plan:
-    """Returns the plan of a kernel for a machine with so many cores and registers of so many bytes; 0: no loop is vectorised."""
+    """Returns the default plan of a kernel for `cores` cores and vector registers of `vector_bytes` (0: no vectors)."""
     problem, target = standalone(ir), _any_cpu(cores, vector_bytes)
     return read_plan(problem, defaults(problem, target, ir.independent), target)
 
 
 def decided_plan(ir: KernelIR, decisions: Decisions, cores: int, vector_bytes: int) -> Plan:
-    """Returns the plan of a kernel by other decisions than the default ones."""
+    """Returns the plan of a kernel by given decisions instead of the default ones."""
     return read_plan(standalone(ir), decisions, _any_cpu(cores, vector_bytes))
 
 
 def _any_cpu(cores: int, vector_bytes: int) -> Target:
-    """Returns a CPU of which nothing is known but cores, registers, and what a core has at least of caches: rates are 0."""
+    """Returns a CPU target with given cores and registers, minimal caches, and all rates 0 (unknown)."""
     own = CacheLevel(name="L2", capacity_bytes=cores * _OWN_BYTES, read_bytes_per_ns=0.0)
     last = CacheLevel(name="L3", capacity_bytes=cores * _OWN_BYTES, read_bytes_per_ns=0.0)
     return Target(

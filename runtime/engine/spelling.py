@@ -1,5 +1,6 @@
-"""Canonical text of a kernel: equal texts, equal code. The kernel's place in the user's file is no part of it, unless its code
-reports that place.
+"""Canonical text of a kernel: equal texts give equal code.
+
+The kernel's position in the user's file is included only if its code reports that position.
 """
 
 from __future__ import annotations
@@ -38,8 +39,9 @@ _ROOMS = (
 
 
 def spelled(ir: KernelIR, *, has_places: bool = True) -> str:
-    """Returns a text of everything that determines the code of a kernel. Without `has_places`, of everything that determines its
-    results, at any place in the file.
+    """Returns a text of everything that determines a kernel's code.
+
+    Without `has_places`, of everything that determines its results: positions in the file are left out.
     """
     out: list[str] = []
     _spell(ir, out.append, has_places)
@@ -70,7 +72,7 @@ def _spell(x: Any, put: Any, has_places: bool) -> None:
 
 @cache
 def _names(kind: Any) -> tuple[str, ...] | None:
-    """Returns the names of a node's fields; None for a value that is no node."""
+    """Returns the names of a node's fields; None if `kind` is no class of nodes."""
     if kind is Location:
         return ()
     if not hasattr(kind, "__dataclass_fields__"):
@@ -80,7 +82,7 @@ def _names(kind: Any) -> tuple[str, ...] | None:
 
 @cache
 def code_version() -> str:
-    """Returns a digest of all files that generate the code of a kernel: another version makes other code of the same one."""
+    """Returns a digest of all source files of the code generator, since each version may generate other code."""
     root = Path(__file__).parent.parent.parent
     digest = hashlib.blake2b(digest_size=8)
     for room in _ROOMS:

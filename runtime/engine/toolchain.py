@@ -1,4 +1,4 @@
-"""The C compiler of the engine: found once a machine, and stored with its properties."""
+"""The engine's C compiler: searched once per machine, and stored with its properties."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ _KEPT_FLAGS = ("-ffp-contract=", "-march=", "-mcpu=", "-mprefer-vector-width=")
 
 
 def engine_compiler(folder: Path, wanted: str | None = None) -> Compiler:
-    """Returns the compiler with flags of the engine; raises DeviceError, one sentence, where none works.
+    """Returns the compiler with the engine's flags. Raises DeviceError if none works.
 
-    The search runs compilers several times. Its result is stored in `folder`, where that can be written, until the program or the
-    CPU is another one.
+    The search runs compilers several times. Its result is stored in `folder`, if that can be written, until the compiler or the
+    CPU changes.
     """
     place, known = folder / _KEPT, _identity(wanted)
     with suppress(OSError, ValueError, KeyError, TypeError):
@@ -54,19 +54,19 @@ def engine_compiler(folder: Path, wanted: str | None = None) -> Compiler:
 
 
 def is_remembered(folder: Path) -> bool:
-    """True if a compiler was found before and is stored in the folder."""
+    """True if `folder` stores the result of an earlier compiler search."""
     return (folder / _KEPT).exists()
 
 
 def flags_of(ir: KernelIR) -> tuple[str, ...]:
-    """Returns the compiler flags of one kernel, by its floating-point mode."""
+    """Returns the compiler flags of one kernel, which depend on its floating-point mode."""
     if not ir.fast_math:
         return ("-ffp-contract=off",)
     return tuple(f for f in _FAST if f != _RECIPROCAL or not divides(ir.body))
 
 
 def _identity(wanted: str | None) -> list[str]:
-    """Returns a key that is equal as long as the same programs stand where compilers are looked for."""
+    """Returns a key that changes when another program is installed in the place of a compiler."""
     parts = [cpu_key(), *_FLAGS, IN_TWO_PARTS]
     for name in (wanted,) if wanted else ("gcc", "clang", "cc"):
         path = shutil.which(name)

@@ -1,7 +1,7 @@
-"""Marks of trees: they tell whether active cells have changed since an earlier run, whoever has changed them.
+"""Marks of sparse trees: they detect changes of active cells since an earlier run, by anyone.
 
-Each change of a node's cells sets its flag to 1, and making its list sets it to 0 (kernels/sparse/layout.py). A mark is a number
-that no other mark has, in place of the flag, with the flag's sign: so a change, and a list that was made behind it, leave no mark.
+Each change of a node's cells sets its flag to 1, and rebuilding its list sets it to 0 (kernels/sparse/layout.py). A mark replaces
+the flag by a unique number with a sign for the flag's value: a change, or a rebuilt list, overwrites the mark.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _numbers = itertools.count(2)
 
 
 class TreeMarks:
-    """Marks of some trees, by their counters. They are compared at the cost of some bytes a tree."""
+    """Marks of some trees in their counters. Comparing them reads a few bytes per tree."""
 
     def __init__(self, counters: Sequence[NDArray[Any]]) -> None:
         self._flags = [x[:-1, CHANGED] for x in counters]
@@ -29,12 +29,12 @@ class TreeMarks:
         return len(self._seen) == len(self._flags)
 
     def gone(self, trees: Iterable[int]) -> list[int]:
-        """Those of some trees, by number, of which active cells may have changed since the marks were set."""
+        """Returns those of `trees` (numbers) whose active cells may have changed since the marks were set."""
         flags, seen = self._flags, self._seen
         return [t for t in trees if not seen or seen[t] != flags[t].tobytes()]
 
     def set(self) -> None:
-        """Sets the marks. Nodes that have one keep it: others may look for it."""
+        """Sets the marks. Nodes that have a mark keep it, since other `TreeMarks` may compare it."""
         for flags in self._flags:
             number = next(_numbers)
             flags[flags == 0] = -number
@@ -42,5 +42,5 @@ class TreeMarks:
         self._seen = [x.tobytes() for x in self._flags]
 
     def drop(self) -> None:
-        """Drops the marks: until they are set again, cells may have changed."""
+        """Drops the marks: all cells count as changed until marks are set again."""
         self._seen = []

@@ -1,8 +1,8 @@
-"""Window: calls of kernels that wait for their code, in program order.
+"""Window: deferred calls of kernels, in program order, until their code is compiled.
 
-The first call of a kernel does not stop the program while a compiler runs: it is deferred, with the calls behind it, and kernels of
-the calls that come next are compiled side by side. A deferred call runs as soon as its code is there and a call is made, or when
-Python needs its values. Calls whose errors, prints or results the program could miss are never deferred.
+The first call of a kernel does not stop the program while a compiler runs: it is deferred, with all calls after it, and their
+kernels are compiled in parallel. A deferred call runs at the first later call at which its code is loaded, or when Python needs
+its values. Calls whose errors, prints or results the program could miss are never deferred.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _MOST_HELD = 64  # calls: a loop of Python around them has then met all of its k
 
 
 class DeferralWindow(AbstractDeferringExecutor):
-    """Defers calls on fields of the program while their code, or that of an earlier deferred call, is compiled."""
+    """Executor that defers calls on fields while their code, or that of an earlier deferred call, is compiled."""
 
     repeats = False
     # Each call looks at this. It is changed with the lock, and true whenever a call is held, also after an interrupt.
@@ -69,7 +69,7 @@ class DeferralWindow(AbstractDeferringExecutor):
         return False  # a call that could run at once may be deferred behind others
 
     def outdate(self) -> None:
-        """Does nothing: deferred calls hold the arrays of their own fields."""
+        """No effect: deferred calls hold references to the arrays of their own fields."""
 
     def release(self) -> None:
         while self._held:
@@ -79,7 +79,7 @@ class DeferralWindow(AbstractDeferringExecutor):
                 self.waits = bool(self._held)
 
     def end(self) -> None:
-        """Drops the deferred calls: the fields that they write are gone."""
+        """Drops the deferred calls, since the fields that they write are deleted."""
         with self._lock:
             self._held.clear()
             self.waits = False
@@ -88,11 +88,11 @@ class DeferralWindow(AbstractDeferringExecutor):
         current_engine().start()
 
     def go_on_in_child(self) -> None:
-        """Makes a new lock in a child of fork(): the thread that held the old one may be gone."""
+        """Makes a new lock in a child of fork(): the thread that held the old one may not exist there."""
         self._lock = threading.RLock()
 
     def _run_ready(self) -> None:
-        """Runs deferred calls from the first on, as long as their code is there or too many are deferred."""
+        """Runs deferred calls from the first on, as long as their code is loaded or too many are deferred."""
         engine = current_engine()
         while self._held:
             first = self._first()
@@ -109,8 +109,9 @@ class DeferralWindow(AbstractDeferringExecutor):
             return None
 
     def _run_first(self) -> None:
-        """Runs the first deferred call. It waits for the code without the lock, which a finalizer's call in a compiling thread
-        may need.
+        """Runs the first deferred call.
+
+        It waits for the code without holding the lock, which a call by a finalizer in a compiling thread may need.
         """
         engine, call = current_engine(), self._first()
         try:
@@ -124,7 +125,7 @@ class DeferralWindow(AbstractDeferringExecutor):
                 engine.run(call.instance.ir, *call.in_order)
 
     def _drop(self, call: KernelCall | None) -> bool:
-        """Removes the first deferred call if it is `call`. Returns True if it was."""
+        """Removes the first deferred call if it is `call`. Returns True if it was removed."""
         with self._lock:
             is_first = bool(self._held) and self._held[0] is call
             if is_first:
@@ -133,7 +134,7 @@ class DeferralWindow(AbstractDeferringExecutor):
             return is_first
 
     def may_wait(self, call: KernelCall, *, fails: bool = False) -> bool:
-        """True if nobody but kernels sees the call's arrays before `release`, and the call neither prints nor fails.
+        """True if the call can be deferred: only kernels use its arrays, and it neither prints nor fails.
 
         With `fails` it may fail with an assertion, which `release` then raises.
         """
@@ -148,7 +149,7 @@ class DeferralWindow(AbstractDeferringExecutor):
 
 
 def _said(ir: KernelIR) -> frozenset[type]:
-    """Returns what a call may tell the program: prints, failed assertions, errors of indices."""
+    """Returns the kinds of output of a kernel that a program can notice: prints, assertions, index errors."""
     found: set[type] = {
         type(s) for s in nested_statements(ir.body) if isinstance(s, Print | Assert)
     }

@@ -1,4 +1,4 @@
-"""Calls of a window in terms of the window: numbers of their arrays and trees, and the period in which they come again."""
+"""Calls of a window with numbered arrays and trees, and the period with which calls repeat."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _Call = tuple[Any, tuple[Any, ...]]  # a kernel, and its arrays, which numbers m
 def window_calls(
     shape: Sequence[_Call],
 ) -> tuple[tuple[WindowCall, ...], tuple[Any, ...], tuple[Structure, ...]]:
-    """Returns the calls of a window, and the arrays and trees that are counted in them."""
+    """Returns the calls of a window, and the arrays and trees that the calls refer to by number."""
     arrays, trees = _Numbered(), _Numbered()
     found = []
     for kernel, own in shape:
@@ -28,14 +28,14 @@ def window_calls(
 
 
 class _Numbered:
-    """Objects, numbered in the order in which they come."""
+    """Objects by number, in order of first use."""
 
     def __init__(self) -> None:
         self.found: list[Any] = []
         self._numbers: dict[int, int] = {}
 
     def number(self, x: Any) -> int:
-        """Returns the number of an object."""
+        """Returns the number of an object; a new one at its first use."""
         n = self._numbers.setdefault(id(x), len(self.found))
         if n == len(self.found):
             self.found.append(x)
@@ -43,9 +43,10 @@ class _Numbered:
 
 
 def period_of(calls: Sequence[_Call], least: int, *, is_whole: bool) -> int:
-    """The length of the shortest sequence that is repeated from the first call on; of less than `least` calls several of them.
+    """Returns the number of calls in the shortest period, which repeats from the first call on.
 
-    Calls that nothing can follow (`is_whole`) are one sequence, unless they are many times as long.
+    If a period has fewer than `least` calls, a multiple of it. If no calls can follow (`is_whole`), all calls are one period unless
+    they are at least twice `least`.
     """
     if is_whole and len(calls) < 2 * least:
         return len(calls)
@@ -59,6 +60,6 @@ def period_of(calls: Sequence[_Call], least: int, *, is_whole: bool) -> int:
 
 
 def _is_same(a: _Call, b: _Call) -> bool:
-    """True if two calls are of one kernel on the same arrays."""
+    """True if two calls have the same kernel and the same arrays."""
     n = a[0].n_arrays
     return a[0] is b[0] and all(map(is_, a[1][:n], b[1][:n]))

@@ -1,4 +1,4 @@
-"""Statistics of a program whose calls wait or run on a device, `ks.engine.stats()`."""
+"""Statistics of a program with deferred calls or on a device, `ks.engine.stats()`."""
 
 from __future__ import annotations
 
@@ -11,16 +11,15 @@ if TYPE_CHECKING:
 
 @dataclass
 class Stats:
-    """Numbers since `ks.init(async_mode=True)`; a launch is an outermost loop of a kernel.
+    """Counts since `ks.init(async_mode=True)`; a launch is an outermost loop of a kernel.
 
-    `wall_s`: time in which windows ran, of which `backend_s` in compiled code.
-    `n_calls`: calls that waited, in `n_windows`; `n_planned` of them ran by plans, `n_at_once` further calls could not wait.
-    `n_launches`: launches made for calls that waited; without plans there would have been `n_launches_without`. `n_lists`: lists of
-    active cells that were made or tested. `n_activations`: places in their kernels that activate cells.
+    `wall_s`: seconds in which windows ran; `backend_s`: the part in compiled code.
+    `n_calls`: deferred calls, in `n_windows` windows; `n_planned` of them ran by plans. `n_at_once`: calls that were not deferred.
+    `n_launches`: launches of deferred calls; without plans there would have been `n_launches_without`. `n_lists`: lists of active
+    cells that were built or tested. `n_activations`: places in kernels that activate cells.
     `n_compiled`: kernels that the engine has compiled in this process, those of plans included.
-    `ends`: the number of windows by what ended them.
-    `backend`: where the program runs, "cpu", "cuda" or "emulator"; with a device `runs` has for each kernel the number of its calls
-    on each backend.
+    `ends`: number of windows by reason of their end.
+    `backend`: where the program runs, "cpu", "cuda" or "emulator"; on a device `runs` counts the calls of each kernel by backend.
     """
 
     wall_s: float = 0.0
@@ -41,14 +40,14 @@ class Stats:
     runs: dict[str, dict[str, int]] = field(default_factory=dict)
 
     def note_plan(self, n_calls: int, kernels: WindowKernels) -> None:
-        """Counts a window that ran by its plan."""
+        """Counts a window of `n_calls` calls that ran by its plan."""
         self.n_planned += n_calls
         self.n_launches += kernels.n_loops
         self.n_lists += kernels.n_lists
         self.n_activations += kernels.n_activations
 
     def note_end(self, why: str) -> None:
-        """Counts the end of a window."""
+        """Counts the end of a window, by its reason `why`."""
         self.ends[why] = self.ends.get(why, 0) + 1
 
     def note_run(self, kernel: str, backend: str) -> None:

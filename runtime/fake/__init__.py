@@ -1,6 +1,4 @@
-"""A device that runs nothing: deterministic times and scripted failures, for tests of search and
-records.
-"""
+"""A fake device: it runs nothing, and gives deterministic times and scripted failures to tests."""
 
 from __future__ import annotations
 
@@ -12,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def open_backend(options: DeviceOptions) -> AbstractDevice:
-    """Returns a fake device whose times follow from the text of the source."""
+    """Returns a fake device whose times are computed from the text of the source."""
     from .device import FakeDevice
 
     return FakeDevice()

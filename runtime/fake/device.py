@@ -1,4 +1,4 @@
-"""The fake device and its worker."""
+"""The fake device and its worker, for tests of search and records."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Array = NDArray[Any]
 
 
 class FakeArray(backend.AbstractArray):
-    """A NumPy array; nothing trespasses."""
+    """A NumPy array without guard zones: `trespass` finds no writes."""
 
     def __init__(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
         self._host: Array = np.zeros(shape, dtype)
@@ -59,7 +59,7 @@ class FakeArray(backend.AbstractArray):
 
 
 class FakeModule(backend.AbstractModule):
-    """A module whose runs do nothing."""
+    """A module whose runs have no effect."""
 
     def __init__(self, artifact: Artifact) -> None:
         self._artifact = artifact
@@ -106,7 +106,10 @@ class FakeMachine(backend.AbstractMachine):
 
 
 class FakeBuilder(backend.AbstractBuilder):
-    """Builds nothing. Sources that contain "#error" do not compile, as with any C compiler, nor sources scripted to fail so."""
+    """Builds without compiling.
+
+    Sources that contain "#error" fail to compile, and so do sources scripted to fail.
+    """
 
     def __init__(self, script: Mapping[str, FailureKind] | None = None) -> None:
         self._script = dict(script or {})
@@ -130,9 +133,9 @@ class FakeBuilder(backend.AbstractBuilder):
 
 
 class FakeRunner(backend.AbstractRunner):
-    """Runs nothing. `time_ns` gives the time of a source key, `component_ns` that of a component's key.
+    """Runner whose times are given by functions: `time_ns` of a source key, `component_ns` of a component's key.
 
-    By default both are hashes of the key, 1 to 10 us. Then a program of several components takes the sum of theirs.
+    By default both are hashes of the key, 1 to 10 us. Then a program of several components takes the sum of their times.
     """
 
     def __init__(
@@ -171,7 +174,7 @@ class FakeRunner(backend.AbstractRunner):
         return [self.measurement(module.artifact) for module, _ in calls]
 
     def measurement(self, artifact: Artifact) -> Measurement:
-        """Returns the measurement that timing this artifact always gives, with the times of its components."""
+        """Returns the fixed measurement of this artifact, with the times of its components."""
         component_ns = tuple(map(self._component_ns, artifact.components))
         if self._time_ns is not None:
             time_ns = self._time_ns(artifact.source_key)
@@ -183,14 +186,14 @@ class FakeRunner(backend.AbstractRunner):
         )
 
     def outcome(self, artifact: Artifact) -> Outcome:
-        """Returns the scripted failure of this artifact on the timed input set, or its time."""
+        """Returns the scripted failure of this artifact on the timed input set, else its measurement."""
         kind = self._script.get(artifact.source_key)
         if kind is not None:
             return Failure(kind, f"scripted: {kind}")
         return self.measurement(artifact)
 
     def wrong_later(self, artifact: Artifact) -> Failure | None:
-        """Returns the scripted failure on another input set; None without one."""
+        """Returns the scripted failure of this artifact on another input set; None if none is scripted."""
         if artifact.source_key not in self._wrong_later:
             return None
         return Failure("wrong", "input set 1: scripted: wrong")
@@ -204,7 +207,7 @@ class FakeReporter(backend.AbstractReporter):
 
 
 class FakeDevice(backend.AbstractDevice):
-    """A device with scripted results. `time_ns` gives the time of a source key; `script` has the failures, by source key.
+    """A device with scripted results: `time_ns` of a source key, and failures by source key in `script`.
 
     `wrong_later` has the keys of sources that are wrong on another input set than the timed one. `component_ns` gives the time of
     a component by the key of its text. Each verified evaluation sleeps `run_s` seconds.
@@ -231,7 +234,7 @@ class FakeDevice(backend.AbstractDevice):
 
 
 class FakeWorker(AbstractWorker):
-    """Evaluates on the fake device, in this process."""
+    """Worker that evaluates on the fake device, in this process."""
 
     def __init__(self, device: FakeDevice) -> None:
         super().__init__()
@@ -242,7 +245,7 @@ class FakeWorker(AbstractWorker):
         return
 
     def end_when(self, is_over: Callable[[], bool]) -> None:
-        """Does nothing: this worker never blocks its caller."""
+        """No effect: this worker never waits."""
 
     def prepare_as(self, other: AbstractWorker) -> None:
         return

@@ -1,4 +1,4 @@
-"""Files by content: arrays and libraries that cross between machines, under names that are keys of their bytes."""
+"""Files named by content: arrays and libraries sent between machines, under names that are hashes of their bytes."""
 
 from __future__ import annotations
 
@@ -33,14 +33,15 @@ _IN_MEMORY = Path("/dev/shm")
 
 
 def name_of(content: bytes, suffix: str) -> str:
-    """Returns the name of a content; `suffix` is that of its file."""
+    """Returns the name of a file with this content; `suffix` is its file name extension."""
     return hashlib.blake2b(content, digest_size=16).hexdigest() + suffix
 
 
 class Contents:
-    """The files of a site: arrays in memory, libraries in a temporary folder, since memory may hold no programs.
+    """Files received by the sites of a process: arrays in memory, libraries in a temporary folder.
 
-    Sites of one process share them. Whatever is missing is asked for again, so any of them may be removed at any time.
+    Libraries are on disk since memory-backed files may not be executable. A missing file is requested again, so any file may be
+    removed at any time.
     """
 
     def __init__(self) -> None:
@@ -54,31 +55,31 @@ class Contents:
         self._opened.close()
 
     def clear(self) -> None:
-        """Removes all files: no session needs them."""
+        """Removes all files, when no session needs them."""
         for folder in (self._arrays, self._libraries):
             _remove(folder, 0)
 
     @property
     def folders(self) -> tuple[Path, Path]:
-        """The folders of arrays and of libraries."""
+        """The folder of arrays and the folder of libraries."""
         return self._arrays, self._libraries
 
 
 class SiteFiles:
-    """The files of a site, in its two folders."""
+    """Received files in the two folders of `Contents`."""
 
     def __init__(self, arrays: Path, libraries: Path) -> None:
         self._arrays, self._libraries = arrays, libraries
         self._part = f"{os.getpid()}-{id(self)}.part"  # of a name that is not complete yet
 
     def path(self, name: str) -> Path:
-        """Returns the path of a file. Raises ValueError for a text that is no name."""
+        """Returns the path of the file called `name`. Raises ValueError for an invalid name."""
         if _NAME.fullmatch(name) is None and _ZEROS.fullmatch(name) is None:
             raise ValueError(f"{name!r:.80} names no content")
         return (self._arrays if name.endswith(".npy") else self._libraries) / name
 
     def has(self, name: str) -> bool:
-        """True if the file is there. Arrays of zeros are made."""
+        """True if the file exists; arrays of zeros are created from their name."""
         path, zeros = self.path(name), _ZEROS.fullmatch(name)
         if zeros is not None and not path.exists():
             _write_zeros(path, zeros[1], zeros[2])
@@ -88,7 +89,10 @@ class SiteFiles:
         return False
 
     def put(self, name: str, at: int, n_bytes: int, chunk: bytes) -> None:
-        """Adds a chunk of a content, the first of them at 0. Raises ValueError where the whole does not fit its name."""
+        """Adds a chunk of a file at position `at` of `n_bytes`.
+
+        Raises ValueError if the whole does not match its name.
+        """
         path = self.path(name)
         part = path.with_name(f"{name}.{self._part}")
         with open(part, "wb" if at == 0 else "r+b") as file:
@@ -107,7 +111,7 @@ class SiteFiles:
 
 
 def _remove(folder: Path, n_left: int) -> None:
-    """Removes the files that were used least recently, but for `n_left`."""
+    """Removes the least recently used files until `n_left` remain."""
     files = []
     for p in folder.glob("*.*"):
         with suppress(FileNotFoundError):  # of another site, which has just ended it
@@ -128,10 +132,10 @@ def _write_zeros(path: Path, dtype: str, shape: str) -> None:
 
 
 class SentFiles(AbstractFiles):
-    """The arrays of a driver, which sites ask for by name. Workers of one search share them."""
+    """Files of a driver, sent to sites on request by name. Workers of one search share them."""
 
     def __init__(self, libraries: Path) -> None:
-        """`libraries` is the folder of those that were built."""
+        """`libraries` is the folder of built libraries."""
         self._arrays: dict[str, bytes] = {}
         self._folder = libraries
 
@@ -147,10 +151,10 @@ class SentFiles(AbstractFiles):
         return f"zeros-{dtype.str[1:]}-{'x'.join(map(str, shape)) or 'scalar'}.npy"
 
     def close(self) -> None:
-        """Keeps them: other workers may be prepared with them."""
+        """No effect: other workers may be prepared with the same arrays."""
 
     def keep_library(self, name: str, content: bytes) -> Path:
-        """Writes a library that was built. Returns its path. Raises ValueError where it does not fit its name."""
+        """Writes a built library and returns its path. Raises ValueError if its bytes do not match its name."""
         path = self._folder / name
         if _NAME.fullmatch(name) is None or name_of(content, path.suffix) != name:
             raise ValueError(f"the content of {name!r:.80} is not what its name says")
@@ -160,7 +164,7 @@ class SentFiles(AbstractFiles):
         return path
 
     def read(self, name: str) -> bytes:
-        """Returns a content that a site asks for. Raises OSError where somebody has removed it."""
+        """Returns the content that a site requests by name. Raises OSError if it was removed."""
         found = self._arrays.get(name)
         return read_own(self._folder / name, LIBRARY_BYTES) if found is None else found
 
@@ -171,7 +175,7 @@ Rename = Callable[[str], str]
 
 
 def renamed(request: messages.Request, rename: Rename) -> messages.Request:
-    """Returns the request with other names of files; of the library that measures a machine it is `PROBE`."""
+    """Returns the request with file names mapped by `rename`; the machine's probe library becomes `PROBE`."""
     match request:
         case messages.Prepare():
             sets = [_renamed_set(s, rename) for s in request.sets]
@@ -196,7 +200,7 @@ def renamed(request: messages.Request, rename: Rename) -> messages.Request:
 
 
 def of_artifact(artifact: Artifact, rename: Rename) -> Artifact:
-    """Returns an artifact with other names of its files; a build that has none stays as it is."""
+    """Returns the artifact with file names mapped by `rename`; without files it is unchanged."""
     units = tuple(replace(unit, path=rename(unit.path)) for unit in artifact.units)
     path = rename(artifact.path) if artifact.path else ""
     return replace(artifact, path=path, units=units)

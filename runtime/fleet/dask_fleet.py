@@ -1,4 +1,7 @@
-"""A fleet behind a Dask scheduler, as a driver uses it. Whatever crosses is bytes; tasks are functions of `dask_worker`."""
+"""A driver's access to a fleet behind a Dask scheduler.
+
+Messages are bytes; tasks are functions of `dask_worker`.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +39,7 @@ _END_S = 2.0  # for what is ended before its time
 
 
 def join_fleet(file: Path) -> DaskFleet:
-    """Returns the fleet of a file. Raises DeviceError, one sentence."""
+    """Returns the fleet of a fleet file. Raises DeviceError, one sentence."""
     fleet = load_fleet(file)
     dask.config.set(CONFIG)
     try:
@@ -49,7 +52,7 @@ def join_fleet(file: Path) -> DaskFleet:
 
 
 class DaskFleet(AbstractFleet):
-    """Workers of a scheduler. Each task names its resource, and is never given to another worker by Dask itself."""
+    """Workers of a Dask scheduler. Each task requires its worker's resource, so that Dask cannot move it."""
 
     def __init__(self, client: Client) -> None:
         super().__init__()
@@ -81,11 +84,11 @@ class DaskFleet(AbstractFleet):
         return self.run(dask_worker.build, (arch, message), is_over, resource=resource)
 
     def end_builds(self) -> None:
-        """Does nothing: they are left alone, and end by their time limit."""
+        """No effect: builds on other machines end by their time limit."""
 
     @property
     def address(self) -> str:
-        """The address of the scheduler."""
+        """Address of the scheduler."""
         scheduler = self._client.scheduler
         return "" if scheduler is None else str(scheduler.address)
 
@@ -98,7 +101,10 @@ class DaskFleet(AbstractFleet):
         self._client.shutdown()
 
     def workers(self, *, is_now: bool = False) -> dict[str, dict[str, Any]]:
-        """Returns the workers by address, as of a moment ago. Raises SlotLostError where the scheduler has gone."""
+        """Returns the workers by address, at most moments old; `is_now`: read them again.
+
+        Raises SlotLostError if the scheduler cannot be reached.
+        """
         with self._lock:
             if is_now or time.monotonic() - self._looked_s > _WORKERS_S:
                 if self._client.status != "running":
@@ -120,9 +126,9 @@ class DaskFleet(AbstractFleet):
         resource: str = "",
         limit_s: float = float("inf"),
     ) -> bytes:
-        """Returns the result of a task, at the address of a worker where one is given.
+        """Runs `task(*given)` on a worker, at `address` if given, and returns its result.
 
-        Raises SlotLostError where the worker or the scheduler is gone or the limit has passed, and Stopped once `is_over`.
+        Raises SlotLostError if the worker or the scheduler is gone or `limit_s` has passed, and Stopped once `is_over`.
         """
         if address and address not in self.workers():
             raise SlotLostError(f"the worker at {address} has gone")
@@ -164,7 +170,7 @@ class DaskFleet(AbstractFleet):
         return found
 
     def _check(self, address: str, resource: str) -> None:
-        """Raises SlotLostError where a task waits for a worker, or a resource, that is not there any more: it would for ever."""
+        """Raises SlotLostError if the worker or the resource that a task waits for is gone, so that it would wait forever."""
         workers = self.workers()
         if address and address not in workers:
             raise SlotLostError(f"the worker at {address} has gone")
@@ -172,7 +178,10 @@ class DaskFleet(AbstractFleet):
             raise SlotLostError(f"no worker has {resource} any more")
 
     def _described(self, address: str, name: str) -> list[AbstractSlot] | None:
-        """Returns the slots of a worker; those of other versions are only listed. None where it did not answer in time."""
+        """Returns the slots of the worker `name`; None if it did not answer in time.
+
+        Slots of another version are listed but cannot be used.
+        """
         try:
             said = self.run(
                 dask_worker.describe, (), lambda: False, address=address, limit_s=_DESCRIBE_S
@@ -211,7 +220,7 @@ class _DaskSlot(AbstractSlot):
 
 
 def start_scheduler(file: Path, host: str, port: int, tls: Any = None) -> FleetFile:
-    """Starts a scheduler that outlives this process, and returns its fleet. Raises DeviceError."""
+    """Starts a scheduler process that outlives this one, and returns its fleet. Raises DeviceError."""
     if is_there(file):
         load_fleet(file)
         if _answers(file):
@@ -245,7 +254,7 @@ def start_scheduler(file: Path, host: str, port: int, tls: Any = None) -> FleetF
 
 
 def _answers(file: Path) -> bool:
-    """True if the scheduler of a file is there."""
+    """True if the scheduler of a fleet file can be reached."""
     try:
         join_fleet(file).close()
     except DeviceError:
@@ -254,7 +263,7 @@ def _answers(file: Path) -> bool:
 
 
 def stop_fleet(file: Path) -> int:
-    """Ends the scheduler of a fleet with its workers. Returns the number of workers. Raises DeviceError."""
+    """Ends the scheduler of a fleet and its workers. Returns the number of workers. Raises DeviceError."""
     fleet = join_fleet(file)
     n = len(fleet.workers(is_now=True))
     with suppress(Exception):  # it may be gone before it answers

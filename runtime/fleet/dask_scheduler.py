@@ -1,4 +1,4 @@
-"""Scheduler of a fleet, as a process: `python -P -m kernelscape.runtime.fleet.dask_scheduler FILE OPTIONS`."""
+"""Scheduler process of a fleet: `python -P -m kernelscape.runtime.fleet.dask_scheduler FILE OPTIONS`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class SchedulerOptions(msgspec.Struct, frozen=True):
 
 
 class _Farewell(SchedulerPlugin):
-    """Tells the workers that a driver has gone, however it ended: what runs for it ends."""
+    """Plugin that tells workers when a driver has disconnected, so that they end its programs."""
 
     def __init__(self) -> None:
         self._telling: set[asyncio.Task[object]] = set()
@@ -39,7 +39,7 @@ class _Farewell(SchedulerPlugin):
 
 
 async def schedule(file: Path, options: SchedulerOptions) -> None:
-    """Schedules until it is told to stop, or a signal comes. The file is there meanwhile."""
+    """Runs the scheduler until a stop request or a signal. The fleet file exists while it runs."""
     protocol = "tcp" if options.tls is None else "tls"
     fleet = FleetFile(address="", version=own_version(), pid=os.getpid(), tls=options.tls)
     check_address(f"{protocol}://{options.host}:{options.port}", has_tls=options.tls is not None)

@@ -1,4 +1,4 @@
-"""Worker of a fleet: a Dask worker whose tasks are bytes in and bytes out, for the devices and compilers of one machine."""
+"""Worker process of a fleet: a Dask worker for the devices and compilers of one machine; tasks take and return bytes."""
 
 from __future__ import annotations
 
@@ -45,23 +45,23 @@ _HOSTS: dict[int, Host] = {}  # of this process, by the identity of its Dask wor
 
 
 def answer(slot: str, message: bytes) -> bytes:
-    """Task: returns the answer of a slot."""
+    """Dask task: sends a message to a slot's site and returns its answer."""
     return _host().call(slot, message)
 
 
 def build(arch: str, message: bytes) -> bytes:
-    """Task: returns what a compiler has made."""
+    """Dask task: builds sources by the compiler with key `arch` and returns the libraries."""
     return _host().build(arch, message)
 
 
 def end(slot: str, session: str) -> bytes:
-    """Task: ends what runs on a slot for a session."""
+    """Dask task: ends a session's running programs on a slot."""
     _host().end_slot(slot, session)
     return b""
 
 
 def describe() -> bytes:
-    """Task: returns the version and the slots of the worker."""
+    """Dask task: returns the version and the slots of the worker."""
     return msgspec.msgpack.encode((own_version(), encode_facts(_host().facts)))
 
 
@@ -70,7 +70,7 @@ def _host() -> Host:
 
 
 def security_of(fleet: FleetFile) -> Security:
-    """Returns the certificates of a fleet, as Dask takes them."""
+    """Returns the certificates of a fleet as a Dask object."""
     if fleet.tls is None:
         return Security()
     t = fleet.tls
@@ -87,7 +87,7 @@ def work(
     n_builders: int | None,
     tell: Callable[[Host], None],
 ) -> None:
-    """Serves a fleet until its scheduler has gone, or a signal comes. `tell` is called once it does.
+    """Serves a fleet until its scheduler ends or a signal arrives. `tell` is called when serving begins.
 
     Raises DeviceError.
     """
@@ -100,7 +100,7 @@ def work(
 
 
 def serve(fleet: FleetFile, host: Host, name: str, tell: Callable[[Host], None]) -> None:
-    """Serves a fleet with a host, as `work` does."""
+    """Serves a fleet with an open host, otherwise as `work`."""
     with Scratch("kernelscape-dask-") as folder, dask.config.set(CONFIG):
         asyncio.run(_serve(fleet, host, name, folder, tell))
 

@@ -13,7 +13,7 @@ _PART = re.compile(r"([0-9]{1,5})(?:-([0-9]{1,5}))?")
 
 @dataclass(frozen=True)
 class NamedDevice:
-    """A device by its backend, with the cores that are its own (all where there are none) or the number of a GPU."""
+    """A device named by its backend, with its exclusive cores (none given: all) or the number of a GPU."""
 
     name: str
     backend: str
@@ -22,12 +22,12 @@ class NamedDevice:
 
     @property
     def environment(self) -> dict[str, str]:
-        """Variables by which a process sees this device only."""
+        """Environment variables that make a process use this device only."""
         return {} if self.number is None else {"CUDA_VISIBLE_DEVICES": str(self.number)}
 
 
 def parse_device(text: str) -> NamedDevice:
-    """Returns the named device. Raises ValueError, one sentence."""
+    """Returns the device that a text names. Raises ValueError, one sentence."""
     match = _NAME.fullmatch(text.strip())
     if match is None:
         raise ValueError(f"{text!r} is no device, such as cpu, cpu:0-3 or cuda:0")
@@ -46,7 +46,10 @@ def parse_device(text: str) -> NamedDevice:
 
 
 def parse_devices(texts: Sequence[str]) -> tuple[NamedDevice, ...]:
-    """Returns the named devices, no two of which share a core or are one. Raises ValueError, one sentence."""
+    """Returns the named devices.
+
+    Raises ValueError, one sentence, also if two share a core or are the same device.
+    """
     found = [parse_device(text) for text in texts]
     for k, one in enumerate(found):
         for other in found[:k]:
@@ -58,7 +61,7 @@ def parse_devices(texts: Sequence[str]) -> tuple[NamedDevice, ...]:
 
 
 def spare_cores(devices: Sequence[NamedDevice]) -> tuple[int, ...]:
-    """Returns the cores of this process that are no device's own; () where a device has all of them."""
+    """Returns the cores of this process that belong to no device; () if some device has all cores."""
     taken: set[int] = set()
     for device in devices:
         if device.backend == "cpu":

@@ -1,4 +1,4 @@
-"""Fleet: the slots that a driver can use, and the compilers that build for them, wherever they are."""
+"""Fleet: the slots (devices that time programs) and compilers that a driver can use, on any machines."""
 
 from __future__ import annotations
 
@@ -12,25 +12,28 @@ from .messages import SlotFacts, own_version
 
 
 class SlotLostError(DeviceError):
-    """The slot or the builder is gone, with what it was doing; one sentence."""
+    """A slot or a builder was lost together with its current work; one sentence."""
 
 
 class AbstractSlot(ABC):
-    """A slot of a fleet as a driver sees it."""
+    """A slot of a fleet, as its driver uses it."""
 
     facts: SlotFacts
 
     @abstractmethod
     def call(self, message: bytes, is_over: Callable[[], bool]) -> bytes:
-        """Returns the answer of its site. Raises SlotLostError, and Stopped once `is_over`."""
+        """Sends a message to the slot's site and returns the answer.
+
+        Raises SlotLostError, and Stopped once `is_over`.
+        """
 
     @abstractmethod
     def end(self) -> None:
-        """Ends what runs there for this driver, also in the middle of a call."""
+        """Ends this driver's programs on the slot, also during a call."""
 
 
 class AbstractFleet(ABC):
-    """Slots and builders. `session` is the name of this driver's session on all of them."""
+    """The slots and builders of a fleet. `session` is the name of this driver's session on all of them."""
 
     session: str
 
@@ -40,27 +43,30 @@ class AbstractFleet(ABC):
 
     @abstractmethod
     def slots(self) -> list[AbstractSlot]:
-        """Returns the slots of now, in the order in which they joined; an object for each that stays the same."""
+        """Returns the current slots in the order in which they joined; each is the same object in every call."""
 
     @abstractmethod
     def n_builders(self, arch: str) -> int:
-        """Returns the number of compilers that build for this key at once."""
+        """Returns the number of compilers with key `arch` that can build at once."""
 
     @abstractmethod
     def build(self, arch: str, message: bytes, is_over: Callable[[], bool]) -> bytes:
-        """Returns the answer of a builder. Raises SlotLostError, and Stopped once `is_over`."""
+        """Sends a build message to a builder with key `arch` and returns the answer.
+
+        Raises SlotLostError, and Stopped once `is_over`.
+        """
 
     @abstractmethod
     def end_builds(self) -> None:
-        """Ends what is built for this driver, where that is in its power."""
+        """Ends builds for this driver, if the fleet can end them."""
 
     @abstractmethod
     def close(self) -> None:
-        """Ends what runs for this driver."""
+        """Ends everything that runs for this driver."""
 
 
 class LocalFleet(AbstractFleet):
-    """The devices of this machine alone, without a scheduler. It ends with this process."""
+    """Fleet of this machine's devices without a scheduler. It ends with this process."""
 
     def __init__(self, host: Host) -> None:
         super().__init__()
@@ -96,21 +102,21 @@ class _LocalSlot(AbstractSlot):
 
 
 def keys_of(fleet: AbstractFleet, backend: str) -> list[str]:
-    """Returns the device keys of a backend's slots, in the order in which they joined."""
+    """Returns the distinct device keys of a backend's slots, in the order in which they joined."""
     return list(dict.fromkeys(s.facts.key for s in usable(fleet) if s.facts.backend == backend))
 
 
 def usable(fleet: AbstractFleet) -> list[AbstractSlot]:
-    """Returns the slots of this version."""
+    """Returns the slots whose version is that of this installation."""
     return [s for s in fleet.slots() if s.facts.version == own_version()]
 
 
 def chosen(
     fleet: AbstractFleet, backend: str, on: str | None = None, machine: str | None = None
 ) -> list[AbstractSlot]:
-    """Returns the slots of one device key: `on`, else the first of the backend, of this machine where one is named.
+    """Returns the slots with one device key: `on`, else that of the backend's first slot (on `machine`, if given).
 
-    Raises DeviceError, one sentence, where there are none.
+    Raises DeviceError, one sentence, if there are none.
     """
     every, slots = fleet.slots(), usable(fleet)
     found = [s for s in slots if s.facts.backend == backend]

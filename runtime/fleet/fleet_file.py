@@ -1,7 +1,7 @@
-"""File of a fleet: the address of its scheduler, and the certificates with which drivers and workers talk to it.
+"""Fleet file: the address of a scheduler, and the certificates that drivers and workers use to connect.
 
-Dask runs whatever it is sent. So a plain address is one of this machine (or of a tunnel that ends here), any other uses TLS. A
-plain address lets in everybody who uses this machine.
+Dask executes whatever it receives. So an address without TLS must be on this machine (or a tunnel that ends here), any other
+uses TLS. An address without TLS is open to all users of this machine.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ..files import NOTE_BYTES, is_there, read_own, write_atomically
 
 
 class TlsFiles(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Paths of the authority, of the certificate and of its key, which all ends have."""
+    """Paths of the certificate authority, the certificate and its key, which driver, workers and scheduler all need."""
 
     ca: str
     cert: str
@@ -24,7 +24,7 @@ class TlsFiles(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class FleetFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A fleet. `pid` is the process of its scheduler, on the machine where it was started."""
+    """Content of a fleet file. `pid` is the process of the scheduler, on the machine where it was started."""
 
     address: str
     version: str
@@ -33,7 +33,7 @@ class FleetFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
 
 
 def load_fleet(path: Path) -> FleetFile:
-    """Returns the fleet of a file. Raises DeviceError, one sentence, also for an address that is refused."""
+    """Returns the content of a fleet file. Raises DeviceError, one sentence, also for a forbidden address."""
     if not is_there(path):
         raise DeviceError(f"{path} is not there: explore fleet start {path} makes it")
     try:
@@ -57,7 +57,7 @@ def save_fleet(path: Path, fleet: FleetFile) -> None:
 
 
 def check_address(address: str, *, has_tls: bool) -> None:
-    """Raises DeviceError, one sentence, for an address of another machine without TLS."""
+    """Raises DeviceError, one sentence, for an address on another machine without TLS."""
     protocol, _, place = address.partition("://")
     if not place.rpartition(":")[2].isdigit():
         raise DeviceError(f"{address} is no address: it ends with the number of a port")
@@ -72,7 +72,7 @@ def check_address(address: str, *, has_tls: bool) -> None:
 
 
 def is_loopback(host: str) -> bool:
-    """True if a host by its number or name is this machine, whatever else is configured."""
+    """True if a host name or number is a loopback address of this machine."""
     if host == "localhost":
         return True
     try:

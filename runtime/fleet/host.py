@@ -1,4 +1,4 @@
-"""Host: the devices of one machine, each a site in a process of its own, and the compilers that build for them."""
+"""Host: the devices of one machine, each a site in its own process, and the compilers that build for them."""
 
 from __future__ import annotations
 
@@ -31,30 +31,33 @@ _FEW_BUILDERS = 2  # for devices that need none of the cores
 
 
 class AbstractSite(ABC):
-    """A site as its host sees it."""
+    """A site (the server of one device), as its host uses it."""
 
     facts: messages.SlotFacts
 
     @abstractmethod
     def call(self, message: bytes, is_over: Callable[[], bool]) -> bytes:
-        """Returns the answer. Raises Stopped once `is_over`: then nothing runs any more."""
+        """Sends a message to the site and returns the answer.
+
+        Raises Stopped once `is_over`; then the call's program does not run any more.
+        """
 
     @abstractmethod
     def end(self, session: str) -> None:
-        """Ends the session, also in the middle of a call."""
+        """Ends a session's process on this site, also during a call."""
 
     @property
     @abstractmethod
     def is_idle(self) -> bool:
-        """True if it has no session."""
+        """True if no session has a process on this site."""
 
     @abstractmethod
     def close(self) -> None:
-        """Ends all of it."""
+        """Ends all sessions and the site."""
 
 
 class SiteInThisProcess(AbstractSite):
-    """A site of a device that runs nothing in this process but what returns by itself."""
+    """A site without a process of its own, for devices that run no programs, such as the fake one."""
 
     def __init__(self, site: DeviceSite) -> None:
         self._site = site
@@ -79,10 +82,10 @@ class SiteInThisProcess(AbstractSite):
 
 
 class SiteProcess(AbstractSite):
-    """A site that is a process, started again at the next call after its end. Thread-safe: one call at a time."""
+    """A site as a child process, restarted by the next call after its end. Thread-safe: one call at a time."""
 
     def __init__(self, options: SiteOptions) -> None:
-        """Raises DeviceError where its device cannot be opened."""
+        """Raises DeviceError if its device cannot be opened."""
         self._options = options
         self._lock = threading.Lock()
         self._sessions: set[str] = set()
@@ -124,7 +127,7 @@ class SiteProcess(AbstractSite):
             return answer
 
     def end(self, session: str) -> None:
-        """In the middle of a call it ends the whole process: other sessions begin anew (`Answered.death`)."""
+        """Ends a session; during a call it ends the whole process, so that other sessions restart (`Answered.death`)."""
         with self._interrupting(session):
             if session not in self._sessions or self._process is None:
                 return
@@ -147,7 +150,7 @@ class SiteProcess(AbstractSite):
 
     @contextmanager
     def _interrupting(self, session: str | None) -> Iterator[None]:
-        """Context with the lock, for which calls of a session, or of all, are ended: also those that begin meanwhile."""
+        """Context with the lock held: calls of `session` (None: all) are ended, also if they begin meanwhile."""
         while not self._lock.acquire(timeout=_LOOK_S):
             if self._running and session in (None, self._running):
                 self._interrupt()
@@ -157,7 +160,7 @@ class SiteProcess(AbstractSite):
             self._lock.release()
 
     def _interrupt(self) -> None:
-        """Ends the process in the middle of a call, which returns then."""
+        """Ends the site's process, so that a waiting call returns."""
         process = self._process
         if process is not None:
             with suppress(ProcessLookupError):
@@ -193,7 +196,7 @@ class SiteProcess(AbstractSite):
             raise DeviceError(f"{name}: {refused.why}") from None
 
     def _read(self, is_over: Callable[[], bool], limit_s: float = float("inf")) -> bytes | None:
-        """Returns the next answer; None where the process has ended. Raises Stopped."""
+        """Returns the next answer; None if the process has ended or `limit_s` has passed. Raises Stopped."""
         head = self._read_bytes(4, is_over, limit_s)
         if head is None:
             return None
@@ -234,7 +237,7 @@ class SiteProcess(AbstractSite):
 
 
 class _Turns:
-    """Turns of compilers and of programs that are timed on the same cores: a program that waits comes first."""
+    """Alternation of compilers and timed programs on the same cores; a waiting program has priority."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -278,7 +281,7 @@ class _Turns:
 class Host:
     """The sites of one machine by name, and its compilers.
 
-    Compilers have the cores that are no device's own. Where there are none they take turns with the programs that are timed.
+    Compilers run on cores that belong to no device. If there are none, they alternate with timed programs.
     """
 
     def __init__(
@@ -290,7 +293,10 @@ class Host:
         cores: Sequence[int] = (),
         n_builders: int,
     ) -> None:
-        """`device` returns what builds for a backend, with a time limit for one source, on `cores`; () where they take turns."""
+        """`device`: function from (backend, time limit of one source in s) to a device whose builder is used.
+
+        `cores`: cores of the compilers; () if they alternate with timed programs.
+        """
         self._sites = dict(sites)
         self._device = device
         self._devices: dict[tuple[str, float], AbstractDevice] = {}
@@ -303,16 +309,16 @@ class Host:
 
     @property
     def facts(self) -> list[messages.SlotFacts]:
-        """The descriptions of its slots."""
+        """Descriptions of the host's slots."""
         return [site.facts for site in self._sites.values()]
 
     @property
     def archs(self) -> tuple[str, ...]:
-        """The keys of its compilers."""
+        """Keys of the compilers that this host has."""
         return tuple(self._archs)
 
     def call(self, slot: str, message: bytes, is_over: Callable[[], bool] = lambda: False) -> bytes:
-        """Returns the answer of a site. Raises Stopped once `is_over`."""
+        """Sends a message to the site of a slot and returns the answer. Raises Stopped once `is_over`."""
         site = self._sites.get(slot)
         if site is None:
             return messages.encode_answer(messages.CallRefused(f"there is no slot {slot!r} here"))
@@ -324,7 +330,10 @@ class Host:
     def build(
         self, arch: str, message: bytes, is_over: Callable[[], bool] = lambda: False
     ) -> bytes:
-        """Returns what a compiler has made. Raises Stopped once `is_over`, before it has begun."""
+        """Builds the sources of a message and returns the libraries.
+
+        Raises Stopped if `is_over` before it begins.
+        """
         call = messages.decode_call(message)
         if not isinstance(call, messages.Build):
             return messages.encode_answer(
@@ -353,30 +362,33 @@ class Host:
             return self._devices[backend, timeout_s]
 
     def end_builds(self) -> None:
-        """Ends the compilers that run."""
+        """Ends all running compilers."""
         for device in list(self._devices.values()):
             device.builder.end_builds()
 
     def end_slot(self, slot: str, session: str) -> None:
-        """Ends what runs for a session on one slot."""
+        """Ends a session's programs on one slot."""
         site = self._sites.get(slot)
         if site is not None:
             site.end(session)
 
     def close_sites(self) -> None:
-        """Ends all sites, with their calls: they return."""
+        """Ends all sites; waiting calls return."""
         for site in self._sites.values():
             site.close()
 
     def end(self, session: str) -> None:
-        """Ends what runs for a session. Without sessions the host keeps no files: what the next one misses is sent again."""
+        """Ends a session's programs on all slots.
+
+        Without sessions the host deletes its files; the next session sends again what it needs.
+        """
         for site in self._sites.values():
             site.end(session)
         if all(site.is_idle for site in self._sites.values()):
             self._contents.clear()
 
     def close(self) -> None:
-        """Ends all of it, and removes its files."""
+        """Ends all sites and compilers, and removes the host's files."""
         self.end_builds()
         self.close_sites()
         self._contents.close()
@@ -384,7 +396,7 @@ class Host:
 
 @contextmanager
 def _on_cores(cores: Sequence[int]) -> Iterator[None]:
-    """Context in which this thread, and what it starts, runs on these cores."""
+    """Context manager in which this thread, and its child processes, run on these cores."""
     before = os.sched_getaffinity(0)
     os.sched_setaffinity(0, cores)
     try:
@@ -396,9 +408,9 @@ def _on_cores(cores: Sequence[int]) -> Iterator[None]:
 def open_host(
     devices: Sequence[NamedDevice], n_builders: int | None = None, prefix: str = ""
 ) -> Host:
-    """Opens the devices of this machine, with so many compilers at once; by default as many as there are cores for them.
+    """Opens the devices of this machine, with `n_builders` compilers at once (default: one per free core).
 
-    `prefix` is put before the names of slots. Raises DeviceError.
+    `prefix` precedes the names of slots. Raises DeviceError.
     """
     contents = Contents()
     sites: dict[str, AbstractSite] = {}
@@ -427,7 +439,7 @@ def open_host(
 
 
 def host_in_this_process(devices: Mapping[str, AbstractDevice], n_builders: int = 2) -> Host:
-    """Returns a host of devices that run nothing but what returns by itself: each is a slot of this name."""
+    """Returns a host of devices that run no programs, each a slot with the device's name."""
     contents = Contents()
     sites = {
         name: SiteInThisProcess(DeviceSite(name, device, SiteFiles(*contents.folders)))

@@ -1,6 +1,6 @@
-"""Messages between a driver and the sites that run programs for it: bytes in, bytes out, nothing is pickled.
+"""Messages between a driver and the sites that run its programs: bytes in, bytes out, nothing is pickled.
 
-A call has the version of the driver before it, and a site of another version refuses it, whatever the call is.
+A call begins with the version of the driver, and a site of another version refuses it before decoding the rest.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _PROTOCOL = 1  # raised with each change of these messages, or of those that the
 
 
 def own_version() -> str:
-    """The version of this installation, which drivers and sites must share."""
+    """Returns the version of this installation, which drivers and sites must share."""
     try:
         return f"{version('kernelscape')}/{_PROTOCOL}"
     except PackageNotFoundError:  # a checkout that is not installed
@@ -29,7 +29,7 @@ def own_version() -> str:
 
 
 class Put(msgspec.Struct, tag=True, frozen=True):
-    """A chunk of a file by content: `n_bytes` in all, of which these begin at `at`."""
+    """A chunk of a file named by content: bytes from position `at`, of `n_bytes` in all."""
 
     name: str
     at: int
@@ -38,7 +38,7 @@ class Put(msgspec.Struct, tag=True, frozen=True):
 
 
 class Forwarded(msgspec.Struct, tag=True, frozen=True):
-    """A request for the process of this session: a message of runtime/worker/messages.py whose files are names of contents."""
+    """A request for the session's process: a message of runtime/worker/messages.py with file names by content."""
 
     session: str
     request: bytes
@@ -46,13 +46,16 @@ class Forwarded(msgspec.Struct, tag=True, frozen=True):
 
 
 class End(msgspec.Struct, tag=True, frozen=True):
-    """The process of this session is needed no more."""
+    """Request to end the session's process."""
 
     session: str
 
 
 class Build(msgspec.Struct, tag=True, frozen=True):
-    """Sources to build, with one compiler where that is faster, unless each is wanted alone. `timeout_s` is of one of them."""
+    """Sources to build, in one compiler run if that is faster, or each alone.
+
+    `timeout_s` is the limit of one source.
+    """
 
     sources: list[Source]
     together: bool
@@ -68,19 +71,19 @@ class Envelope(msgspec.Struct, frozen=True):
 
 
 class Stored(msgspec.Struct, tag=True, frozen=True):
-    """Answer: it is done."""
+    """Answer: the request is done."""
 
 
 class Missing(msgspec.Struct, tag=True, frozen=True):
-    """Answer: nothing was run, these contents are needed first."""
+    """Answer: nothing was run, since the site needs these files first."""
 
     names: list[str]
 
 
 class Answered(msgspec.Struct, tag=True, frozen=True):
-    """Answer of the process of a session: a reply, its death, or a bug of its own.
+    """Answer of a session's process: a reply, its death, or a bug of its own.
 
-    `is_alive`: it holds what it was prepared with.
+    `is_alive`: the process runs with the arrays that it was prepared with.
     """
 
     is_alive: bool
@@ -90,7 +93,7 @@ class Answered(msgspec.Struct, tag=True, frozen=True):
 
 
 class Libraries(msgspec.Struct, tag=True, frozen=True):
-    """Answer: builds in the order of the sources, whose paths are names, and the contents of these."""
+    """Answer: builds in the order of the sources, with file names for paths, and the contents of these files."""
 
     artifacts: list[Artifact | None]
     failures: list[Failure | None]
@@ -98,13 +101,13 @@ class Libraries(msgspec.Struct, tag=True, frozen=True):
 
 
 class CallRefused(msgspec.Struct, tag=True, frozen=True):
-    """Answer: the call cannot be served, for a reason that is one sentence."""
+    """Answer: the call cannot be served; the reason is one sentence."""
 
     why: str
 
 
 class Gone(msgspec.Struct, tag=True, frozen=True):
-    """Answer: the process of the site ended, or was ended, before it answered. Another one answers the next call."""
+    """Answer: the site's process ended before it answered. A new process answers the next call."""
 
     why: str
 
@@ -113,9 +116,9 @@ Answer = Stored | Missing | Answered | Libraries | CallRefused | Gone
 
 
 class SlotFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """Description of a slot: its device, which times one program at a time, and what a driver must know of it.
+    """Description of a slot: its device, which times one program at a time, and facts for drivers.
 
-    Times of slots with one `key` may be compared. `arch` is the key of its compiler: libraries that were built under it run there.
+    Times of slots with equal `key` may be compared. `arch` is the key of its compiler: libraries built under it run there.
     """
 
     name: str
@@ -147,7 +150,7 @@ def encode_call(call: Call) -> bytes:
 
 
 def decode_call(message: bytes) -> Call | CallRefused:
-    """Returns the call; the refusal of one that a driver of another version has made."""
+    """Returns the decoded call; a refusal if a driver of another version sent it."""
     own = own_version()
     try:
         envelope = _envelopes.decode(message)
@@ -163,7 +166,7 @@ def encode_answer(answer: Answer) -> bytes:
 
 
 def decode_answer(message: bytes) -> Answer:
-    """Returns the answer. Raises msgspec.DecodeError where the site is of a version that says other things."""
+    """Returns the decoded answer. Raises msgspec.DecodeError if the site's version has other messages."""
     return _answers.decode(message)
 
 
@@ -172,5 +175,5 @@ def encode_facts(facts: list[SlotFacts]) -> bytes:
 
 
 def decode_facts(message: bytes) -> list[SlotFacts]:
-    """Returns the slots of a worker. Raises msgspec.DecodeError for those of a version that says other things."""
+    """Returns the slots of a worker. Raises msgspec.DecodeError if the worker's version has other messages."""
     return msgspec.msgpack.decode(message, type=list[SlotFacts])

@@ -1,4 +1,4 @@
-"""A device of a fleet as a driver uses it: facts of its slots, builds by its builders, and requests to its sites."""
+"""A device of a fleet as its driver uses it: facts of slots, builds by builders, requests to sites."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _LIBRARIES = "fleet"  # folder of those that were built elsewhere, in the cache 
 
 
 class RemoteChannel(AbstractChannel):
-    """The process of this driver's session on a slot. Thread-safe: one request at a time."""
+    """Channel to the process of this driver's session on a slot. Thread-safe: one request at a time."""
 
     def __init__(self, slot: AbstractSlot, session: str, files: SentFiles) -> None:
         super().__init__()
@@ -54,14 +54,17 @@ class RemoteChannel(AbstractChannel):
         return self._is_alive
 
     def start(self) -> None:
-        """Does nothing: the first request starts it."""
+        """No effect: the first request starts the process."""
 
     def kill(self) -> None:
         self._is_alive = False
         self._slot.end()
 
     def ask(self, request: Request, deadline_s: float) -> Answer:
-        """Returns the answer as of a child of this process. Raises SlotLostError, too."""
+        """Sends a request and returns the answer, as `Channel.ask` for a child of this process.
+
+        Raises SlotLostError, too.
+        """
         named = renamed(request, lambda path: Path(path).name)
         run = messages.Forwarded(self._session, request_body(named), deadline_s)
         with self._lock:
@@ -99,7 +102,7 @@ class RemoteChannel(AbstractChannel):
                     return refused
 
     def _put(self, name: str) -> SiteAnswer | None:
-        """Sends a content in chunks. Returns the answer where it was not taken."""
+        """Sends a file in chunks. Returns None, or the site's answer if it refused a chunk."""
         content = memoryview(self._files.read(name))
         for at in range(0, max(1, len(content)), CHUNK_BYTES):
             chunk = bytes(content[at : at + CHUNK_BYTES])
@@ -117,7 +120,7 @@ class RemoteChannel(AbstractChannel):
 
 
 class RemoteBuilder(backend.AbstractBuilder):
-    """The compilers of a fleet for one key. Whatever they build is kept here, by content."""
+    """The compilers of a fleet with one key. Built libraries are stored here by content."""
 
     def __init__(
         self, fleet: AbstractFleet, facts: messages.SlotFacts, files: SentFiles, timeout_s: float
@@ -138,7 +141,7 @@ class RemoteBuilder(backend.AbstractBuilder):
 
     @property
     def n_at_once(self) -> int:
-        """The number of compilers that build at once; at least 1."""
+        """Number of compilers that build at once; at least 1."""
         return max(1, self._fleet.n_builders(self._arch))
 
     def build(self, source: Source) -> Artifact | Failure:
@@ -152,7 +155,7 @@ class RemoteBuilder(backend.AbstractBuilder):
         self._fleet.end_builds()
 
     def begin(self) -> None:
-        """Builds again, after `end_builds`."""
+        """Allows builds again, after `end_builds`."""
         self._is_ended = False
 
     def _built(self, sources: list[Source], *, together: bool) -> list[Artifact | Failure]:
@@ -185,7 +188,7 @@ class RemoteBuilder(backend.AbstractBuilder):
 
 
 class GivenFacts(backend.AbstractStoredFacts):
-    """Facts of a calibration that belongs to other machines: nothing is stored."""
+    """Facts in the calibrations of other machines; this driver stores nothing in them."""
 
     def __init__(self, factors: tuple[float, ...]) -> None:
         self._factors = factors
@@ -194,17 +197,17 @@ class GivenFacts(backend.AbstractStoredFacts):
         return self._factors
 
     def learn_factors(self, factors: tuple[float, ...]) -> None:
-        """Does nothing."""
+        """No effect."""
 
     def learn_latencies(self, samples: dict[str, list[float]]) -> None:
-        """Does nothing."""
+        """No effect."""
 
     def learn_alarm(self, raised: Target | None) -> None:
-        """Does nothing."""
+        """No effect."""
 
 
 class RemoteMachine(backend.AbstractMachine):
-    """Facts of the slots of one key: the best of each, so that bounds hold on all of them."""
+    """Facts of all slots with one key: the best value of each, so that bounds hold on every slot."""
 
     calibrated_by = "explore calibrate there"
 
@@ -224,7 +227,7 @@ class RemoteMachine(backend.AbstractMachine):
 
 
 class RemoteRunner(backend.AbstractRunner):
-    """Nothing of a fleet runs in this process."""
+    """Runner of a fleet's device, which can run nothing in this process: its methods raise DeviceError."""
 
     def load(self, artifact: Artifact) -> backend.AbstractModule | Failure:
         return Failure("launch", "a program for a fleet is run there")
@@ -244,13 +247,13 @@ class RemoteRunner(backend.AbstractRunner):
 
 
 class RemoteReporter(backend.AbstractReporter):
-    """The compilers of a fleet, by name."""
+    """Compilers of a fleet, reported by name."""
 
     def __init__(self, facts: messages.SlotFacts) -> None:
         self._facts = facts
 
     def command_line(self, source: Source, file: Path, compiler: str) -> str:
-        """Raises DeviceError: the stored result names its compiler, and another command prints the line."""
+        """Raises DeviceError, since the slots' machines have the compiler; `explore codegen` prints the command."""
         raise DeviceError("explore codegen prints the command of a stored result")
 
     def version(self) -> str:
@@ -261,7 +264,7 @@ class RemoteReporter(backend.AbstractReporter):
 
 
 class RemoteDevice(backend.AbstractDevice):
-    """The devices of a fleet with one key."""
+    """The device of all slots with one key in a fleet."""
 
     def __init__(
         self,
@@ -281,7 +284,7 @@ class RemoteDevice(backend.AbstractDevice):
         self.reporter = RemoteReporter(first)
 
     def conditions(self, memory_bytes_per_ns: float) -> Conditions:
-        """The conditions of the first slot, now."""
+        """Returns the current conditions of the first slot."""
         return msgspec.structs.replace(
             self._first.conditions,
             taken=datetime.now(UTC).isoformat(timespec="seconds"),

@@ -1,4 +1,4 @@
-"""Request for a fleet: devices of this machine, or the workers of a scheduler."""
+"""Request for a fleet: devices of this machine, or workers of a scheduler."""
 
 from __future__ import annotations
 
@@ -13,14 +13,17 @@ from .host import open_host
 
 @dataclass(frozen=True, kw_only=True)
 class FleetRequest:
-    """Names of `devices` here, or the `file` of a scheduler. `on` is the key of the devices to use; None: the first."""
+    """Names of `devices` of this machine, or the fleet `file` of a scheduler.
+
+    `on` is the key of the devices to use; None: the key of the first slot.
+    """
 
     devices: tuple[str, ...] = ()
     file: Path | None = None
     on: str | None = None
 
     def join(self) -> AbstractFleet:
-        """Returns the fleet, which is closed by who opens it. Raises DeviceError, one sentence."""
+        """Returns the fleet; the caller closes it. Raises DeviceError, one sentence."""
         if self.file is not None and self.devices:
             raise DeviceError("devices of this machine join a fleet by explore worker: name either")
         if self.file is not None:

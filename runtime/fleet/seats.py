@@ -1,4 +1,4 @@
-"""Seats: the slots of one search, each with a worker. One of them stands for all where one machine is asked."""
+"""Seats: the slots of one search, each with a worker. The first seat is used where the search needs one machine."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 class Seat:
-    """A slot with its worker and the machine that it is to a search."""
+    """A slot of a search, with its worker and its machine (control and timed programs)."""
 
     def __init__(
         self, slot: AbstractSlot, device: RemoteDevice, session: str, shared: SharedControl
@@ -35,7 +35,7 @@ class Seat:
 
 
 class Seats:
-    """The seats of one search. Slots of the same key that join later get one, too."""
+    """The seats of one search. Slots with the same key that join later get a seat, too."""
 
     def __init__(
         self, fleet: AbstractFleet, slots: Sequence[AbstractSlot], device: RemoteDevice
@@ -56,32 +56,35 @@ class Seats:
 
     @property
     def live(self) -> list[Seat]:
-        """The seats whose slots are there, in the order in which they joined."""
+        """Seats whose slots are not lost, in the order in which they joined."""
         with self._lock:
             return [seat for seat in self._seats if not seat.is_lost]
 
     @property
     def first(self) -> Seat:
-        """The seat that stands for all. Raises WorkerError where none is left."""
+        """The first seat whose slot is not lost. Raises WorkerError if none is left."""
         live = self.live
         if not live:
             raise WorkerError(f"the fleet has no device left for this search: {self.why_lost}")
         return live[0]
 
     def find_new(self) -> list[Seat]:
-        """Returns seats of slots that have joined since."""
+        """Adds and returns seats for slots with this key that have joined the fleet since."""
         with self._lock:
             known = {id(seat.slot) for seat in self._seats}
         slots = [s for s in usable(self._fleet) if s.facts.key == self.key and id(s) not in known]
         return [self._add(slot) for slot in slots]
 
     def lose(self, seat: Seat, why: str) -> None:
-        """Records that a slot is gone."""
+        """Records that a seat's slot is lost, with the reason."""
         with self._lock:
             seat.is_lost, self.why_lost = True, why
 
     def prepare(self, seat: Seat) -> None:
-        """Prepares a seat as another one that is. Raises WorkerError, SlotLostError and Stopped."""
+        """Prepares a seat's worker with the inputs of an already prepared one.
+
+        Raises WorkerError, SlotLostError and Stopped.
+        """
         with self._lock:
             prepared = next(s for s in self._seats if s.is_prepared)
         if not seat.is_prepared:
@@ -89,7 +92,7 @@ class Seats:
             seat.is_prepared = True
 
     def close(self) -> None:
-        """Ends what runs for this search."""
+        """Ends all workers of this search, and leaves the fleet."""
         with self._lock:
             seats = list(self._seats)
         for seat in seats:
@@ -107,7 +110,7 @@ class Seats:
 
 
 class FleetWorker(AbstractWorker):
-    """The worker of the first seat, or of the next one where its slot is lost."""
+    """The worker of the first seat; if its slot is lost, that of the next seat."""
 
     def __init__(self, seats: Seats) -> None:
         super().__init__()
@@ -119,7 +122,7 @@ class FleetWorker(AbstractWorker):
             self._watch(seat)
 
     def start(self) -> None:
-        """Does nothing: slots run."""
+        """No effect: slots run already."""
 
     def prepare(self, input_sets: InputSets) -> None:
         def prepared(seat: Seat) -> None:
@@ -151,7 +154,7 @@ class FleetWorker(AbstractWorker):
         return self._by_first(lambda s: s.worker.interleave_beside(artifacts, protocol, *moved))
 
     def second(self) -> tuple[str, AbstractWorker] | None:
-        """Returns another slot by its name, and its worker; None where there is none."""
+        """Returns the name and the worker of a second slot; None if there is none."""
         for seat in self.seats.live[1:]:
             with suppress(WorkerError, SlotLostError):
                 self.seats.prepare(seat)
@@ -181,6 +184,6 @@ class FleetWorker(AbstractWorker):
                 self.seats.lose(seat, str(e))
 
     def _watch(self, seat: Seat) -> None:
-        """Branches that one worker finds are those of all, since inputs are the same."""
+        """Shares the branches (of rounding) that this seat's worker finds with all seats, since inputs are equal."""
         seat.worker.branches = self.branches
         seat.worker.on_measured = lambda number: self.tell_user(lambda: self.on_measured(number))

@@ -1,7 +1,7 @@
-"""Site: one device of a machine, which answers the calls of drivers. Each session has a process of its own for its programs.
+"""Site: server of one device, which answers calls of drivers; each session has its own process for programs.
 
-A site is a process itself (`python -P -m kernelscape.runtime.fleet.site IN_FD OUT_FD OPTIONS`). Its cores are those of its device,
-and it ends with whoever holds its pipes.
+A site is a process itself (`python -P -m kernelscape.runtime.fleet.site IN_FD OUT_FD OPTIONS`). It runs on the cores of its
+device, and ends when the other end of its pipes is closed.
 """
 
 from __future__ import annotations
@@ -53,7 +53,10 @@ _BEGUN_ANEW = Death("the site has begun anew", "", is_foreign=True)
 
 
 class SiteOptions(msgspec.Struct, frozen=True):
-    """Options of a site's process. `cpus` are those of its device, () for all; `environment` is set before the device is opened."""
+    """Options of a site's process.
+
+    `cpus`: cores of its device, () for all. `environment`: variables set before the device is opened.
+    """
 
     name: str
     backend: str
@@ -73,12 +76,12 @@ class DeviceSite:
         self._sessions: dict[str, _Session] = {}
 
     def facts(self) -> SlotFacts:
-        """Returns the description of the slot. Raises DeviceError where nothing can be run on it."""
+        """Returns the description of the slot. Raises DeviceError if its device cannot run programs."""
         self._device.runner.check()
         return facts_of(self.name, self._device)
 
     def answer(self, message: bytes) -> bytes:
-        """Returns the answer to a call."""
+        """Executes a call and returns the answer."""
         return encode_answer(self._answer(message))
 
     def end(self, session: str) -> None:
@@ -89,11 +92,11 @@ class DeviceSite:
 
     @property
     def is_idle(self) -> bool:
-        """True if it has no session."""
+        """True if no session has a process."""
         return not self._sessions
 
     def close(self) -> None:
-        """Ends all sessions."""
+        """Ends the processes of all sessions."""
         for session in list(self._sessions):
             self.end(session)
 
@@ -135,7 +138,7 @@ class DeviceSite:
 
 
 class _Session:
-    """The process of one session."""
+    """One driver's session on a site, with its process."""
 
     def __init__(self, device: AbstractDevice) -> None:
         self._device = device
@@ -175,7 +178,7 @@ class _Session:
 
 
 class _InThisProcess(AbstractChannel):
-    """The requests of a device whose worker needs no process."""
+    """Channel to a device whose worker needs no process of its own."""
 
     def __init__(self, worker: AbstractWorker) -> None:
         super().__init__()
@@ -215,7 +218,7 @@ def _outcomes(found: list[Outcome]) -> messages.Outcomes:
 
 
 def build_for(device: AbstractDevice, build: Build) -> Libraries:
-    """Builds for a driver. Libraries go with the answer."""
+    """Builds the sources of a request. The answer contains the libraries."""
     builder = device.builder
     made = (
         builder.build_together(build.sources)
@@ -239,9 +242,9 @@ def build_for(device: AbstractDevice, build: Build) -> Libraries:
 def facts_of(name: str, device: AbstractDevice) -> SlotFacts:
     """Returns the description of a device as a slot.
 
-    Its key tells variants apart: model, cores, caches and memory, accelerator, compiler with flags, and whether the facts of its
-    target are measured. Their values are no part of it, since two calibrations of equal machines differ: control times tell
-    machines apart that are not equal (runtime/worker/machine_state.py).
+    Its key distinguishes variants: model, cores, caches and memory, accelerator, compiler with flags, and whether the facts of its
+    target are measured. The values of the facts are not in the key, since two calibrations of equal machines differ; control times
+    detect machines that are not equal (runtime/worker/machine_state.py).
     """
     machine, reporter, builder = device.machine, device.reporter, device.builder
     target = machine.facts()
@@ -276,7 +279,7 @@ def _digest(*parts: str) -> str:
 
 
 def _plain(key: str) -> str:
-    """A key without characters that command lines and resources of a scheduler read otherwise."""
+    """Returns the key without characters that are special on command lines and in resource names of a scheduler."""
     return "".join(x if x.isalnum() else "-" for x in key)
 
 
@@ -284,14 +287,14 @@ def _plain(key: str) -> str:
 
 
 def serve(request_fd: int, reply_fd: int, site: DeviceSite, say_facts: Callable[[], bytes]) -> None:
-    """Answers calls until nobody holds the other end of the pipe. The first answer is the description of the slot."""
+    """Answers calls until the other end of the pipe is closed. The first answer is the description of the slot."""
     messages.write_message(reply_fd, say_facts())
     while (message := messages.read_message(request_fd)) is not None:
         messages.write_message(reply_fd, site.answer(message))
 
 
 def main(arguments: list[str]) -> int:
-    """Opens the device, and serves."""
+    """Opens the device and serves calls; returns the exit code."""
     request_fd, reply_fd = int(arguments[0]), int(arguments[1])
     options = msgspec.json.decode(arguments[2], type=SiteOptions)
     watcher = threading.Thread(target=partial(die_with_parent, request_fd), daemon=True)

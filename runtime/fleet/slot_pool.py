@@ -1,4 +1,4 @@
-"""Pool of several slots: while some programs are timed, each on a slot of its own, others are built and others are chosen."""
+"""Pool of several slots: builds, timing on each slot, and the search itself run in parallel."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _AHEAD = 2  # programs a slot: the one that it times, and the next
 
 @dataclass
 class _Build:
-    """A source that is built, or was, with the tickets that wait for it."""
+    """A source that is being built or was built, with the tickets of work that needs it."""
 
     source: Source
     made: Artifact | Failure | None = None
@@ -43,7 +43,7 @@ class _Build:
 
 @dataclass
 class _Ready:
-    """A program that waits for a slot."""
+    """A built program that waits for a free slot."""
 
     ticket: Ticket
     work: Work
@@ -55,10 +55,10 @@ _Message = Done | BaseException | Callable[[], None]
 
 
 class SlotPool(AbstractPool):
-    """Builds what is submitted with the builders of a fleet, and times it on its slots, in the order in which they are free.
+    """Pool that builds with a fleet's builders, and times each program on the next free slot.
 
-    A slot times nothing before the first one has timed something: it begins with that program, the control, which tells its machine
-    from others. Where a slot is lost another one takes over its program.
+    A new slot first times the control, the program that the first slot has timed first, which shows differences between machines.
+    If a slot is lost, another slot times its program.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class SlotPool(AbstractPool):
         worker: FleetWorker,
         is_given_up: Callable[[], bool] = lambda: False,
     ) -> None:
-        """Once `is_given_up` is true, compilers are not waited for."""
+        """`is_given_up`: once true, running compilers are not waited for."""
         super().__init__()
         self._builder = builder
         self._seats = worker.seats
@@ -90,7 +90,7 @@ class SlotPool(AbstractPool):
 
     @property
     def in_flight(self) -> int:
-        """Two programs a slot, and one a builder."""
+        """Number of programs to keep submitted: two per slot and one per builder."""
         return _AHEAD * max(1, len(self._seats.live)) + self._builder.n_at_once
 
     @property
@@ -107,7 +107,7 @@ class SlotPool(AbstractPool):
         self._start_builders()
 
     def rest(self) -> None:
-        """Does nothing, since compilers have cores of their own, or take turns with what is timed."""
+        """No effect, since compilers have their own cores, or alternate with timed programs."""
 
     def submit(self, work: Work) -> Ticket:
         ticket = Ticket(next(self._tickets))
@@ -175,7 +175,7 @@ class SlotPool(AbstractPool):
     # ------------------------------------------------------------------ in the thread that uses it
 
     def _want(self, source: Source) -> _Build:
-        """Returns the build of a source, which is queued where it is new."""
+        """Returns the build of a source; queues it if it is new."""
         build = self._builds.get(source.key)
         if build is None:
             build = self._builds[source.key] = _Build(source)
@@ -184,7 +184,10 @@ class SlotPool(AbstractPool):
         return build
 
     def _next(self) -> Done | BaseException | None:
-        """Returns what a slot has told, in time; None else."""
+        """Returns the next outcome or error of a slot; None if none arrives within a short wait.
+
+        Also finds new slots from time to time. Raises WorkerError if no slot is left.
+        """
         told = self._taken(_LOOK_S)
         if told is not None:
             return told
@@ -196,7 +199,7 @@ class SlotPool(AbstractPool):
         return None
 
     def _taken(self, wait_s: float) -> Done | BaseException | None:
-        """Returns the next outcome or error; what is to be said to the user is said."""
+        """Returns the next outcome or error within `wait_s` seconds, else None; executes queued messages to the user."""
         while True:
             try:
                 told = self._told.get(wait_s > 0, wait_s or None)
@@ -255,7 +258,7 @@ class SlotPool(AbstractPool):
                 self._changed.notify_all()
 
     def _share(self) -> list[_Build] | None:
-        """Returns the share of one builder of all that is to be built; None once it is dropped."""
+        """Returns the next sources for one builder: its share of all unbuilt ones; None after `drop`."""
         with self._changed:
             while not self._unbuilt:
                 if self._is_dropped:
@@ -266,7 +269,7 @@ class SlotPool(AbstractPool):
             return [self._unbuilt.popleft() for _ in range(n)]
 
     def _serve(self, seat: Seat) -> None:
-        """Times programs on one slot, until it is lost or all is dropped."""
+        """Times programs on one seat's slot, until the slot is lost or work is dropped."""
         n_done = 0
         while (ready := self._next_for(seat)) is not None:
             try:
@@ -290,7 +293,7 @@ class SlotPool(AbstractPool):
             self._told.put(done)
 
     def _next_for(self, seat: Seat) -> _Ready | None:
-        """Returns the next program for a slot; None once all is dropped."""
+        """Returns the next program for a seat; None after `drop` or if its slot is lost."""
         with self._changed:
             while not (self._ready and self._may_begin(seat)):
                 if self._is_dropped or seat.is_lost:
@@ -299,7 +302,7 @@ class SlotPool(AbstractPool):
             return self._ready.popleft()
 
     def _may_begin(self, seat: Seat) -> bool:
-        """True if there is a control to begin with; the first slot measures one."""
+        """True if a control exists; only the first slot times programs before."""
         return bool(self._seats.shared.contenders.n) or seat is self._seats.live[0]
 
     def _give_back(self, ready: _Ready) -> None:

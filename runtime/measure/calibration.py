@@ -35,7 +35,7 @@ LATENCIES = (
 
 
 def fresh_calibration(machine: str, target: Target, samples: dict[str, list[float]]) -> Calibration:
-    """Returns the calibration from one set of samples, in the order in which they were taken."""
+    """Returns the calibration from one set of samples; each list is in the order of measurement."""
     rates = {n: s for n, s in samples.items() if parse_stream(n) is None and n != OTHER_WORK}
     return Calibration(
         SCHEMA,
@@ -49,9 +49,10 @@ def fresh_calibration(machine: str, target: Target, samples: dict[str, list[floa
 
 
 def unsure(samples: Mapping[str, Sequence[float]]) -> tuple[str, ...]:
-    """Returns the names of rates and latencies whose best value was seen once only: other work may have hidden a better one.
+    """Returns the names of rates and latencies whose best value was measured only once.
 
-    A second value within 3 % counts if it lies a third of all samples apart, since other work disturbs whole rounds.
+    Other work may have hidden a better value. A second value within 3 % counts if it was taken at least a third of all samples
+    apart, since other work disturbs whole rounds.
     """
     return tuple(name for name, found in samples.items() if not _is_seen_again(name, found))
 
@@ -64,12 +65,12 @@ def _is_seen_again(name: str, found: Sequence[float]) -> bool:
 
 
 def stream_name(kind: str, cores: int, n_bytes: int) -> str:
-    """Sample name of a way of reading and writing arrays of `n_bytes` together repeatedly."""
+    """Returns the sample name of repeated access to arrays of `n_bytes` in all, for one kind of access."""
     return f"{_STREAM}{cores}_{n_bytes}_{kind}"
 
 
 def parse_stream(name: str) -> tuple[str, int, int] | None:
-    """Returns kind, cores and bytes from a name of `stream_name`; None for any other name."""
+    """Returns (kind of access, cores, bytes) from a name made by `stream_name`; None for any other name."""
     if not name.startswith(_STREAM):
         return None
     cores, n_bytes, kind = name.removeprefix(_STREAM).split("_", 2)
@@ -77,7 +78,7 @@ def parse_stream(name: str) -> tuple[str, int, int] | None:
 
 
 def keep(fresh: Calibration, folder: Path | None = None) -> Calibration:
-    """Merge with the stored calibration of the same machine, store the result, and return it."""
+    """Merges `fresh` with the stored calibration of the same machine, stores the result and returns it."""
     stored = load_calibration(fresh.machine, folder)
     merged = fresh if stored is None else merge(stored, fresh)
     store_calibration(merged, folder)
@@ -85,7 +86,7 @@ def keep(fresh: Calibration, folder: Path | None = None) -> Calibration:
 
 
 def keep_latencies(machine: str, now: dict[str, float], folder: Path | None = None) -> None:
-    """Lower the latencies of the stored calibration to smaller ones in `now`. No effect without a stored calibration."""
+    """Lowers the latencies of the stored calibration to smaller ones in `now`. No effect without one."""
     stored = load_calibration(machine, folder)
     if stored is None:
         return
@@ -97,7 +98,10 @@ def keep_latencies(machine: str, now: dict[str, float], folder: Path | None = No
 
 
 def keep_alarm(machine: str, raised: Target | None, folder: Path | None = None) -> None:
-    """Counts an alarm, and raises the stored rates to those of `raised` for good. No effect without a stored calibration."""
+    """Counts a time below its bound in the stored calibration, and permanently raises its rates to those of `raised`.
+
+    No effect without a stored calibration.
+    """
     stored = load_calibration(machine, folder)
     if stored is None:
         return
@@ -107,7 +111,10 @@ def keep_alarm(machine: str, raised: Target | None, folder: Path | None = None) 
 
 
 def keep_factors(machine: str, factors: tuple[float, ...], folder: Path | None = None) -> None:
-    """Stores the mean, in logarithms, of factors of the prediction and those stored before. No effect without a calibration."""
+    """Stores the geometric mean of these factors of the prediction and the stored ones.
+
+    No effect without a calibration.
+    """
     stored = load_calibration(machine, folder)
     if stored is None:
         return
@@ -117,7 +124,7 @@ def keep_factors(machine: str, factors: tuple[float, ...], folder: Path | None =
 
 
 def load_calibration(machine: str, folder: Path | None = None) -> Calibration | None:
-    """Returns the stored calibration of the machine with that key; None when there is none or it cannot be read."""
+    """Returns the stored calibration of the machine with that key; None if missing or unreadable."""
     try:
         content = read_regular(_folder(folder) / f"{machine}.json", NOTE_BYTES)
         found = msgspec.json.decode(content, type=Calibration)
@@ -127,9 +134,9 @@ def load_calibration(machine: str, folder: Path | None = None) -> Calibration | 
 
 
 def merge(old: Calibration, new: Calibration) -> Calibration:
-    """Returns the union: the larger of two rates, the smaller of two latencies, the larger spread.
+    """Returns the merged calibration: the larger of two rates, the smaller of two latencies, the larger spread.
 
-    What either calibration is sure of is sure.
+    Values that either calibration is sure of are sure.
     """
     spreads = {
         n: max(old.spreads.get(n, 0.0), new.spreads.get(n, 0.0))
@@ -163,7 +170,7 @@ def at_best(target: Target, other: Target) -> Target:
 def _merge_streams(
     old: tuple[StreamCurve, ...], new: tuple[StreamCurve, ...]
 ) -> tuple[StreamCurve, ...]:
-    """Returns every point of either curve set, with the larger of two rates."""
+    """Returns curves with all points of both, and the larger rate where both have a point."""
     points: dict[tuple[str, int], dict[tuple[int, int], float]] = {}
     for curve in (*old, *new):
         known = points.setdefault((curve.kind, curve.cores), {})
@@ -174,7 +181,7 @@ def _merge_streams(
 
 
 def curve_of(kind: str, cores: int, rates: dict[tuple[int, int], float]) -> StreamCurve:
-    """The curve through `rates`, bytes a nanosecond by (bytes read, bytes written)."""
+    """Returns the curve through `rates`, bytes per ns by (bytes read, bytes written)."""
     sizes = sorted(rates)
     return StreamCurve(
         kind=kind,
@@ -186,7 +193,7 @@ def curve_of(kind: str, cores: int, rates: dict[tuple[int, int], float]) -> Stre
 
 
 def store_calibration(calibration: Calibration, folder: Path | None = None) -> None:
-    """Write the calibration of its machine, in one step."""
+    """Writes the calibration of its machine in one step."""
     content = msgspec.json.format(msgspec.json.encode(calibration), indent=2)
     write_atomically(_folder(folder) / f"{calibration.machine}.json", content)
 

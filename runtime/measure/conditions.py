@@ -13,7 +13,7 @@ _PACKAGES = ("kernelscape", "numpy", "numba", "ortools")
 
 
 class Conditions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """State of a machine at a moment. Unavailable numbers are 0, unavailable texts empty."""
+    """Conditions of a measurement on a machine. Unavailable numbers are 0, unavailable texts empty."""
 
     taken: str  # UTC, ISO 8601
     machine: str  # key, equal for machines that share calibrations
@@ -38,7 +38,7 @@ def take_conditions(
     memory_bytes_per_ns: float = 0.0,
     accelerator: str = "",
 ) -> Conditions:
-    """Returns the current conditions. The caller adds the facts that only it has."""
+    """Returns the current conditions of this machine; the arguments are facts that the caller measured."""
     from datetime import UTC, datetime
 
     from ..host import read_machine

@@ -1,6 +1,6 @@
-"""Adaptive timing: the number of calls in a sample, and the number of samples in a measurement.
+"""Adaptive timing: chooses the number of calls per sample, and the number of samples.
 
-The rules are independent of the timed program: a `Sampler` provides the clock, so that they can be tested without one.
+The rules are independent of the timed program: a `Sampler` provides the clock, so that tests need none.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ class Sampler:
 
 
 class Series:
-    """The samples of one candidate, taken one at a time so that several can be interleaved.
+    """The samples of one candidate, taken one at a time so that several candidates can be interleaved.
 
-    If it `is_alone`, the call that showed that a single call is a sample is the first sample: a search spends its time on calls
-    that long.
+    `is_alone`: the call that determined the number of calls counts as the first sample if it was long enough. So a search spends
+    less time on long calls.
     """
 
     def __init__(self, sampler: Sampler, protocol: Protocol, *, is_alone: bool = True) -> None:
@@ -66,7 +66,7 @@ class Series:
 
     @property
     def is_finished(self) -> bool:
-        """True if the protocol needs no more samples."""
+        """True if the protocol requires no more samples."""
         p, n_times, n_disturbed = self._protocol, len(self._times), len(self._disturbed)
         if self._stopped_early or n_times >= p.max_samples or n_disturbed >= p.max_disturbed:
             return True
@@ -79,16 +79,16 @@ class Series:
 
     @property
     def spent_ns(self) -> float:
-        """Nanoseconds of all timed runs so far."""
+        """Nanoseconds of all timed calls so far."""
         return self._spent_ns
 
     @property
     def n_calls(self) -> int:
-        """The number of calls in a sample."""
+        """Number of calls per sample."""
         return self._n_calls
 
     def warm(self) -> None:
-        """Make one call before a sample that follows another candidate's.
+        """Makes one call before a sample that follows another candidate's.
 
         The lines of the other candidate are still in the caches, and its written lines have yet to leave. Sequences that are
         restored make this call anyway. It counts for the budget, not for the result.
@@ -97,7 +97,7 @@ class Series:
             self._spent_ns += self._sampler.run(1)
 
     def step(self) -> float | None:
-        """Take one sample: nanoseconds a call; None where it was disturbed, and is set aside."""
+        """Takes one sample, in ns per call; None if other work disturbed it, so that it is set aside."""
         n_times = len(self._times)
         elapsed_ns, waited_ns = self._sample(self._n_calls)
         self.last_ns = elapsed_ns / self._n_calls
@@ -119,7 +119,7 @@ class Series:
             self._stop_if_surely_slow()
 
     def _stop_if_surely_slow(self) -> None:
-        """Abandon a slow candidate on a busy machine, where undisturbed samples may never come."""
+        """Ends the series of a slow candidate on a busy machine, where undisturbed samples may never come."""
         cut_ns, n_disturbed = self._protocol.cut_ns, len(self._disturbed)
         if cut_ns is None or n_disturbed < _ENOUGH_DISTURBED:
             return
@@ -129,7 +129,7 @@ class Series:
             self._stopped_early = True
 
     def result(self) -> Measurement:
-        """The measurement so far, from the undisturbed samples if there are enough of them."""
+        """Returns the measurement so far, from the undisturbed samples if there are enough of them."""
         n_missing = 0 if self._stopped_early else max(0, _LEAST_SAMPLES - len(self._times))
         times = self._times + [t for _, t in sorted(self._disturbed)[:n_missing]]
         return Measurement(
@@ -147,7 +147,10 @@ class Series:
         return _is_beyond_cut(call_ns, len(self._times), self._protocol)
 
     def _sample(self, n_calls: int) -> tuple[float, float]:
-        """Returns the nanoseconds of the sample, and the part in which its threads waited for a core."""
+        """Takes a sample of `n_calls` calls.
+
+        Returns its ns, and the share in which its threads waited for a core.
+        """
         s = self._sampler
         if s.restore is not None:
             s.restore()
@@ -158,7 +161,7 @@ class Series:
         return elapsed_ns, s.waited_ns() - before_ns
 
     def _choose_calls(self) -> int:
-        """Double the calls until a sample is long enough; halve them while in-place values leave the normal range."""
+        """Doubles the calls until a sample is long enough; halves them while in-place values leave the normal range."""
         s, goal_ns = self._sampler, self._protocol.sample_ns
         n_calls = 1
         while True:
@@ -175,7 +178,7 @@ class Series:
         return n_calls
 
     def _try(self, n_calls: int) -> float:
-        """Returns the approximate time of n calls, without delays by other work as far as they are known."""
+        """Returns the approximate ns of n calls, without known delays by other work."""
         times = []
         for _ in range(3):
             elapsed_ns, waited_ns = self._last_try = self._sample(n_calls)
@@ -187,7 +190,7 @@ class Series:
 
 
 def _is_beyond_cut(call_ns: float, n_samples: int, protocol: Protocol) -> bool:
-    """True if the fastest of `n_samples` samples is so slow that more samples will not help."""
+    """True if the fastest of `n_samples` samples is so far above the time to beat that more will not help."""
     if protocol.cut_ns is None:
         return False
     is_few = n_samples <= protocol.min_samples // 2
@@ -196,9 +199,7 @@ def _is_beyond_cut(call_ns: float, n_samples: int, protocol: Protocol) -> bool:
 
 
 def measure(sampler: Sampler, protocol: Protocol) -> Measurement:
-    """Time one candidate until its spread is small, it is clearly slower than the cut, or its
-    budget is spent.
-    """
+    """Times one candidate until its spread is small, it is clearly slower than the cut, or its budget is spent."""
     series = Series(sampler, protocol)
     while not series.is_finished:
         series.step()
@@ -208,11 +209,11 @@ def measure(sampler: Sampler, protocol: Protocol) -> Measurement:
 def interleave(
     samplers: Sequence[Sampler], protocol: Protocol, beside: Callable[[], None] | None = None
 ) -> list[Measurement]:
-    """Time several candidates sample by sample in turn, so that a change of the machine's state affects all of them.
+    """Times several candidates alternately, sample by sample, so that a change of the machine affects all of them.
 
-    The order rotates from round to round. All take part until every one is finished or has the most samples. `beside` is called
-    before each round, and each candidate once before its sample. Slowdowns of the machine longer than a turn are removed by
-    `in_pairs`. The first of two is a control where the protocol has a control time: then the other is timed as a ratio to it.
+    The order rotates from round to round. All are sampled until every one is finished or has the most samples. `beside` is called
+    before each round, and each candidate once before its sample. `in_pairs` removes slowdowns of the machine longer than a round.
+    If the protocol has a control time, the first of two is the control, and the other is timed as a ratio to it.
     """
     if protocol.control_ns is not None:
         control, candidate = samplers
@@ -251,11 +252,11 @@ def _share_kept(turns: Sequence[Sequence[float | None]]) -> float:
 def measure_beside(
     control: Sampler, candidate: Sampler, protocol: Protocol, control_ns: float
 ) -> tuple[Measurement, Measurement]:
-    """Time two programs in turn on a machine with other work, which affects both.
+    """Times two programs alternately on a machine with other work, which affects both.
 
-    No sample is set aside. A pair gives the ratio of the candidate to the control. Both times are as if the control took
-    `control_ns`. Where ratios differ widely, other work may have met the control more often: then the candidate is no faster than
-    by the ratio of the least samples of both.
+    All samples count. A pair gives the ratio of the candidate to the control. Both times are scaled to a control that takes
+    `control_ns`. If ratios differ widely, other work may have disturbed the control more often: then the candidate is no faster
+    than the ratio of both least samples.
 
     Ends once the median of the ratios is sure, or they are surely beyond the cut, or the budget is spent. A candidate that seems to
     be below the claimed limit gets many samples: among many candidates, some seem so by chance.
@@ -300,7 +301,7 @@ def measure_beside(
 def _is_sure(
     ratios: Sequence[float], spent_ns: float, protocol: Protocol, control_ns: float
 ) -> bool:
-    """True if more pairs would hardly move the median, or the budget is spent."""
+    """True if more pairs would hardly change the median ratio, or the budget is spent."""
     n = len(ratios)
     if n < _LEAST_SAMPLES:
         return False
@@ -314,10 +315,10 @@ def _is_sure(
 
 
 def in_pairs(turns: Sequence[Sequence[float | None]]) -> list[list[float]]:
-    """Returns, by candidate, the samples normalised to the machine's usual speed, in nanoseconds a call.
+    """Returns, by candidate, samples in ns per call normalised to the machine's usual speed.
 
-    `turns` are samples taken one after another, one of each candidate or None. The slowness of a turn is the median over its
-    samples, each divided by the median of its candidate. Turns with less than half of the candidates are dropped.
+    `turns` are rounds of samples, one of each candidate or None. The slowness of a round is the median over its
+    samples, each divided by the median of its candidate. Rounds with less than half of the candidates are dropped.
     """
     columns = [[x for x in column if x is not None] for column in zip(*turns, strict=True)]
     usual = [median(column) if column else 0.0 for column in columns]
@@ -339,7 +340,7 @@ def _with_paired(measured: Measurement, samples: Sequence[float]) -> Measurement
 
 
 def waited_ns() -> int:
-    """Nanoseconds in which threads of this process were ready to run but did not run (Linux; 0 elsewhere)."""
+    """Nanoseconds in which threads of this process were ready but had no core, so far (Linux; 0 elsewhere)."""
     total = 0
     try:
         for task in os.listdir("/proc/self/task"):
@@ -351,13 +352,13 @@ def waited_ns() -> int:
 
 
 def five_numbers(times: Sequence[float]) -> tuple[float, ...]:
-    """The least, the quartiles and the most. With one time it is five times that."""
+    """Least, quartiles and greatest of `times`; a single time is repeated."""
     inner = quantiles(times, n=4, method="inclusive") if len(times) > 1 else 3 * list(times)
     return (min(times), *inner, max(times))
 
 
 def spread(times: Sequence[float]) -> float:
-    """Half the inter-quartile range over the median; 0.0 of fewer than two times."""
+    """Half the inter-quartile range of `times` divided by their median; 0.0 for fewer than two times."""
     if len(times) < 2:
         return 0.0
     q1, _, q3 = quantiles(times, n=4, method="inclusive")
