@@ -119,7 +119,8 @@ class Claims:
     def of_what_is_open(self, row: ev.Row) -> ev.Row:
         """Returns the progress row of a search over non-affine tasks, with the root's bound and its gap.
 
-        The search's own bound holds for non-affine bodies as they are written. Only the root's bound holds for all implementations.
+        The search's own bound holds for non-affine bodies as they are written. Only the root's bound holds for all
+        implementations.
         """
         self.bound_ns = None if row.bound_ns is None else self.whole_ns
         gap = None

@@ -185,7 +185,7 @@ def explore(
     `reference` computes the same in NumPy, in place: it is compared with the kernels, and timed.
     `decisions` fix choices before the search: names as in `run.best.decisions`, kinds or patterns, to values
     (`{"fused": "SEPARATE", "size(dot0.i.inner)": 8}`); bound and gap are then of the space with these.
-    `undecided` is the share of the elements of an array that may lie on a branch: there rounding decides, and either side is right.
+    `undecided` is the share of an array's elements that may lie on a branch: rounding decides there, and either side is right.
     `deterministic`: nothing depends on the order of threads, so two calls of the result give equal bytes.
     `unseen` names arrays and fields that nobody reads after the sequence: the result does not write them.
     `fleet` is the file of a fleet (`explore fleet start`) whose devices run candidates; `on` is the key of these devices.
@@ -332,8 +332,8 @@ def explore_made(
 ) -> Run:
     """Runs the first session of a new run, on the workload that `make` returns.
 
-    The run is stored in `directory`, else in a new folder under `runs`, which is removed if the run does not begin. The time limit
-    includes the time of `make`. Without a number of threads, implementations use as many as kernels of the program
+    The run is stored in `directory`, else in a new folder under `runs`, which is removed if the run does not begin. The time
+    limit includes the time of `make`. Without a number of threads, implementations use as many as kernels of the program
     (`cpu_max_num_threads`).
     """
     with sit(options.time_limit_s, on_event, on_interrupt, fleet) as sitting:

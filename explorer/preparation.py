@@ -70,7 +70,8 @@ class Preparation:
     ) -> None:
         """Waits for the reference results, and passes the input sets to the worker.
 
-        `before_timing` is called before the user's function is timed. Raises WrongReferenceError, FailedReferenceError and Stopped.
+        `before_timing` is called before the user's function is timed. Raises WrongReferenceError, FailedReferenceError and
+        Stopped.
         """
         with self._deadlines.phase("the reference was computed"):
             input_sets = self._input_sets()

@@ -51,8 +51,8 @@ class Registers:
     def launches(self, candidate: Candidate, source: Source, report: BuildReport) -> Launches:
         """Returns a record of every launch of a compiled candidate: reported registers, and registers counted.
 
-        `counted` is the space's estimate, the largest over the launch's tasks. Tasks that convert trees to a layout are not in the
-        space and are left out.
+        `counted` is the space's estimate, the largest over the launch's tasks. Tasks that convert trees to a layout are not in
+        the space and are left out.
         """
         counted = self._bounder.registers(candidate)
         tasks = [tuple(t for t in x.tasks if t < len(counted)) for x in source.launches]

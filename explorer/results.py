@@ -133,9 +133,9 @@ def stored_best(place: Path) -> BestFile:
 def load(path: str | Path, *, trust_library: bool = False) -> Best:
     """Returns the best implementation of a run directory or a best.json.
 
-    It is built by the compiler that built it before, if that is installed. A shared library beside the file is used if it was built
-    on this machine, by this user, from the same source. With `trust_library` it is used wherever it is from: it can do whatever
-    you can do. Raises RecordError.
+    It is built by the compiler that built it before, if that is installed. A shared library beside the file is used if it was
+    built on this machine, by this user, from the same source. With `trust_library` it is used wherever it is from: it can do
+    whatever you can do. Raises RecordError.
     """
     best = stored_best(Path(path))
     compiler = compiler_named(best.conditions.compiler)

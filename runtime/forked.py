@@ -47,8 +47,8 @@ def run_apart(
 ) -> T:
     """Runs `work` in a child process, and returns its result or raises its exception.
 
-    Arrays of `kept` in the result are the parent's own objects. Raises Stopped once `is_over`, MemoryError if memory is too small,
-    and DiedError. A child killed by another process is restarted.
+    Arrays of `kept` in the result are the parent's own objects. Raises Stopped once `is_over`, MemoryError if memory is too
+    small, and DiedError. A child killed by another process is restarted.
     """
     return Forked(work, kept).result(is_over)
 

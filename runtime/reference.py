@@ -1,4 +1,4 @@
-"""Reference results of a sequence: each kernel is interpreted or compiled, whichever is faster.
+"""Reference results of a sequence: each kernel is interpreted or compiled by LLVM, whichever is faster.
 
 The interpreter (kernels/interpret/kernel.py) defines correct results. LLVM compiles the same loops from a separate text
 (kernels/interpret/llvm.py), with one thread, in order and without fast arithmetic. Nothing of codegen/ is used. The duration of a
@@ -40,7 +40,7 @@ _LOST_S, _LOST = 5.0, 20.0
 
 @dataclass(frozen=True)
 class Way:
-    """Execution mode of a kernel, and its expected nanoseconds."""
+    """Execution mode of a kernel (interpreted or compiled), and its expected nanoseconds per call."""
 
     is_compiled: bool
     ns: float
@@ -48,23 +48,23 @@ class Way:
 
 @dataclass(frozen=True)
 class RunApart:
-    """A run of the reference that a child process has begun. `result` or `end` is called once."""
+    """A run of the reference in a child process. `result` or `end` must be called once."""
 
     child: Forked[dict[str, Array]]
     is_over: Callable[[], bool]
 
     def result(self) -> dict[str, Array]:
-        """Returns or raises the result, once it is there. Raises Stopped if it is over before."""
+        """Waits, and returns the result or raises the exception of the run. Raises Stopped once `is_over`."""
         return self.child.result(self.is_over)
 
     def end(self) -> None:
-        """Ends the run: nobody needs its result."""
+        """Ends the run, whose result is not needed."""
         self.child.end()
 
 
 @dataclass(frozen=True)
 class _SeenRecording:
-    """A recording, the kernels that are run for it, and their execution modes by identity."""
+    """A recording as given and as run (`made`), and the execution modes of its kernels by identity."""
 
     given: Recording
     made: Recording
@@ -73,7 +73,7 @@ class _SeenRecording:
 
     @property
     def expected_ns(self) -> float:
-        """The expected duration of its calls, once they are compiled."""
+        """Expected ns of all its calls, without compilation."""
         calls = zip(self.made.calls, self.made.n_made, strict=True)
         return sum(n * self.ways[id(call.ir)].ns for call, n in calls)
 
@@ -95,10 +95,11 @@ class Reference:
         wide: bool = True,
         seed: int | None = None,
     ) -> dict[str, Array]:
-        """Returns all arrays of the sequence after its calls ran in order on copies (temporaries start as zeros).
+        """Runs the calls of the sequence in order, on copies, and returns all its arrays.
 
-        They are in float64 where `wide`, as `testing.interpreted.run_reference` with that dtype, else in the types of the sequence.
-        With a `seed` rounded results are perturbed (kernels/interpret/moved.py). Raises IndexError where an index leaves its array.
+        Temporaries start as zeros. Results are in float64 if `wide`, as in `testing.interpreted.run_reference` with that dtype,
+        else in the dtypes of the sequence. With a `seed` rounded results are perturbed (kernels/interpret/moved.py). Raises
+        IndexError for an index out of range.
         """
         self._begins()
         known = self._known(recording, wide, is_moved=seed is not None)
@@ -115,10 +116,10 @@ class Reference:
         is_over: Callable[[], bool],
         finish: Callable[[dict[str, Array]], dict[str, Array]] = lambda found: found,
     ) -> RunApart:
-        """Begins `run` in the types of the sequence, in a child process beside others. `finish` makes the result of the arrays.
+        """Starts `run`, with the dtypes of the sequence, in a child process; `finish` is applied to its arrays there.
 
         A loop that ends when two numbers agree may not end when they are perturbed. The result raises Stopped once `is_over`, or
-        where the run takes far longer than expected; so does compilation, which this process does before.
+        if the run takes far longer than expected; so does compilation, which this process does before.
         """
         known = self._known(recording, False, is_moved=seed is not None)
         found = _initial(known, arrays, False)
@@ -143,7 +144,7 @@ class Reference:
         scalars: Mapping[str, Any],
         seed: int | None,
     ) -> None:
-        """Run the calls of the sequence on its arrays, in order."""
+        """Runs the calls of the sequence in order on the arrays `found`."""
         seeds = (mixed(seed or 0, k) for k in count())
 
         def run(ir: KernelIR, given: Mapping[str, Array], numbers: Mapping[str, Any]) -> None:
@@ -168,11 +169,11 @@ class Reference:
         return known
 
     def compiles(self, recording: Recording) -> bool:
-        """True if any kernel of the recording is compiled."""
+        """True if any kernel of the recording is compiled, not interpreted."""
         return any(way.is_compiled for way in choose_ways(recording).values())
 
     def expected_ns(self, recording: Recording) -> float:
-        """The expected duration of a run, once it is compiled."""
+        """Returns the expected ns of a run, without compilation."""
         ways = choose_ways(recording)
         calls = zip(recording.calls, recording.n_made, strict=True)
         return sum(n * ways[id(call.ir)].ns for call, n in calls)
@@ -180,7 +181,7 @@ class Reference:
     def _compiled(
         self, ir: KernelIR, held: Sequence[DType], is_moved: bool = False
     ) -> CompiledKernel:
-        """Returns the kernel, compiled for arrays of these types."""
+        """Returns the kernel compiled for arrays with these dtypes; `is_moved`: with perturbed rounding."""
         key = (id(ir), tuple(held), is_moved)  # of a recording that is kept
         if key not in self._kernels:
             self._kernels[key] = compile_kernel(ir, held, is_moved=is_moved)
@@ -188,7 +189,7 @@ class Reference:
 
 
 def _initial(known: _SeenRecording, arrays: Mapping[str, Array], wide: bool) -> dict[str, Array]:
-    """Returns the arrays at the beginning of a sequence's calls."""
+    """Returns copies of the arrays as they are before the first call."""
     found = initial_arrays(known.made, arrays)
     if wide:  # no machine computes with float16
         found = {n: a.astype(np.float32) if a.dtype == np.float16 else a for n, a in found.items()}
@@ -196,7 +197,7 @@ def _initial(known: _SeenRecording, arrays: Mapping[str, Array], wide: bool) -> 
 
 
 def choose_ways(recording: Recording) -> dict[int, Way]:
-    """Returns the execution mode of each kernel of a recording, by identity."""
+    """Returns the execution mode of each kernel of a recording, by identity of its IR."""
     n_made: dict[int, int] = {}
     for call, n in zip(recording.calls, recording.n_made, strict=True):
         n_made[id(call.ir)] = n_made.get(id(call.ir), 0) + n
@@ -205,7 +206,7 @@ def choose_ways(recording: Recording) -> dict[int, Way]:
 
 
 def choose_moved(recording: Recording) -> dict[int, Way]:
-    """Returns the execution modes under random rounding, by identity: compiled, except large products of matrices."""
+    """Returns the execution modes for perturbed rounding, by identity: compiled, except large matrix products."""
     found = {}
     for k, ir in {id(call.ir): call.ir for call in recording.calls}.items():
         work = work_of(ir)
@@ -217,7 +218,10 @@ def choose_moved(recording: Recording) -> dict[int, Way]:
 
 
 def choose_way(ir: KernelIR, n_calls: int = 1) -> Way:
-    """Returns the faster execution mode for all runs of a session, compilation included; each run has `n_calls` calls."""
+    """Returns the faster execution mode of a kernel over all runs of a session, compilation included.
+
+    Each run has `n_calls` calls of it.
+    """
     work = work_of(ir)
     n = _N_RUNS * n_calls
     compile_ns = _COMPILE_NS + _COMPILE_NODE_NS * n_nodes(ir)

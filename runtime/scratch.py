@@ -1,4 +1,4 @@
-"""Temporary folders: removed with their owner, or at the latest when the next one is made, however the owner ended."""
+"""Temporary folders: removed by their owner, or by a later process if the owner was killed."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _swept: set[tuple[Path, str]] = set()
 
 
 class Scratch:
-    """A new folder `parent/prefix...` (default: in the system's temporary folder), which `close` removes.
+    """A new folder with this prefix in `parent` (default: the system's temporary folder), removed by `close`.
 
-    The first one of a process with this parent and prefix also removes those of processes that were killed.
+    The first one of a process with this parent and prefix also removes folders of processes that were killed.
     """
 
     def __init__(self, prefix: str, parent: Path | None = None) -> None:
@@ -39,7 +39,7 @@ class Scratch:
             os.close(self._fd)
 
     def close(self) -> None:
-        """Remove the folder. Safe to call twice."""
+        """Removes the folder. Safe to call twice."""
         if self._fd is not None:
             shutil.rmtree(self.path, ignore_errors=True)
             os.close(self._fd)
@@ -55,14 +55,14 @@ class Scratch:
 
 
 def sweep_once(parent: Path, prefix: str) -> None:
-    """Run `sweep` the first time that a process calls this."""
+    """Calls `sweep` with these arguments, once per process."""
     if (parent, prefix) not in _swept:
         _swept.add((parent, prefix))
         sweep(parent, prefix)
 
 
 def sweep(parent: Path, prefix: str) -> None:
-    """Remove this user's folders with this parent and prefix whose owner process has ended."""
+    """Removes this user's folders with this parent and prefix whose owner process has ended."""
     with suppress(OSError), os.scandir(parent) as entries:
         for entry in entries:
             if entry.name.startswith(prefix) and entry.is_dir(follow_symlinks=False):

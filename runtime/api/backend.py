@@ -3,11 +3,11 @@
 | interface | provides | used by |
 |---|---|---|
 | `AbstractMachine` | the speed of the machine, and its measurement | the space, the bound, calibration |
-| `AbstractBuilder` | the dialect of its text, and builds | code generation, the queue of compilers |
+| `AbstractBuilder` | the dialect of its source text, and builds | code generation, the queue of compilers |
 | `AbstractRunner` | loading, arguments and timing of artifacts | the child of a worker, calls of tuned functions |
 | `AbstractReporter` | names and reports of compilers | records, logs, registers |
 
-`AbstractDevice` holds one of each; a caller gets only the one that it needs. Only abstract methods have to be written.
+`AbstractDevice` has one of each; a caller gets only the one that it needs. Only abstract methods have to be written.
 """
 
 from __future__ import annotations
@@ -85,8 +85,8 @@ class AbstractArray(ABC):
     def keep(self, n_first: int) -> bool:
         """Makes later writes to the first `n_first` elements of each row end the run at once.
 
-        The protection lasts until contents are uploaded again. Returns True if the device can protect elements. If only whole pages
-        can be protected, elements that share a page with writable ones stay unprotected.
+        The protection lasts until contents are uploaded again. Returns True if the device can protect elements. If only whole
+        pages can be protected, elements that share a page with writable ones stay unprotected.
         """
         return False
 
@@ -109,8 +109,8 @@ class AbstractModule(ABC):
     def run(self, values: Sequence[AbstractArray | Array | int | float | bool]) -> None:
         """Calls the sequence once; `values` follow `artifact.arguments`, with or without the workspace at the end.
 
-        NumPy arrays are used in place. Raises TypeError naming the argument whose dtype, shape or layout does not fit, and RunError
-        if the backend detects a fault of the module itself.
+        NumPy arrays are used in place. Raises TypeError naming the argument whose dtype, shape or layout does not fit, and
+        RunError if the backend detects a fault of the module itself.
         """
 
     @property
@@ -125,7 +125,8 @@ class AbstractModule(ABC):
     def check_indices(self, checks: IndexChecks) -> Failure | None:
         """Makes later runs raise IndexError, before they write, if an array holds an index out of range.
 
-        A module without such checks leaves the effect of the index to its device. Returns a Failure if the checks cannot be built.
+        A module without such checks leaves the effect of the index to its device. Returns a Failure if the checks cannot be
+        built.
         """
         return None
 
@@ -135,7 +136,10 @@ class AbstractModule(ABC):
 
 
 class AbstractCaller(ABC):
-    """A fast way to run a module from Python, in compiled code that need not derive from this class."""
+    """Caller of a module from Python, faster than `AbstractModule.run`.
+
+    Compiled classes need not derive from this class.
+    """
 
     @abstractmethod
     def __call__(self, *args: Any, **named: Any) -> bool:

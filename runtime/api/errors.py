@@ -1,4 +1,4 @@
-"""Errors of devices."""
+"""Error of devices that cannot be used."""
 
 from __future__ import annotations
 

@@ -24,9 +24,10 @@ _LOOK_S = 0.1  # polling interval of `is_over`
 class BuildQueue:
     """Compiles sources before they are requested, with up to `jobs` compilers, each on several sources at once.
 
-    While sources are `put`, up to `ahead` compilers build the first of them: the generator has a core of its own. The groups of the
-    compilers shrink with the remaining work, so that all end at about the same time: guided self-scheduling (Polychronopoulos and
-    Kuck 1987). Each unit of a source in units is built once, together with units of other sources. Not thread-safe.
+    While sources are `put`, up to `ahead` compilers build the first of them: the generator has a core of its own. The groups of
+    the compilers shrink with the remaining work, so that all end at about the same time: guided self-scheduling
+    (Polychronopoulos and Kuck 1987). Each unit of a source in units is built once, together with units of other sources. Not
+    thread-safe.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""The CPU backend: the system's C compiler, a team of threads, ctypes."""
+"""The CPU backend: builds with the system's C compiler, runs a team of threads, calls through ctypes."""
 
 from __future__ import annotations
 

@@ -67,13 +67,13 @@ def _unmap(outer: int, outer_bytes: int) -> None:
 
 
 class CpuArray(AbstractArray):
-    """A C-contiguous array at a 64-byte aligned address of this process.
+    """A C-contiguous array at a 64-byte aligned address of this process, between guard zones.
 
-    `stagger` shifts the start by that many cache lines. Arrays that all begin at the same place of a page would compete for the
+    `stagger` shifts the start by that many cache lines. Arrays that all begin at the same offset in a page would compete for the
     same cache sets. Loads would also wait for unrelated stores whose addresses agree in the low 12 bits.
 
-    `as_numpy` uses the placement of NumPy's arrays instead: 16 bytes behind a line; large ones all at the same place of a page,
-    whatever the stagger. `border`: the element that begins a page, for `keep`.
+    `as_numpy` uses the placement of NumPy's arrays instead: 16 bytes after the start of a line; large ones all at the same
+    offset in a page, whatever the stagger. `border`: number of the element at which a page begins, for `keep`.
     """
 
     def __init__(

@@ -175,7 +175,8 @@ class NowProbe(AbstractMemoryProbe):
     def samples(self) -> dict[str, list[float]]:
         """Measured bytes per ns by name of the kind of access.
 
-        Samples that other work disturbed are excluded, as for candidates. If all of a kind were disturbed, its fastest one is used.
+        Samples that other work disturbed are excluded, as for candidates. If all of a kind were disturbed, its fastest one is
+        used.
         """
         return {
             name: found or [max(self._disturbed[name])]

@@ -23,7 +23,8 @@ def build_together(
 ) -> Library | Failure:
     """Builds one library from sources with equal flags.
 
-    Each source has its entry there under `entry_of` with its label, or its number. The deadline is `timeout_s` times their number.
+    Each source has its entry there under `entry_of` with its label, or its number. The deadline is `timeout_s` times their
+    number.
     """
     flags = sources[0].flags
     named = zip(sources, labels or map(str, range(len(sources))), strict=True)

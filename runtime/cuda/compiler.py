@@ -72,8 +72,8 @@ class CudaCompiler:
     def build(self, text: str, architecture: str, extra: tuple[str, ...] = ()) -> Cubin | Failure:
         """Compiles `text` to `folder/KEY.cubin`, with KEY.cu and KEY.json beside it, unless it exists.
 
-        The key is made of text, flags and compiler version. Safe for concurrent callers in several processes: the cubin appears by
-        rename, last. Raises DeviceError without NVRTC.
+        The key is made of text, flags and compiler version. Safe for concurrent callers in several processes: the cubin appears
+        by rename, last. Raises DeviceError without NVRTC.
         """
         parts = (text, self.version, architecture, *nvrtc.OPTIONS, *extra)
         key = hashlib.blake2b("\0".join(parts).encode(), digest_size=16).hexdigest()

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def open_backend(options: DeviceOptions) -> AbstractDevice:
-    """Returns a GPU that this machine's CPU emulates."""
+    """Returns the device of a GPU that this machine's CPU emulates."""
     from .device import EmulatorDevice
 
     return EmulatorDevice(options)

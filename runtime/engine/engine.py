@@ -107,8 +107,8 @@ class Engine:
     def start(self) -> None:
         """Starts preparing what all kernels need, the compiler and the thread team, in the background.
 
-        If no compiler was ever searched on this machine, the code generator is also imported, since the first kernel will need it.
-        Errors are reported at the first call.
+        If no compiler was ever searched on this machine, the code generator is also imported, since the first kernel will need
+        it. Errors are reported at the first call.
         """
         with self._lock:
             if self._toolchain is not None or self._finding is not None:

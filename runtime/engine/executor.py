@@ -15,7 +15,7 @@ if TYPE_CHECKING:  # the frontend is imported while the engine looks for its com
 
 
 class Eager(Executor):
-    """Runs calls at once, as compiled code."""
+    """Executor that runs each call at once, as compiled code."""
 
     def run(self, call: KernelCall) -> Any:
         settle()  # a block of its own in a program whose calls are deferred

@@ -45,8 +45,8 @@ class _Numbered:
 def period_of(calls: Sequence[_Call], least: int, *, is_whole: bool) -> int:
     """Returns the number of calls in the shortest period, which repeats from the first call on.
 
-    If a period has fewer than `least` calls, a multiple of it. If no calls can follow (`is_whole`), all calls are one period unless
-    they are at least twice `least`.
+    If a period has fewer than `least` calls, a multiple of it. If no calls can follow (`is_whole`), all calls are one period
+    unless they are at least twice `least`.
     """
     if is_whole and len(calls) < 2 * least:
         return len(calls)

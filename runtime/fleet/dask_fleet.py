@@ -170,7 +170,10 @@ class DaskFleet(AbstractFleet):
         return found
 
     def _check(self, address: str, resource: str) -> None:
-        """Raises SlotLostError if the worker or the resource that a task waits for is gone, so that it would wait forever."""
+        """Raises SlotLostError if the worker or the resource that a task waits for no longer exists.
+
+        Dask would let the task wait forever.
+        """
         workers = self.workers()
         if address and address not in workers:
             raise SlotLostError(f"the worker at {address} has gone")
@@ -180,7 +183,7 @@ class DaskFleet(AbstractFleet):
     def _described(self, address: str, name: str) -> list[AbstractSlot] | None:
         """Returns the slots of the worker `name`; None if it did not answer in time.
 
-        Slots of another version are listed but cannot be used.
+        A worker of another version gets no slots; its version is noted in `others`.
         """
         try:
             said = self.run(

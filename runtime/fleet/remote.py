@@ -227,7 +227,7 @@ class RemoteMachine(backend.AbstractMachine):
 
 
 class RemoteRunner(backend.AbstractRunner):
-    """Runner of a fleet's device, which can run nothing in this process: its methods raise DeviceError."""
+    """Runner of a fleet's device in a driver, which can run nothing in this process: its methods fail."""
 
     def load(self, artifact: Artifact) -> backend.AbstractModule | Failure:
         return Failure("launch", "a program for a fleet is run there")
@@ -253,7 +253,7 @@ class RemoteReporter(backend.AbstractReporter):
         self._facts = facts
 
     def command_line(self, source: Source, file: Path, compiler: str) -> str:
-        """Raises DeviceError, since the slots' machines have the compiler; `explore codegen` prints the command."""
+        """Raises DeviceError, since `explore codegen` prints the command of a stored result."""
         raise DeviceError("explore codegen prints the command of a stored result")
 
     def version(self) -> str:

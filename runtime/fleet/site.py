@@ -67,7 +67,7 @@ class SiteOptions(msgspec.Struct, frozen=True):
 
 
 class DeviceSite:
-    """Answers calls for one device, one at a time."""
+    """Server of one device: executes calls of drivers, one at a time."""
 
     def __init__(self, name: str, device: AbstractDevice, store: SiteFiles) -> None:
         self.name = name
@@ -85,7 +85,7 @@ class DeviceSite:
         return encode_answer(self._answer(message))
 
     def end(self, session: str) -> None:
-        """Ends the process of a session."""
+        """Ends the process of the session called `session`."""
         found = self._sessions.pop(session, None)
         if found is not None:
             found.close()
@@ -242,9 +242,9 @@ def build_for(device: AbstractDevice, build: Build) -> Libraries:
 def facts_of(name: str, device: AbstractDevice) -> SlotFacts:
     """Returns the description of a device as a slot.
 
-    Its key distinguishes variants: model, cores, caches and memory, accelerator, compiler with flags, and whether the facts of its
-    target are measured. The values of the facts are not in the key, since two calibrations of equal machines differ; control times
-    detect machines that are not equal (runtime/worker/machine_state.py).
+    Its key distinguishes variants: model, cores, caches and memory, accelerator, compiler with flags, and whether the facts of
+    its target are measured. The values of the facts are not in the key, since two calibrations of equal machines differ;
+    control times detect machines that are not equal (runtime/worker/machine_state.py).
     """
     machine, reporter, builder = device.machine, device.reporter, device.builder
     target = machine.facts()

@@ -1,7 +1,7 @@
 """Calibrations: measured machine facts, merged over time, stored in a file for each machine.
 
-The bound needs the optimistic end of every rate, and one measurement is not enough to know it: a rate keeps the largest value ever
-seen, a latency the smallest.
+The bound needs the optimistic end of every rate, and one measurement is not enough to know it: a rate keeps the largest value
+ever seen, a latency the smallest.
 """
 
 from __future__ import annotations

@@ -29,10 +29,10 @@ _SURE = 0.01  # the spread of a median of ratios, about: their own over the root
 class Sampler:
     """Timing interface of a candidate.
 
-    `run(n)` calls it n times and returns the nanoseconds of all n. `restore()`, where the sequence updates arrays in place, brings
-    back their first contents and makes one call, outside any timed window. `drifted()` is true if repeated calls have driven values
-    to infinity, NaN or denormals (denormals slow the arithmetic itself). `waited_ns()` is the time that this process's threads have
-    spent waiting for a core so far.
+    `run(n)` calls it n times and returns the nanoseconds of all n. `restore()`, where the sequence updates arrays in place,
+    brings back their first contents and makes one call, outside any timed window. `drifted()` is true if repeated calls have
+    driven values to infinity, NaN or denormals (denormals slow the arithmetic itself). `waited_ns()` is the time that this
+    process's threads have spent waiting for a core so far.
     """
 
     run: Callable[[int], float]
@@ -147,10 +147,7 @@ class Series:
         return _is_beyond_cut(call_ns, len(self._times), self._protocol)
 
     def _sample(self, n_calls: int) -> tuple[float, float]:
-        """Takes a sample of `n_calls` calls.
-
-        Returns its ns, and the share in which its threads waited for a core.
-        """
+        """Takes a sample of `n_calls` calls. Returns its ns, and the ns in which its threads waited for a core."""
         s = self._sampler
         if s.restore is not None:
             s.restore()
@@ -258,8 +255,8 @@ def measure_beside(
     `control_ns`. If ratios differ widely, other work may have disturbed the control more often: then the candidate is no faster
     than the ratio of both least samples.
 
-    Ends once the median of the ratios is sure, or they are surely beyond the cut, or the budget is spent. A candidate that seems to
-    be below the claimed limit gets many samples: among many candidates, some seem so by chance.
+    Ends once the median of the ratios is sure, or they are surely beyond the cut, or the budget is spent. A candidate that
+    seems to be below the claimed limit gets many samples: among many candidates, some seem so by chance.
     """
     both = [Series(s, protocol, is_alone=False) for s in (control, candidate)]
     ratios: list[float] = []

@@ -1,4 +1,4 @@
-"""A file of tuned implementations of one sequence, one a shape."""
+"""File of tuned implementations of one sequence, one per shape."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SCHEMA = 1
 
 
 class FamilyFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """File of `explore tune`: one best.json entry for each shape, in the order in which the shapes were requested."""
+    """File of `explore tune`: one best.json entry per shape, in the order in which shapes were requested."""
 
     tuned_schema: int
     sequence: str
@@ -24,7 +24,7 @@ class FamilyFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     entries: tuple[BestFile, ...]
 
     def with_entry(self, entry: BestFile) -> FamilyFile:
-        """Returns the file with an entry added; it replaces an entry of equal sizes."""
+        """Returns the file with an entry added; it replaces an entry with equal sizes."""
         kept = [e for e in self.entries if e.sizes != entry.sizes]
         at = next((k for k, e in enumerate(self.entries) if e.sizes == entry.sizes), len(kept))
         entries = (*kept[:at], entry, *kept[at:])
@@ -32,7 +32,7 @@ class FamilyFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
 
 
 def load_family(path: Path) -> FamilyFile:
-    """Reads a family file. Raises RecordError, one sentence."""
+    """Reads a file of `explore tune`. Raises RecordError, one sentence."""
     found = read_json(path, follow=True)  # it is no file of a run: the user names it
     schema = found.get("tuned_schema") if isinstance(found, dict) else None
     if schema != SCHEMA:
@@ -47,12 +47,12 @@ def load_family(path: Path) -> FamilyFile:
 
 
 def save_family(path: Path, family: FamilyFile) -> None:
-    """Write a file that is complete or absent, even after a crash."""
+    """Writes the file in one step: it is complete or absent, even after a crash."""
     write_record(path, family)
 
 
 def distance(shapes: Sequence[tuple[int, ...]], others: Sequence[tuple[int, ...]]) -> float:
-    """The largest |log2| ratio of two extents; infinite for different ranks or an extent of 0."""
+    """Returns the largest |log2| ratio of two extents; infinite for different ranks or an extent of 0."""
     if [len(s) for s in shapes] != [len(s) for s in others]:
         return math.inf
     pairs = [(m, n) for a, b in zip(shapes, others, strict=True) for m, n in zip(a, b, strict=True)]

@@ -1,4 +1,4 @@
-"""Run directories: one for each run, created atomically, so that concurrent runs never conflict."""
+"""Run directories: one per run, created atomically, so that concurrent runs never conflict."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _FILES = (HEADER, JOURNAL, BEST, TREE, "best.so", f"{SOURCE}.c", f"{SOURCE}.cu")
 
 
 def make_run_folder(runs: Path, name: str) -> Path:
-    """Creates a new folder `runs/NAME-NNN`. Two concurrent processes get two. Raises OSError."""
+    """Creates a new folder `runs/NAME-NNN`; concurrent processes get different ones. Raises OSError."""
     runs.mkdir(parents=True, exist_ok=True)
     number = 1 + max((_number(p, name) for p in runs.glob(f"{name}-*")), default=0)
     while True:
@@ -32,7 +32,10 @@ def make_run_folder(runs: Path, name: str) -> Path:
 
 
 def run_folder(named: Path) -> Path:
-    """The directory of a run, named itself or by a file in it. Raises RecordError where it holds none."""
+    """Returns the run directory of a path: the directory itself, or that of a file in it.
+
+    Raises RecordError if there is no run.
+    """
     check_named(named)
     folder = named.parent if named.is_file() else named
     if not is_there(folder / HEADER):
@@ -42,7 +45,7 @@ def run_folder(named: Path) -> Path:
 
 
 def check_named(path: Path) -> None:
-    """Raises RecordError where a path that should be of a result is nothing, or a program."""
+    """Raises RecordError if the path of a result does not exist, or is a Python program."""
     wanted = "give the directory of a run, such as runs/NAME-001, or a best.json"
     if "\0" in str(path):
         raise RecordError(f"{str(path)!r} cannot be the name of a file: {wanted}")
@@ -53,9 +56,9 @@ def check_named(path: Path) -> None:
 
 
 def check_run_folder(folder: Path) -> None:
-    """Raises RecordError where a name that a session reads or writes is not a plain file, or a folder, of the run's own.
+    """Raises RecordError if a file or subfolder that a session uses is a link or of the wrong type.
 
-    Whoever made the folder may have put links there.
+    The creator of the folder may have put links there.
     """
     for place in (folder / name for name in _FILES):
         if is_there(place):
@@ -69,8 +72,9 @@ def check_run_folder(folder: Path) -> None:
 
 
 def forget_run_folder(folder: Path) -> None:
-    """Removes the folder of a run that did not begin: it is empty, or has an empty journal. Only the maker of the folder may call
-    this.
+    """Removes the folder of a run that did not begin: it is empty, or has an empty journal.
+
+    Only the process that created the folder may call this.
     """
     journal = folder / JOURNAL
     with suppress(OSError):
@@ -81,7 +85,7 @@ def forget_run_folder(folder: Path) -> None:
 
 
 def run_name(sequence: str, target: str, sizes: Mapping[str, int]) -> str:
-    """PROBLEM-TARGET-SHAPE, safe for file names."""
+    """Returns PROBLEM-TARGET-SHAPE, safe for file names."""
     shape = "-".join(f"{name}{extent}" for name, extent in sizes.items())
     parts = (re.sub(r"[^A-Za-z0-9_.]+", "_", part) for part in (sequence, target, shape) if part)
     return "-".join(parts)

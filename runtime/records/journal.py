@@ -1,4 +1,4 @@
-"""Journal: the authoritative record of a run, one JSON object a line, appended and on disk before the search continues.
+"""Journal: the authoritative record of a run, one JSON object per line, on disk before the search continues.
 
 A search that is killed leaves at most one torn line at the end, which was never acknowledged. It is skipped when reading and cut
 off before the next append. Any other unreadable content was not written by a journal and is a `RecordError`.
@@ -31,7 +31,7 @@ _SEAL = re.compile(rb',"crc":"([0-9a-f]{8})"\}$')
 
 
 class _Begun(msgspec.Struct):
-    """The part of a run's header that a journal reads."""
+    """The fields of run.json that a journal reads."""
 
     schema: int = 0
 
@@ -43,18 +43,18 @@ class AbstractJournal(ABC):
 
     @abstractmethod
     def append(self, record: Record) -> None:
-        """Store the record. It survives the process once this returns.
+        """Stores the record; once this returns, it survives the end of the process.
 
-        Raises ValueError for one that could not be read back (a bug of the caller: NaN, say).
+        Raises ValueError for a record that could not be read back, for example with NaN (a bug of the caller).
         """
 
     @abstractmethod
     def records(self) -> tuple[Record, ...]:
-        """All records, oldest first."""
+        """Returns all records, oldest first."""
 
     @abstractmethod
     def close(self) -> None:
-        """Release the journal for other writers. Safe to call twice; nothing may be appended afterwards."""
+        """Releases the journal for other writers. Safe to call twice; nothing may be appended afterwards."""
 
     def __enter__(self) -> AbstractJournal:
         return self
@@ -66,10 +66,10 @@ class AbstractJournal(ABC):
 
 
 class FileJournal(AbstractJournal):
-    """A journal in a file, held exclusively while it is open.
+    """A journal in a file, locked exclusively while it is open.
 
-    Raises RecordError on opening when another process is writing it, when it is no regular file, and when a line before the
-    last is not a record.
+    Opening raises RecordError if another process writes it, if it is no regular file, or if a line before the last is not a
+    record.
     """
 
     def __init__(self, path: Path) -> None:
@@ -136,7 +136,7 @@ class FileJournal(AbstractJournal):
 
 
 def read_journal(path: Path) -> tuple[Record, ...]:
-    """Returns the records of a journal, also while it is being written; takes no lock. Raises RecordError."""
+    """Returns the records of a journal, even while it is being written; takes no lock. Raises RecordError."""
     try:
         with files.opened_regular(path) as fd, os.fdopen(fd, "rb", closefd=False) as file:
             return _parse(path, file).records
@@ -145,10 +145,9 @@ def read_journal(path: Path) -> tuple[Record, ...]:
 
 
 def sealed(line: bytes, before: int) -> bytes:
-    """Returns the line of a record, an object in JSON without a line break, with its checksum and the line break.
+    """Returns the journal line of a JSON object without line breaks: with its checksum and a line break.
 
-    `before` is the CRC-32 of all that precedes it in the file, so that a line that was changed, lost, moved or repeated does not
-    fit.
+    `before` is the CRC-32 of everything before it in the file: a changed, lost, moved or repeated line fails the check.
     """
     checksum = zlib.crc32(line, before)
     return b'%s,"crc":"%08x"}\n' % (line[:-1], checksum)
@@ -159,7 +158,7 @@ def _unreadable(path: Path, e: OSError) -> RecordError:
 
 
 def encoded(record: Record) -> bytes:
-    """The text of a record. Raises ValueError for one that could not be read back."""
+    """Returns the JSON text of a record. Raises ValueError for one that could not be read back."""
     line = msgspec.json.encode(record)
     problem = check_record(_decoder.decode(line))
     if problem is not None:
@@ -168,7 +167,7 @@ def encoded(record: Record) -> bytes:
 
 
 class _Parsed(NamedTuple):
-    """The parsed records of a journal, their end in the file, the CRC-32 up to there, and whether a line break follows."""
+    """Parsed records of a journal; end of the last one in the file, CRC-32 up to there, and if a line break follows."""
 
     records: tuple[Record, ...]
     end: int
@@ -177,7 +176,7 @@ class _Parsed(NamedTuple):
 
 
 def _parse(path: Path, file: BinaryIO) -> _Parsed:
-    """Reads a journal from where the file is. Raises RecordError."""
+    """Reads a journal from the current position of `file`. Raises RecordError."""
     records: list[Record] = []
     end = checksum = number = 0
     is_checked = _schema_beside(path) >= CHECKED
@@ -222,13 +221,13 @@ def _is_json(text: bytes) -> bool:
 
 
 def _unsealed(line: bytes) -> tuple[bytes, bytes | None]:
-    """The record of a line, and its checksum; None without one, as in older journals."""
+    """Returns the JSON text of a journal line, and its checksum; None without one, as in older journals."""
     found = _SEAL.search(line)
     return (line, None) if found is None else (line[: found.start()] + b"}", found[1])
 
 
 def _schema_beside(path: Path) -> int:
-    """The schema of the run of a journal; 0 where it has no header yet."""
+    """Returns the schema number in the run.json beside a journal; 0 without that file."""
     try:
         begun = msgspec.json.decode(
             files.read_regular(path.with_name(HEADER), files.RECORD_BYTES), type=_Begun

@@ -1,7 +1,7 @@
-"""Stored argument values: links, row pointers and other arrays that decide a program's control flow are kept in a run.
+"""Stored argument values: links, row pointers and other arrays that decide a program's control flow.
 
-Drawn at random, links form another structure, and a walk along them may never end. Small arrays are stored as text in the file
-itself. Larger ones lie beside it, each in a file named by its content. Even larger ones are not kept: a replay then requires them
+Random links would form another structure, and a walk along them may never end. Small arrays are stored as text in the file
+itself, larger ones beside it in files named by their content. Even larger ones are not stored: a replay then requires them
 from the user.
 """
 
@@ -37,13 +37,13 @@ _KEY = re.compile(r"[0-9a-f]{32}")
 
 
 class SeparateArray(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """An array in a separate file, next to the file that names it."""
+    """An array stored in its own file, next to the file that refers to it."""
 
     key: str  # of its content
 
     @property
     def file(self) -> str:
-        """The name of the file; the key has been checked."""
+        """Name of the array's file; its key has been checked."""
         return f"input-{self.key}.bin"
 
 
@@ -51,7 +51,7 @@ Kept = str | SeparateArray  # a text, packed, or a file
 
 
 def structure_of(recording: Recording) -> list[str]:
-    """Names of arrays with the activity masks and positions of sparse fields."""
+    """Returns the names of arrays with activity masks and slots of sparse fields."""
     return [
         name
         for used in recording.trees
@@ -61,13 +61,14 @@ def structure_of(recording: Recording) -> list[str]:
 
 
 def content_key(content: Any) -> str:
-    """The key of the bytes of an array."""
+    """Returns a hash of the bytes of an array."""
     return hashlib.blake2b(content, digest_size=16).hexdigest()
 
 
 def needed_arrays(recording: Recording) -> tuple[list[str], list[str]]:
-    """Returns the arrays without whose values a run may not end or leaves its arrays, and the other arrays that decide its control
-    flow.
+    """Returns the names of arrays that decide control flow: those required exactly, and the remaining ones.
+
+    Without the exact values of the first, a run may never end or may index out of range.
     """
     flow, structure = flow_of(cell_by_cell(recording)), structure_of(recording)
     exact = flow.placing | flow.ending
@@ -80,7 +81,7 @@ def needed_arrays(recording: Recording) -> tuple[list[str], list[str]]:
 def kept_of(
     recording: Recording, roles: Mapping[str, str], arrays: Mapping[str, Array]
 ) -> dict[str, Kept]:
-    """Returns those of the given arrays that are stored; `roles` as in `InputSets`."""
+    """Returns those of the given arrays that are to be stored, in stored form; `roles` as in `InputSets`."""
     needed, wanted = needed_arrays(recording)
     kept: dict[str, Kept] = {}
     n_bytes = n_text = 0
@@ -100,7 +101,7 @@ def kept_of(
 
 
 def check_kept(kept: Mapping[str, Kept], recording: Recording) -> None:
-    """Raises ArchiveError, a sentence, where these cannot be stored values of a sequence's arrays."""
+    """Raises ArchiveError, a sentence, if `kept` cannot be stored values of the sequence's arrays."""
     structure = structure_of(recording)
     sizes = {p.name: n_bytes_of(p) for p in recording.arrays if p.name not in structure}
     for name, content in kept.items():
@@ -116,19 +117,19 @@ def check_kept(kept: Mapping[str, Kept], recording: Recording) -> None:
 
 
 def n_bytes_of(param: ArrayParam) -> int:
-    """Bytes of an array with the shape and type of its parameter in a recording."""
+    """Returns the bytes of the array of a parameter."""
     return math.prod(param.shape) * param.dtype.size_bytes
 
 
 def packed(array: Any) -> str:
-    """Returns integers as compressed text. Slots and coordinates count upwards, so that differences compress well."""
+    """Returns integers as compressed text of their differences, which suits increasing slots and coordinates."""
     flat = np.ascontiguousarray(array).reshape(-1).view(f"u{array.dtype.itemsize}")
     steps = np.diff(flat, prepend=flat.dtype.type(0))
     return b85encode(zlib.compress(steps.tobytes(), 6)).decode()
 
 
 def unpacked(text: str, param: ArrayParam) -> Array:
-    """Returns the array from a text of `packed`. Raises ArchiveError, a sentence, where it has another shape."""
+    """Returns the array from a text of `packed`. Raises ArchiveError, a sentence, if its shape differs."""
     n_bytes = n_bytes_of(param)
     try:
         reader = zlib.decompressobj()
@@ -143,7 +144,10 @@ def unpacked(text: str, param: ArrayParam) -> Array:
 
 
 def shaped(content: Array, param: ArrayParam) -> Array:
-    """Returns bytes, or integers of the element size, as an array of `param`. Raises ArchiveError for invalid truth values."""
+    """Returns bytes, or integers of the element's size, as the array of `param`.
+
+    Raises ArchiveError for invalid truth values.
+    """
     if param.dtype is DType.bool_ and content.size and int(content.max()) > 1:
         raise ArchiveError(f"what {param.name} held are no truth values")
     return content.view(param.dtype.numpy).reshape(param.shape)

@@ -1,6 +1,6 @@
-"""Input arrays of a stored sequence that are not drawn at random: stored values, active cells, and the user's .npz file.
+"""Input arrays of a stored sequence that are not drawn: stored values, active cells, and the user's .npz file.
 
-All files may come from others: only regular ones are read, and no more of them than the arrays of the sequence take.
+Files may come from other people: only regular ones are read, and at most the bytes that the sequence's arrays need.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ def known_arrays(
     file: Path,
     inputs: Path | None = None,
 ) -> dict[str, Array]:
-    """Returns the arrays that a run stored, or those of the user's .npz file `inputs`, which take precedence.
+    """Returns the arrays that a run stored, and those of the user's .npz file `inputs`, which take precedence.
 
-    `file` is the file of the sequence. The arrays with the active cells of sparse fields are included. Raises RecordError, also
-    where neither has an array without which the sequence may not end, and MemoryError.
+    `file` is the file of the sequence. The arrays with the active cells of sparse fields are included. Raises MemoryError, and
+    RecordError also if an array is missing without which the sequence may not end.
     """
     shapes = {p.name: p for p in recording.arrays}
     with within_free_memory():
@@ -75,7 +75,7 @@ def known_arrays(
 def drawn_notes(
     stored: StoredSequence, recording: Recording, problem: Problem, known: Mapping[str, Array]
 ) -> tuple[str, ...]:
-    """A sentence on arrays that decide the control flow but were too large to be stored, so they are drawn."""
+    """Returns a sentence on arrays that decide control flow but were too large to be stored, so that they are drawn."""
     if isinstance(stored.kept, msgspec.UnsetType):
         return ()
     _, wanted = kept.needed_arrays(recording)
@@ -90,14 +90,14 @@ def drawn_notes(
 
 
 def write_kept(folder: Path, stored: StoredSequence, arrays: Mapping[str, Array]) -> None:
-    """Write the stored arrays that have files of their own."""
+    """Writes the stored arrays that have files of their own."""
     for name, content in _kept(stored).items():
         if isinstance(content, kept.SeparateArray) and not (folder / content.file).exists():
             write_atomically(folder / content.file, arrays[name].tobytes())
 
 
 def copy_kept(stored: StoredSequence, source: Path, folder: Path) -> None:
-    """Copy the files of stored arrays from one folder to another. Missing ones are skipped."""
+    """Copies the files of stored arrays from `source` to `folder`. Missing ones are skipped."""
     recording = stored.recorded()
     shapes = {p.name: p for p in recording.arrays}
     for name, content in _kept(stored).items():
@@ -110,7 +110,7 @@ def copy_kept(stored: StoredSequence, source: Path, folder: Path) -> None:
 def read_inputs(
     path: Path, recording: Recording, parameters: Sequence[StoredParameter]
 ) -> dict[str, Array]:
-    """The arrays of an .npz file, by name. Raises RecordError where one is no argument of the sequence."""
+    """Returns the arrays of an .npz file by name. Raises RecordError if one is no argument of the sequence."""
     structure = kept.structure_of(recording)
     wanted = {p.name: p for p in recording.arrays if p.name not in structure}
     asked = {p.name: p for p in parameters}
@@ -142,7 +142,10 @@ def _kept(stored: StoredSequence) -> Mapping[str, str | kept.SeparateArray]:
 
 
 def _read(content: str | kept.SeparateArray, param: ArrayParam, file: Path) -> Array | None:
-    """Returns a stored array; None where its file is missing. Raises RecordError where its content was changed."""
+    """Returns a stored array; None if its file is missing.
+
+    Raises RecordError if its content does not match its key.
+    """
     try:
         if isinstance(content, str):
             return kept.unpacked(content, param)
@@ -162,7 +165,7 @@ def _read(content: str | kept.SeparateArray, param: ArrayParam, file: Path) -> A
 def _member(
     archive: zipfile.ZipFile, member: zipfile.ZipInfo, param: ArrayParam, asked: StoredParameter
 ) -> Array:
-    """Returns one array of an .npz file. No more is unpacked than it should hold."""
+    """Returns one array of an .npz file; unpacks at most the bytes of the parameter."""
     n_bytes = kept.n_bytes_of(param)
     dtype, shape = param.dtype.numpy, param.shape
     if asked.is_truth:

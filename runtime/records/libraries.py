@@ -1,8 +1,8 @@
 """Prebuilt shared library next to a best.json: a replay on an equal CPU needs no compiler.
 
 A library is code, and a best.json may come from anybody. So it is loaded only if exactly its bytes were built by this user from
-exactly this source. Their hash is then in a registry in the user's data folder, which only a build writes. It is also loaded if the
-user trusts it explicitly. All others are built again, and one sentence gives the reason.
+exactly this source. Their hash is then in a registry in the user's data folder, which only a build writes. It is also loaded if
+the user trusts it explicitly. All others are built again, and one sentence gives the reason.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ SUFFIX = ".so"
 
 
 class _Built(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Registry entry of a library: the source from which it was built, and the CPU for which it was built."""
+    """Registry entry of a library: the source key and the CPU for which it was built."""
 
     source_key: str
     cpu: str
 
 
 def library_beside(best: Path) -> Path:
-    """Path of the library of a best.json. The file itself names none, so that it cannot name another."""
+    """Returns the path of the library of a best.json: always beside it, so that the file cannot name another one."""
     return best.with_suffix(SUFFIX)
 
 
 def keep_library(built: Path, source_key: str, best: Path) -> LibraryRecord:
-    """Copy a library that was built here next to `best`, and register it. Returns its record for best.json."""
+    """Copies a library built here next to `best`, and registers its hash. Returns its record for best.json."""
     content = files.read_own(built)
     record = LibraryRecord(hash=_hash(content), source_key=source_key, cpu=cpu_key())
     place = registry() / f"{record.hash}.json"
@@ -47,9 +47,9 @@ def keep_library(built: Path, source_key: str, best: Path) -> LibraryRecord:
 
 
 def usable_library(file: BestFile, best: Path, *, trust: bool = False) -> tuple[Path | None, str]:
-    """Returns the library next to `best` as a file of the user's own cache, or None with the reason, if there is a library.
+    """Returns a copy of the library next to `best` in the user's own cache, else None with the reason.
 
-    The file is read only once: it cannot change between the check and its use.
+    The reason is "" if there is no library. The file is read only once, so that it cannot change between the check and its use.
     """
     record = file.library
     place = library_beside(best)
@@ -74,7 +74,7 @@ def usable_library(file: BestFile, best: Path, *, trust: bool = False) -> tuple[
 
 
 def registry() -> Path:
-    """The folder of the registry of own builds, a file a hash."""
+    """Returns the folder of the registry of own builds: one file per hash."""
     return default_store().parent / "libraries"
 
 

@@ -1,4 +1,4 @@
-"""Reading and writing of run files that are written as a whole: run.json and best.json.
+"""Reading and writing of run files that are replaced as a whole: run.json and best.json.
 
 Loading is strict. A missing, unknown or wrongly typed field, an unknown status or an impossible time is a `RecordError` of one
 sentence.
@@ -24,20 +24,23 @@ T = TypeVar("T", bound=msgspec.Struct)
 
 
 def write_record(path: Path, record: msgspec.Struct) -> None:
-    """Write a file that is complete or absent, even after a crash."""
+    """Writes a JSON file in one step: it is complete or absent, even after a crash."""
     text = msgspec.json.format(msgspec.json.encode(record), indent=2)
     write_atomically(path, _PAIR.sub(rb"[\1, \2]", text) + b"\n")
 
 
 def load_best(path: Path, *, follow: bool = False) -> BestFile:
-    """Loads a best.json. `follow` links where the user has named the file itself. Raises RecordError."""
+    """Returns the content of a best.json. `follow`: follow links, for paths given by the user.
+
+    Raises RecordError.
+    """
     best = load_record(path, BestFile, follow=follow)
     check_best(path, best)
     return best
 
 
 def check_best(path: Path, best: BestFile) -> None:
-    """Raises RecordError where a well-formed record of `path` contradicts itself."""
+    """Raises RecordError if a well-formed best.json contradicts itself."""
     gap = (best.time_ns - best.bound_ns) / best.time_ns
     if not math.isclose(gap, best.gap, abs_tol=1e-6):
         raise RecordError(
@@ -47,12 +50,12 @@ def check_best(path: Path, best: BestFile) -> None:
 
 
 def load_header(path: Path) -> RunHeader:
-    """Loads run.json. Raises RecordError."""
+    """Returns the content of a run.json. Raises RecordError."""
     return load_record(path, RunHeader)
 
 
 def read_json(path: Path, *, follow: bool = False) -> Any:
-    """Returns the decoded content of a JSON file. Raises RecordError."""
+    """Returns the decoded content of a JSON file. `follow`: follow links. Raises RecordError."""
     try:
         content = read_regular(path, RECORD_BYTES, follow=follow)
     except OSError as e:
@@ -66,7 +69,7 @@ def read_json(path: Path, *, follow: bool = False) -> Any:
 
 
 def load_record(path: Path, kind: type[T], *, follow: bool = False) -> T:
-    """Loads a file with a schema. Raises RecordError."""
+    """Returns the content of a JSON file as an object of class `kind`. Raises RecordError."""
     found = read_json(path, follow=follow)
     schema = found.get("schema") if isinstance(found, dict) else None
     if schema not in READ:
@@ -82,7 +85,10 @@ def load_record(path: Path, kind: type[T], *, follow: bool = False) -> T:
 
 
 def _strange_text(found: Any) -> str | None:
-    """Returns a text, anywhere in a value, with unprintable characters. They could control a terminal, or end a comment's line."""
+    """Returns a text with unprintable characters in a nested value; None if there is none.
+
+    Such characters could control a terminal, or end a comment's line.
+    """
     waiting = [found]
     while waiting:
         x = waiting.pop()

@@ -1,4 +1,7 @@
-"""program.json: the windows of a program that calls them again and again, with the runs that searched them, folders beside it."""
+"""program.json: the windows (repeated sequences of calls) of a program, and the runs that searched them.
+
+The runs are folders beside it.
+"""
 
 from __future__ import annotations
 
@@ -18,10 +21,10 @@ Name = Annotated[str, msgspec.Meta(pattern=r"\Awindow[0-9]{1,4}\Z")]
 
 
 class WindowRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A window. `time_ns`: the median of its runs in the program, kernel by kernel; `share` of the time of those searched.
+    """A window of a program. `time_ns`: median of its runs in the program, kernel by kernel.
 
-    `ends`: how often it ended by what. `best_ns`, `default_ns`: the time of the best and that of the default, in turn; `why` says
-    why there is no best.
+    `share`: part of the time of all searched windows. `ends`: number of runs by reason of their end. `best_ns`, `default_ns`:
+    times of the best and the default, measured alternately. `why`: reason why there is no best.
     """
 
     name: Name  # of the folder of its run, too
@@ -36,7 +39,10 @@ class WindowRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
 
 
 class ProgramFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """program.json. `program`: the name of the program's file; `watched_s`: the time that it was watched."""
+    """Content of program.json.
+
+    `program`: name of the program's file; `watched_s`: seconds for which it was watched.
+    """
 
     schema: int
     program: str
@@ -45,19 +51,19 @@ class ProgramFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
 
 
 def program_folder(place: Path) -> Path | None:
-    """The folder of a program.json, named itself or by that folder; None for anything else."""
+    """Returns the folder of a program.json; `place` is that folder or the file. None for anything else."""
     if place.name == PROGRAM and place.is_file():
         return place.parent
     return place if place.is_dir() and is_there(place / PROGRAM) else None
 
 
 def load_program(folder: Path) -> ProgramFile:
-    """Loads the program.json of a folder. Raises RecordError."""
+    """Returns the content of program.json in `folder`. Raises RecordError."""
     return load_record(folder / PROGRAM, ProgramFile)
 
 
 def bests_of(place: Path) -> list[Path]:
-    """The best.json of each window of a program; the path itself where it is of no program. Raises RecordError."""
+    """Returns the best.json of each window of a program; `place` itself if it is no program. Raises RecordError."""
     folder = program_folder(place)
     if folder is None:
         return [place]

@@ -1,4 +1,4 @@
-"""Source files of a recorded sequence: changes since the recording are found without running them."""
+"""Source files of a recorded sequence: detects changes since the recording without running the files."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _MOST_BYTES = 4 << 20
 
 
 class SourceFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A user's file with a hash of its syntax. Comments and blank lines do not count."""
+    """A user's file with a hash of its syntax tree. Comments and blank lines do not count."""
 
     path: str
     syntax: str
 
 
 def source_files(recording: Recording) -> tuple[SourceFile, ...]:
-    """Returns the user's files with the kernels of a recording and its calls, in their current state."""
+    """Returns the user's files that contain the kernels and calls of a recording, with their current hashes."""
     named = dict.fromkeys(x.file for c in recording.calls for x in (c.ir.where, c.where))
     found = []
     for name in named:
@@ -36,7 +36,7 @@ def source_files(recording: Recording) -> tuple[SourceFile, ...]:
 
 
 def changes(files: Iterable[SourceFile]) -> tuple[str, ...]:
-    """A sentence for each file that has changed."""
+    """Returns a sentence for each file that has changed since."""
     notes = []
     for file in files:
         now = _syntax(Path(file.path))
@@ -48,7 +48,7 @@ def changes(files: Iterable[SourceFile]) -> tuple[str, ...]:
 
 
 def _syntax(path: Path) -> str | None:
-    """A hash of a file's syntax; None where there is no such Python file."""
+    """Returns a hash of a file's syntax tree; None if there is no such Python file."""
     try:
         if path.suffix != ".py":
             return None

@@ -1,7 +1,7 @@
 """Records of a run: the header, one record an event, and the file of the best implementation.
 
-Decisions are stored by name, never by number, so that a record outlives changes of the space. Names of older versions are mapped to
-current ones (space/renamed.py). `loading.py` reads and writes the files, `journal.py` the records.
+Decisions are stored by name, never by number, so that a record outlives changes of the space. Names of older versions are
+mapped to current ones (space/renamed.py). `loading.py` reads and writes the files, `journal.py` the records.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class RecordError(Exception):
 
 
 class RunHeader(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """run.json: the searched problem, the machine and the settings. Written once."""
+    """Content of run.json: the searched problem, the machine and the settings. Written once."""
 
     schema: int
     sequence: str  # name of the library sequence, or "module:function" of the user's
@@ -57,13 +57,16 @@ class RunHeader(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
 
     @property
     def threads(self) -> int:
-        """The maximal number of threads of an implementation; 0: as many as there are cores."""
+        """Maximum number of threads of an implementation; 0: one per core."""
         found = self.options.get("threads", 0)
         return found if isinstance(found, int) else 0
 
 
 class LaunchRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """One kernel of a built GPU candidate: the resource usage that its compiler reports, and the registers counted by the space."""
+    """One launch of a built GPU candidate: the resources that its compiler reports, and the registers counted.
+
+    `counted`: registers by the space's estimate.
+    """
 
     kernel: str
     tasks: tuple[Count, ...]  # numbers of those that it computes
@@ -75,10 +78,10 @@ class LaunchRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
 
 
 class Origin(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Origin of a candidate.
+    """Origin of a candidate in the search.
 
-    It is the tag of search.events, the deepest tree node on its path (-1: none), and the source key of the implementation from
-    which a neighbour was derived ("": of none).
+    `tag`: tag of search.events. `node`: deepest tree node on its path (-1: none). `parent`: source key of the implementation of
+    which it is a neighbour ("": none).
     """
 
     tag: str
@@ -89,9 +92,9 @@ class Origin(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 class MeasurementOrigin(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Place and time of a measurement.
 
-    It is the session of the run, from 1; the tree of the session, from 0, whose nodes count from 0; the worker process of the
-    session, from 0; the key of the device. With several slots also the name of the one that measured, and the number of its work in
-    the session, from 0: processes count by slot then.
+    `session`: session of the run, from 1. `tree`: tree of the session, from 0, whose nodes count from 0. `worker`: worker
+    process of the session, from 0. `device`: key of the device. With several slots, `slot` is the name of the slot and `number`
+    counts its work in the session from 0; worker processes are then counted per slot.
     """
 
     session: Count
@@ -103,7 +106,7 @@ class MeasurementOrigin(msgspec.Struct, frozen=True, forbid_unknown_fields=True,
 
 
 class Timing(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Duration of a measurement, and quantiles of its samples: least, quarter, median, three quarters and most, in ns a call."""
+    """Durations of an evaluation, and quantiles of its samples (least, quartiles, greatest) in ns per call."""
 
     build_s: Share  # of the compiler, for each of those that it built together; 0 where it was built before
     run_s: Share  # of the worker, verifying included
@@ -115,7 +118,7 @@ class Timing(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
 
 class RatioRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Derivation of a time on a machine with other work: `ratio` to a simultaneous control, times its undisturbed time."""
+    """Derivation of a time on a busy machine: `ratio` to a simultaneous control, times the control's idle time."""
 
     ratio: PositiveNs
     control: str  # its source key
@@ -125,13 +128,16 @@ class RatioRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
 class AbstractEvent(
     msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, tag_field="event"
 ):
-    """One line of a journal. Subclasses inherit its options, except those that they repeat."""
+    """One line of a journal. Subclasses inherit its struct options, except those that they repeat."""
 
     at_s: Share  # since the run began, over all its sessions
 
 
 class ComponentRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The time of one component of a candidate. `key` is that of its decisions on open choices, `text` that of its text."""
+    """Time of one component of a candidate.
+
+    `key`: of its decisions on open choices; `text`: key of its source text.
+    """
 
     key: str
     text: str = ""
@@ -140,7 +146,7 @@ class ComponentRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
 
 
 class EvaluationRecord(AbstractEvent, frozen=True, kw_only=True, tag="evaluation"):
-    """One candidate that was built and run, or whose build or run failed."""
+    """One evaluation of a candidate: it was built and run, or its build or run failed."""
 
     decisions: Decisions
     source_key: str
@@ -169,35 +175,35 @@ class EvaluationRecord(AbstractEvent, frozen=True, kw_only=True, tag="evaluation
 
 
 class IncumbentRecord(AbstractEvent, frozen=True, kw_only=True, tag="incumbent"):
-    """A new best; `source_key` names its evaluation."""
+    """A new incumbent (best implementation so far); `source_key` identifies its evaluation."""
 
     source_key: str
     time_ns: PositiveNs
 
 
 class BoundRecord(AbstractEvent, frozen=True, kw_only=True, tag="bound"):
-    """Change of the bound over the whole space."""
+    """A change of the lower bound over the whole space."""
 
     bound_ns: Share
     limiting: str = ""  # the resource that sets it; "" only where a version of schema 1 wrote it
 
 
 class TallyRecord(AbstractEvent, frozen=True, kw_only=True, tag="tally"):
-    """Counts of the search and its pruning since its session began. A later record replaces it."""
+    """Counts of the search and its pruning since its session began. A later record of the session replaces it."""
 
     counts: dict[str, Count]  # the names are those of search.events.Tally
     refused: dict[str, Count]  # values that a constraint forbade, by its sentence
 
 
 class NoteRecord(AbstractEvent, frozen=True, kw_only=True, tag="note"):
-    """Any other note: a session began or ended, the worker was restarted, an alarm."""
+    """Any other note, by `kind`: begin or end of a session, restart of the worker, a time below its bound."""
 
     kind: str
     text: str = ""
 
 
 class AgainRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """One candidate of the final comparison."""
+    """One candidate of the final re-measurement."""
 
     source_key: str
     time_ns: PositiveNs
@@ -206,7 +212,7 @@ class AgainRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
 
 
 class RemeasuredRecord(AbstractEvent, frozen=True, kw_only=True, tag="remeasured"):
-    """The best candidates timed again in turn, fastest first. The first `n_ties` are statistically tied."""
+    """The best candidates timed again alternately, fastest first. The first `n_ties` are statistically tied."""
 
     entries: tuple[AgainRecord, ...]
     n_ties: Count
@@ -214,8 +220,9 @@ class RemeasuredRecord(AbstractEvent, frozen=True, kw_only=True, tag="remeasured
 
 
 class MachineRecord(AbstractEvent, frozen=True, kw_only=True, tag="machine"):
-    """State of the machine at the beginning of a session (`ratio` 1), and whenever one program takes `ratio` times as long as
-    before.
+    """State of the machine at the beginning of a session (`ratio` 1) and at each change of speed.
+
+    At a change the control program takes `ratio` times as long as before.
     """
 
     device: str
@@ -224,7 +231,7 @@ class MachineRecord(AbstractEvent, frozen=True, kw_only=True, tag="machine"):
 
 
 class KeptRecord(AbstractEvent, frozen=True, kw_only=True, tag="kept"):
-    """Cost of storing the records of a session, written at its end."""
+    """Seconds and bytes spent on the records of a session, written at its end."""
 
     session_s: Share
     journal_s: Share
@@ -246,7 +253,7 @@ Record = (
 
 
 class LibraryRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The shared library beside a best.json (runtime/records/libraries.py)."""
+    """Description of the shared library beside a best.json (runtime/records/libraries.py)."""
 
     hash: str  # of its content
     source_key: str  # that it was built from
@@ -254,7 +261,7 @@ class LibraryRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
 
 
 class BestFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """best.json: everything needed to rebuild, verify and judge the best implementation of a run."""
+    """Content of best.json: everything needed to rebuild, verify and judge the best implementation of a run."""
 
     schema: int
     sequence: str
@@ -292,7 +299,7 @@ class BestFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 def standing_evaluations(records: Iterable[Record]) -> tuple[EvaluationRecord, ...]:
     """Returns the valid evaluations of a journal.
 
-    A later failure, on another input set, invalidates the earlier successes of the same source.
+    A later failure of a source, on another input set, invalidates its earlier successes.
     """
     found = [r for r in records if isinstance(r, EvaluationRecord)]
     failed_at = {r.source_key: k for k, r in enumerate(found) if r.status != "ok"}
@@ -302,7 +309,7 @@ def standing_evaluations(records: Iterable[Record]) -> tuple[EvaluationRecord, .
 
 
 def last_tallies(records: Iterable[Record]) -> list[TallyRecord]:
-    """Returns the last tally of every session: each counts from its session's beginning."""
+    """Returns the last tally of every session; each counts from the beginning of its session."""
     last: dict[int, TallyRecord] = {}
     session = 0
     for r in records:
@@ -314,7 +321,7 @@ def last_tallies(records: Iterable[Record]) -> list[TallyRecord]:
 
 
 def check_record(record: Record) -> str | None:
-    """Returns the inconsistency of a well-formed record, or None."""
+    """Returns a sentence on the inconsistency of a well-formed record; None if it is consistent."""
     if not isinstance(record, EvaluationRecord):
         return None
     if (record.status == "ok") != (record.time_ns is not None):
@@ -323,7 +330,7 @@ def check_record(record: Record) -> str | None:
 
 
 def repeated(decisions: Decisions) -> str | None:
-    """Returns a sentence on a choice that is decided twice, or None."""
+    """Returns a sentence on a choice that is decided twice; None if there is none."""
     names = [name for name, _ in decisions]
     if len(set(names)) == len(names):
         return None

@@ -42,12 +42,12 @@ _UNCHANGING = (type(None), bool, int, float, str, FunctionType)
 
 
 class StaleError(Exception):
-    """Stored content no longer has its original meaning. The message is one sentence."""
+    """Stored content is not valid for this version or machine. The message is one sentence."""
 
 
 @dataclass(frozen=True)
 class RebuiltRecord:
-    """A stored implementation, lowered again. `notes` describe harmless differences."""
+    """A stored implementation, lowered again by this version. `notes` describe harmless differences."""
 
     recording: Recording
     problem: Problem
@@ -58,12 +58,12 @@ class RebuiltRecord:
 
 
 def dialect_of(device: AbstractDevice) -> Dialect:
-    """Returns the code dialect of the device."""
+    """Returns the dialect of source texts for the device."""
     return device.builder.dialect()
 
 
 def rebuild_problem(stored: StoredSequence, key: str) -> tuple[Recording, Problem]:
-    """The recording and its tasks. Raises StaleError when the tasks are not those of `key`."""
+    """Returns the stored recording and its tasks. Raises StaleError if the tasks do not have the key `key`."""
     try:
         recording = stored.recorded()
         problem = normalise(recording, stored.formula)
@@ -80,8 +80,9 @@ def rebuild_problem(stored: StoredSequence, key: str) -> tuple[Recording, Proble
 
 
 def space_of(problem: Problem, target: Target, stored: BestFile | RunHeader) -> Space:
-    """The space of a stored run, with its threads, the decisions that were fixed before its search, and its profile. Raises
-    StaleError where they do not fit.
+    """Returns the space of a stored run: with its threads, its fixed decisions and its execution profile.
+
+    Raises StaleError if these are invalid for this version.
     """
     target = target.of_threads(stored.threads)
     try:
@@ -96,9 +97,9 @@ def space_of(problem: Problem, target: Target, stored: BestFile | RunHeader) -> 
 
 
 def restore_complete(space: Space, decisions: Sequence[tuple[str, str]]) -> Candidate:
-    """Returns the implementation that the decisions name. Raises StaleError when there is none.
+    """Returns the complete candidate that the decisions describe. Raises StaleError if there is none.
 
-    Where registers are counted it may belong to a variant of the space with more registers.
+    On a GPU it may belong to a variant of the space that allows more registers.
     """
     try:
         return _restore_here(space, decisions)
@@ -133,10 +134,10 @@ def _restored(space: Space, decisions: Sequence[tuple[str, str]]) -> Candidate:
 
 
 def restore_older(space: Space, decisions: Sequence[tuple[str, str]]) -> Candidate:
-    """Returns the implementation of `restore_complete`, from a file that may predate some kinds of choices.
+    """Returns the candidate of `restore_complete`, also from a file without some newer kinds of choices.
 
-    A choice that it does not name takes the first possible value (space/choices.py). Only the source key can tell whether the code
-    is the intended one.
+    A choice without a decision takes its first possible value (space/choices.py). Only the source key can show that the code is
+    the intended one.
     """
     try:
         return restore_complete(space, decisions)
@@ -176,9 +177,10 @@ def check_again(
     n_sets: int,
     known: Mapping[str, Any],
 ) -> tuple[Measurement | Failure, int]:
-    """Build, verify on fresh inputs of the stored ranges and the `known` arrays, and time.
+    """Builds a stored implementation, verifies it on fresh inputs, and times it.
 
-    Returns the number of verified input sets, too. Raises WorkerError and SlowReferenceError.
+    Inputs are drawn from the stored ranges, except arrays in `known`. Returns the outcome, and the number of verified input sets.
+    Raises WorkerError and SlowReferenceError.
     """
     artifact = builder.build(rebuilt.source)
     if isinstance(artifact, Failure):
@@ -197,13 +199,13 @@ def check_again(
 class Tuned:
     """A tuned sequence with the signature of the original function. It computes in place on NumPy arrays.
 
-    Arguments go by position or by name. Outputs, arrays that are written before they are read, may be left out: then the call
-    returns them, in the order of the parameters, in new arrays or in those of `out` (an array, or a tuple of arrays and None). A
-    call with all arguments returns None. Several threads may call at once, and so may children of `os.fork`.
+    Arguments are passed by position or by name. Outputs, arrays that are written before they are read, may be left out: then
+    the call returns them, in the order of the parameters, in new arrays or in those of `out` (an array, or a tuple of arrays
+    and None). A call with all arguments returns None. Several threads may call at once, and so may children of `os.fork`.
 
-    Slices and transposes are copied in and out, since tuned code takes contiguous memory. Arguments of another dtype or shape than
-    the tuned one raise a TypeError, and indices in arrays that are out of range an IndexError, both before anything is written. A
-    GPU does not check indices.
+    Slices and transposes are copied in and out, since tuned code takes contiguous memory. Arguments of another dtype or shape
+    than the tuned one raise a TypeError, and indices in arrays that are out of range an IndexError, both before anything is
+    written. A GPU does not check indices.
     """
 
     def __init__(
@@ -231,7 +233,7 @@ class Tuned:
         return result
 
     def _runs(self, given: Mapping[str, Any]) -> bool:
-        """True if the fast path accepted these arguments, and has run the call."""
+        """Runs the call if the fast caller accepts these arguments; True if it did."""
         if self._caller is None:
             return False
         is_whole = len(given) == len(self._signature.parameters)
@@ -239,27 +241,29 @@ class Tuned:
 
     @property
     def pointer(self) -> Any:
-        """The entry as a ctypes function, `void (void **args)`; args[k] points to `arguments[k]`, for a scalar to its value.
+        """Returns the entry as a ctypes function, `void (void **args)`; `args[k]` points to argument k.
 
-        It lives as long as this object, checks nothing, and takes a workspace for each concurrent call. Raises TypeError for a GPU.
+        The arguments are those of `arguments`; for a scalar the pointer is to its value. The function lives as long as this
+        object, checks nothing, and takes a workspace for each concurrent call. Raises TypeError for a GPU.
         """
         return self._module.pointer()
 
     @property
     def arguments(self) -> tuple[Argument, ...]:
-        """The arguments of the entry, in order: arrays, scalars, and the workspace where it needs one (aligned to 64 bytes)."""
+        """Arguments of the entry in order: arrays, scalars, and a workspace if needed (aligned to 64 bytes)."""
         return self._source.arguments
 
     @property
     def header(self) -> str:
-        """The C header for the text of `source`: a function with plain types around the entry. Raises ValueError for a GPU."""
+        """C header for the text of `source`: a function with plain types that calls the entry.
+
+        ValueError for a GPU.
+        """
         names = [p.name for p in self._signature.parameters]
         return header_text(self._source, self._problem, names)
 
     def _remember(self, given: Mapping[str, Any]) -> None:
-        """Stores constants that were right, so that they are not checked again: these objects never change. So it does with
-        unseen arrays.
-        """
+        """Stores constants and unseen arrays that passed the checks, so that these objects are not checked again."""
         for k, p in enumerate(self._signature.parameters):
             if self._caller is None or p.name not in given:
                 continue
@@ -270,7 +274,7 @@ class Tuned:
 
 @dataclass(frozen=True)
 class Loaded:
-    """A loaded module, with its fast calling path, where there is one."""
+    """A loaded module, with its fast caller if there is one."""
 
     module: AbstractModule
     caller: AbstractCaller | None
@@ -283,9 +287,9 @@ def make_tuned(
     *,
     check_indices: bool = True,
 ) -> Tuned:
-    """Build a source and load it into this process. Raises StaleError when that fails.
+    """Builds a source and loads it into this process. Raises StaleError if that fails.
 
-    `check_indices`: calls check the indices in arrays before they run; see codegen/bodies/index_checks.py.
+    `check_indices`: calls check indices in arrays before they run (codegen/bodies/index_checks.py).
     """
     artifact = device.builder.build(rebuilt.source)
     module = artifact if isinstance(artifact, Failure) else device.runner.load(artifact)
@@ -302,5 +306,5 @@ def make_tuned(
 def open_tuned(
     best: BestFile, rebuilt: RebuiltRecord, device: AbstractDevice, *, check_indices: bool = True
 ) -> Tuned:
-    """Returns a stored implementation as a function. Raises StaleError when it cannot be built and loaded."""
+    """Returns a stored implementation as a function. Raises StaleError if it cannot be built and loaded."""
     return make_tuned(best.stored.parameters, rebuilt, device, check_indices=check_indices)

@@ -1,4 +1,4 @@
-"""Calling convention of a tuned sequence: by position and by name, with optional outputs; and the error of any other call.
+"""Calling convention of a tuned sequence: arguments by position or name, optional outputs, and error messages.
 
 Every message about arguments comes from here. Compiled code (cpu/call.c) accepts valid calls only.
 """
@@ -30,7 +30,7 @@ Result = Array | tuple[Array, ...] | None
 class Signature:
     """The parameters of a tuned sequence, in the order of its function.
 
-    Outputs, arrays that are written before they are read, may be left out: a call makes them and returns them. Constants of the
+    Outputs, arrays that are written before they are read, may be left out: a call creates and returns them. Constants of the
     code and unseen arrays may be left out, too.
     """
 
@@ -47,15 +47,15 @@ class Signature:
         return ", ".join(p.name for p in self.parameters)
 
     def is_written(self, name: str) -> bool:
-        """True if calls write that array."""
+        """True if calls write the array called `name`."""
         return self.arrays[name].role != "input"
 
     def complete(
         self, args: Sequence[Any], named: Mapping[str, Any]
     ) -> tuple[dict[str, Any], Result]:
-        """Returns the value of each parameter, and the result of the call. Constants that were left out are missing.
+        """Returns the value of each parameter, and the result of the call. Constants left out are missing.
 
-        Raises TypeError, one sentence, where arguments are ambiguous.
+        Raises TypeError, one sentence, for missing, unknown or repeated arguments.
         """
         given, out = self._bind(args, named)
         given = {n: shared_array(x) if hands_out(x) else x for n, x in given.items()}
@@ -68,7 +68,10 @@ class Signature:
         return {p.name: given[p.name] for p in self.parameters if p.name in given}, result
 
     def values(self, given: Mapping[str, Any]) -> list[Any]:
-        """Returns the arrays and then the scalars of the code. Raises TypeError, one sentence, for any that do not fit."""
+        """Returns the arrays and then the scalars of the code, converted from `given`.
+
+        Raises TypeError, one sentence, for any that do not fit.
+        """
         self._check_constants(given)
         arrays = {name: self._array(name, given[name]) for name in self.arrays}
         self._check_apart(arrays)
@@ -76,21 +79,21 @@ class Signature:
         return [*plain, *(number(s, given[s.name]) for s in self.scalars.values())]
 
     def give_back(self, given: Mapping[str, Any], values: Sequence[Any]) -> None:
-        """Copies results back after a call, from the contiguous copies that `values` made of slices and transposes."""
+        """Copies results from contiguous copies, which `values` made of slices and transposes, to the given arrays."""
         for name, value in zip(self.arrays, values, strict=False):
             array = self._real(name, given[name])
             if self.is_written(name) and not array.flags.c_contiguous:
                 array[...] = value
 
     def _real(self, name: str, value: Any) -> Any:
-        """Returns an array of complex numbers as one of real ones, of truth values as one of bytes."""
+        """Returns a complex array as real numbers with one more axis, a boolean array as bytes, others unchanged."""
         if name in self._truths:
             return with_bytes(value)
         is_one = name in self._complex and is_complex_array(value)
         return pairs_of(value) if is_one else value
 
     def _bind(self, args: Sequence[Any], named: Mapping[str, Any]) -> tuple[dict[str, Any], Any]:
-        """Returns arguments by name, and `out`, unless a parameter has that name."""
+        """Returns arguments by name, and the value of `out` (unless the sequence has a parameter of that name)."""
         names = [p.name for p in self.parameters]
         if len(args) > len(names):
             raise TypeError(f"{len(names)} arguments are needed ({self}), {len(args)} given")
@@ -108,7 +111,7 @@ class Signature:
         return given, out
 
     def _add_outputs(self, given: dict[str, Any], out: Any) -> Result:
-        """Adds the outputs that are not given: those of `out`, else new arrays. Returns them as the result of the call."""
+        """Adds outputs that are not given: those of `out`, else new arrays. Returns the result of the call."""
         left = [name for name in self._outputs if name not in given]
         if out is not None and not left:
             raise TypeError("out must be left out: no output is left that it could be")
@@ -160,7 +163,7 @@ class Signature:
         return array
 
     def _check_apart(self, arrays: Mapping[str, Array]) -> None:
-        """Raises TypeError where arguments alias and one of them is written."""
+        """Raises TypeError if two arguments share memory and one of them is written."""
         names = list(arrays)
         for k, name in enumerate(names):
             for other in names[:k]:
@@ -172,7 +175,7 @@ class Signature:
 
 
 def _meet(a: Array, b: Array) -> bool:
-    """True if arrays share an element, or if that is not decided within some microseconds."""
+    """True if two arrays share an element, or if some microseconds do not suffice to decide it."""
     try:
         return bool(np.shares_memory(a, b, max_work=1000))  # type: ignore[arg-type]
     except np.exceptions.TooHardError:
@@ -180,8 +183,9 @@ def _meet(a: Array, b: Array) -> bool:
 
 
 def number(scalar: Param, value: Any) -> int | float:
-    """Returns a scalar argument as a Python number. For a truth value any number is valid. Raises TypeError unless its type holds
-    it.
+    """Returns a scalar argument as a Python number. Raises TypeError if its type cannot hold it.
+
+    For a truth value any number is valid.
     """
     name, dtype = scalar.name, scalar.dtype
     is_truth = isinstance(value, bool | np.bool_)

@@ -1,8 +1,8 @@
-"""The tuned store: results of searches, which machines may share.
+"""The tuned store: results of searches, which several machines may share.
 
-A row is the result for a problem on a device, or for a component of a problem. Writers append, and readers take the best. The store
-is SQLite on a local disk, or PostgreSQL for a team: the environment variable KERNELSCAPE_STORE has its address. A row may be wrong
-or hostile: an implementation is rebuilt from its decisions, and verified before it runs.
+A row is the result for a problem on a device, or for a component of a problem. Writers append, and readers take the best. The
+store is SQLite on a local disk, or PostgreSQL for a team: the environment variable KERNELSCAPE_STORE has its address. A row may
+be wrong or hostile: an implementation is rebuilt from its decisions, and verified before it runs.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ Level = Literal["exact", "nearest", "elsewhere"]
 
 @dataclass(frozen=True)
 class TunedKey:
-    """Key of a tuned implementation. `shape` holds the sizes in the sequence's own order."""
+    """Key of a tuned implementation: sequence, dtype, device and `shape` (sizes in the sequence's own order)."""
 
     family: str  # the sequence, whatever its sizes
     dtype: str
@@ -69,10 +69,10 @@ class TunedKey:
 
 @dataclass(frozen=True)
 class Match:
-    """Result of a lookup.
+    """Result of a lookup in the store; `level` is one of three words.
 
     "exact": tuned for this shape. "nearest": tuned for the shape at `distance`, the largest |log2| ratio of a size. "elsewhere":
-    tuned on another device. The last two are to be measured again before their time is trusted.
+    tuned on another device. The last two must be measured again before their time is trusted.
     """
 
     level: Level
@@ -83,7 +83,7 @@ class Match:
 
 @dataclass(frozen=True)
 class Row:
-    """A stored result without its decisions. `error` is a sentence where it cannot be used by this version."""
+    """A stored result without its decisions. `error` is a sentence if this version cannot use it."""
 
     number: int
     key: TunedKey
@@ -95,7 +95,7 @@ class Row:
 
 
 class _Exported(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A line of an exported file."""
+    """One line of an exported file: a stored result, with its component ("": a whole problem) and the format."""
 
     format: int
     component: str
@@ -104,9 +104,9 @@ class _Exported(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
 
 @final
 class TunedStore:
-    """Store of tuned implementations: `address` is a file, or the URL of a database.
+    """Store of tuned implementations; `address` is a file, or the URL of a database.
 
-    Raises RecordError, a sentence, where it cannot be used.
+    Raises RecordError, a sentence, if the store cannot be used.
     """
 
     def __init__(self, address: str | Path | None = None) -> None:
@@ -126,18 +126,21 @@ class TunedStore:
 
     @property
     def is_shared(self) -> bool:
-        """True for the database of a team."""
+        """True if the store is a database of a team."""
         return self._url.get_backend_name() != "sqlite"
 
     def put(self, best: BestFile, component: str = "") -> None:
-        """Stores a result. A shared store gets no names of files of this machine."""
+        """Stores a result; `component` is the name of a component, "" for a whole problem.
+
+        A shared store receives no names of files on this machine.
+        """
         row = _row_of(_without_places(best) if self.is_shared else best, component)
         self._do(lambda c: _insert(c, row))
 
     def lookup(self, key: TunedKey) -> Match | None:
         """Returns the best result for the shape, else for the nearest shape of the same sequence, dtype and device.
 
-        Where the device has none, results of devices of the same kind are taken. Rows that cannot be read are left out.
+        If the device has none, results of devices of the same kind are returned. Unreadable rows are left out.
         """
         rows = self._rows(_ROWS.c.sequence == key.family, _ROWS.c.dtype == key.dtype)
         rows = [r for r in rows if not r.component and not r.error and _is_near(r.key, key)]
@@ -150,9 +153,9 @@ class TunedStore:
         return None
 
     def of_file(self, stem: str, device: str) -> tuple[BestFile | RecordError, ...]:
-        """Returns the results of all functions of a user's file on a device, whatever their shapes. `stem` is its name without .py.
+        """Returns the results of all functions of a user's file on a device, for any shapes.
 
-        A result that cannot be read is replaced by its error.
+        `stem` is the file's name without .py. An unreadable result is replaced by its error.
         """
         rows = self._rows(
             _ROWS.c.device == device, _ROWS.c.sequence.startswith(f"{stem}:", autoescape=True)
@@ -166,7 +169,7 @@ class TunedStore:
         return self._rows()
 
     def read(self, number: int) -> BestFile:
-        """Returns the result of a row. Raises RecordError where there is none that this version can use."""
+        """Returns the result in row `number`. Raises RecordError if this version cannot use it or there is none."""
         found = self._do(
             lambda c: c.execute(sa.select(_ROWS).where(_ROWS.c.id == number)).one_or_none()
         )
@@ -175,7 +178,7 @@ class TunedStore:
         return self._decode(found)
 
     def exported(self) -> Iterator[bytes]:
-        """Yields a line of JSON for each row that this version can use, without names of files of this machine."""
+        """Yields one line of JSON per row that this version can use, without names of files on this machine."""
         for row in self.rows():
             with suppress(RecordError):
                 best = _without_places(self.read(row.number))
@@ -183,9 +186,9 @@ class TunedStore:
                 yield msgspec.json.encode(line)
 
     def add(self, lines: Iterable[bytes], name: str) -> tuple[int, int]:
-        """Stores exported lines: all, or none where one cannot be read. Returns the number of new rows, and of those already there.
+        """Stores exported lines: all of them, or none if one is unreadable.
 
-        Raises RecordError, which names `name` and the line.
+        Returns the number of new rows, and of rows already stored. Raises RecordError with `name` and the line's number.
         """
         rows = [_row_of(x.best, x.component) for x in _exported(lines, name)]
 
@@ -196,7 +199,7 @@ class TunedStore:
         return n_new, len(rows) - n_new
 
     def prune(self) -> int:
-        """Removes rows that cannot be read and those that are not the best of their kind. Returns their number."""
+        """Removes unreadable rows, and rows that are not the best of their key. Returns the number removed."""
         rows = self.rows()
         kept = {r.number for r in rows if r.error.startswith(_NEWER)}
         for group in _grouped(r for r in rows if not r.error):
@@ -236,7 +239,7 @@ class TunedStore:
         return Row(x.id, key, x.problem, x.component, x.time_ns, x.taken, error)
 
     def _first(self, rows: Sequence[Row]) -> BestFile | RecordError:
-        """Returns the first result that can be read, else the error of the first."""
+        """Returns the first readable result of `rows`, else the error of the first row."""
         first: RecordError | None = None
         for row in rows:
             try:
@@ -271,9 +274,9 @@ class TunedStore:
             _adopt_older(connection)
 
     def _do(self, action: Callable[[sa.Connection], _T]) -> _T:
-        """Returns the result of an action in a transaction of its own.
+        """Returns the result of `action`, run in its own transaction.
 
-        It is repeated where another process has stored the same row meanwhile, and while a server that was there starts again.
+        It is repeated if another process stored the same row meanwhile, and while a known server restarts.
         """
         until_s = time.monotonic() + _BUSY_S
         while True:
@@ -302,15 +305,15 @@ class TunedStore:
 
 
 def default_store() -> Path:
-    """Path of the user's own store."""
+    """Returns the path of the user's own store."""
     base = os.environ.get("XDG_DATA_HOME") or str(Path.home() / ".local" / "share")
     return Path(base) / "kernelscape" / "tuned.sqlite"
 
 
 def store_address() -> str | Path:
-    """Address of the store in use: that of KERNELSCAPE_STORE, else the user's own.
+    """Returns the address of the store in use: that of KERNELSCAPE_STORE, else the user's own.
 
-    The variable may also say on or off, as a setting of the command. Raises RecordError where it is neither.
+    The variable may also be "on" or "off", as in a setting of the command. Raises RecordError for any other text.
     """
     given = os.environ.get(ADDRESS, "").strip()
     if "/" in given:
@@ -354,14 +357,14 @@ def _engine(url: sa.URL) -> sa.Engine:
 
 
 def _configure_sqlite(connection: sqlite3.Connection, record: object) -> None:
-    """Lets several processes write at once."""
+    """Sets up a new SQLite connection so that several processes can write."""
     with suppress(sqlite3.OperationalError):  # a file that is read only, or busy
         connection.execute("pragma journal_mode = wal")
     connection.execute("pragma synchronous = normal")
 
 
 def _adopt_older(connection: sa.Connection) -> None:
-    """Takes over the table of earlier versions: the best of each key."""
+    """Imports the table of earlier versions, which stored the best result of each key."""
     if not sa.inspect(connection).has_table("tuned"):
         return
     for (text,) in connection.execute(sa.text("select best from tuned")).all():
@@ -371,7 +374,7 @@ def _adopt_older(connection: sa.Connection) -> None:
 
 
 def _insert(connection: sa.Connection, row: dict[str, Any]) -> bool:
-    """Stores a row, unless it is there. True if it is new."""
+    """Stores a row unless an equal one exists. True if it is new."""
     is_there = sa.exists().where(_ROWS.c.digest == row["digest"])
     values = sa.select(*(sa.literal(x, _ROWS.c[n].type) for n, x in row.items())).where(~is_there)
     return connection.execute(sa.insert(_ROWS).from_select(list(row), values)).rowcount > 0
@@ -399,7 +402,7 @@ def _row_of(best: BestFile, component: str) -> dict[str, Any]:
 
 
 def _without_places(best: BestFile) -> BestFile:
-    """Returns a result without names of files: neither the user's programs, nor a library beside it."""
+    """Returns a result without names of files: the user's programs, and the library beside it."""
     stored = msgspec.structs.replace(best.stored, files=())
     return msgspec.structs.replace(best, stored=stored, library=msgspec.UNSET)
 
@@ -420,14 +423,14 @@ def _shape(text: str) -> tuple[int, ...]:
 
 
 def best_of_each(rows: Iterable[Row]) -> list[Row]:
-    """Returns the row that readers take first of each key and component."""
+    """Returns for each key and component the row that readers prefer."""
     return [group[0] for group in _grouped(r for r in rows if not r.error)]
 
 
 def _grouped(rows: Iterable[Row]) -> list[list[Row]]:
-    """Returns the rows of each key and component: those of the newest problem first, then by time.
+    """Returns the rows by key and component, each group with those of the newest problem first, then by time.
 
-    Rows come in the order of their numbers.
+    `rows` are ordered by number.
     """
     groups: dict[tuple[TunedKey, str], list[Row]] = {}
     for row in rows:
@@ -440,17 +443,17 @@ def _grouped(rows: Iterable[Row]) -> list[list[Row]]:
 
 
 def _is_near(a: TunedKey, b: TunedKey) -> bool:
-    """True for devices of one kind and shapes of one number of sizes."""
+    """True if both devices are of one kind and both shapes have the same number of sizes."""
     return _kind(a.device) == _kind(b.device) and _distance(a.shape, b.shape) < math.inf
 
 
 def _kind(device: str) -> str:
-    """The kind of a device: of its accelerator, if it has one."""
+    """Returns the kind of a device: the name of its accelerator, if it has one."""
     return device.rpartition(" ")[2].partition("-")[0]
 
 
 def _nearness(found: TunedKey, key: TunedKey) -> tuple[bool, float, int]:
-    """Orders keys: those of the device first, by the distance of their shapes; devices by what their names have in common."""
+    """Sort key of stored keys: same device first, then the distance of shapes, then the common start of device names."""
     common = sum(
         1 for _ in takewhile(lambda x: x[0] == x[1], zip(found.device, key.device, strict=False))
     )

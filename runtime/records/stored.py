@@ -31,10 +31,10 @@ _NOT_FINITE = ("inf", "-inf", "nan")  # numbers that JSON has no words for, as t
 
 
 class StoredParameter(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A parameter of the sequence's function; `text` shows the value of a constant. An `unseen` array is neither read nor written.
+    """A parameter of the sequence's function.
 
-    The last axis of an array that `is_complex` has the parts of its numbers. An array that `is_truth` holds truth values, and the
-    recording has their bytes.
+    `text`: displayed value of a constant. `unseen`: an array that is neither read nor written. `is_complex`: the last axis of the
+    array has the parts of complex numbers. `is_truth`: a boolean array, recorded as bytes.
     """
 
     name: str
@@ -45,10 +45,10 @@ class StoredParameter(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class StoredSequence(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A recording with its call.
+    """A recorded sequence with the parameters and argument statistics of its call.
 
-    `ranges` hold the least and largest value of each array: integers for integer arrays, except in older files. `kept` holds the
-    arrays that decide the control flow (kept.py).
+    `ranges` are the least and largest value of each array: integers for integer arrays, except in older files. `kept` are the
+    stored arrays that decide the control flow (kept.py).
     """
 
     formula: str  # prose, which the header of the source shows
@@ -63,7 +63,7 @@ class StoredSequence(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     kept: dict[str, Kept] | msgspec.UnsetType = msgspec.UNSET  # not in older files
 
     def recorded(self) -> Recording:
-        """Returns the recording. Raises ArchiveError, a sentence, for content that this class did not store."""
+        """Returns the recording. Raises ArchiveError, a sentence, for content that this class did not write."""
         try:
             values = json.loads(self.recording)
         except (ValueError, RecursionError) as e:
@@ -119,17 +119,20 @@ class StoredSequence(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def numbers(self) -> dict[str, Number]:
-        """The scalars by name, also those that are not finite."""
+        """Scalars by name, infinities and NaN included."""
         return {n: float(x) if isinstance(x, str) else x for n, x in self.scalars.items()}
 
     def changes(self) -> tuple[str, ...]:
-        """A sentence for each file of the user's program that has changed since the recording."""
+        """Returns a sentence for each file of the user's program that has changed since the recording."""
         return changes(self.files)
 
     def draw(
         self, recording: Recording, rng: np.random.Generator, known: Mapping[str, Any]
     ) -> Arguments:
-        """Returns random arguments like those of the run. Some arrays are `known` (known_inputs.py). Raises MemoryError."""
+        """Returns random arguments in the stored ranges; arrays in `known` are not drawn (known_inputs.py).
+
+        Raises MemoryError.
+        """
         with within_free_memory():
             drawn = draw(recording, self.ranges, self.numbers, rng)
             arrays = without_inactive(recording.trees, {**drawn.arrays, **known})
@@ -137,7 +140,7 @@ class StoredSequence(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def check_sizes(recording: Recording) -> None:
-    """Raises MemoryError where the arrays of a sequence are larger than this machine's memory."""
+    """Raises MemoryError if the arrays of a sequence are larger than this machine's memory."""
     n_bytes = sum(
         math.prod(a.shape) * a.dtype.size_bytes for a in (*recording.arrays, *recording.temps)
     )
@@ -148,7 +151,7 @@ def check_sizes(recording: Recording) -> None:
 
 
 def _is_range(ends: Range, dtype: DType) -> bool:
-    """True if these are valid least and largest values of a type."""
+    """True if `ends` are a valid least and largest value of dtype `dtype`."""
     low, high = ends
     least, most = _limits(dtype)
     if isinstance(low, float) or isinstance(high, float):  # as all were once, rounded
@@ -157,7 +160,7 @@ def _is_range(ends: Range, dtype: DType) -> bool:
 
 
 def _is_number(value: bool | int | float | str, dtype: DType) -> bool:
-    """True if this is a stored number of a type."""
+    """True if `value` is a valid stored number of dtype `dtype`."""
     if isinstance(value, str):
         return dtype.is_float and value in _NOT_FINITE
     if dtype is DType.bool_ or type(value) is bool:
@@ -167,7 +170,7 @@ def _is_number(value: bool | int | float | str, dtype: DType) -> bool:
 
 
 def _limits(dtype: DType) -> tuple[float, float]:
-    """The least and the largest finite value of a type."""
+    """Returns the least and the largest finite value of a dtype."""
     if dtype.is_float:
         most = float(np.finfo(dtype.value).max)
         return -most, most
@@ -182,7 +185,7 @@ def bind_arguments(
 ) -> tuple[tuple[StoredParameter, ...], Arguments]:
     """Returns the parameters of the recorded function, and its arguments by their names in the recording.
 
-    `captured` are the arrays of fields, which are additional parameters behind them.
+    `captured` are arrays of fields, which become additional parameters after the function's own.
     """
     bound = inspect.signature(fn).bind(*args)
     bound.apply_defaults()
@@ -217,7 +220,7 @@ def bind_arguments(
 
 
 def _plain(x: Any) -> Any:
-    """Returns an array in the form of its parameter in the recording."""
+    """Returns an array in the form of its recorded parameter: complex as real pairs, booleans as bytes."""
     plain = with_bytes(np.ascontiguousarray(x))
     return pairs_of(plain) if is_complex_array(plain) else plain
 
@@ -243,5 +246,5 @@ def store_sequence(
 
 
 def text_of(x: Any) -> str:
-    """Returns the text of a constant, as it is stored and shown."""
+    """Returns the text of a constant for storing and display."""
     return repr(x)[:200]

@@ -1,17 +1,17 @@
 """Stored search tree of a run: expanded nodes with their bounds, and pruned ones with the reasons.
 
-Only pictures are drawn from it. It is not synchronised with the disk, a kill may cost its last second, and it may be deleted. One
-JSON value a line:
+Only pictures are drawn from it. It is not synchronised with the disk, a kill may cost its last second, and it may be deleted.
+One JSON value per line:
 
-    {"schema":2,"session":1,"tree":0,"bound_ns":473700}   a tree begins: the bound of its root; numbers of names start anew
+    {"schema":2,"session":1,"tree":0,"bound_ns":473700}   a tree begins, with the bound of its root; names are numbered anew
     "order(a,b)"                                the next name, numbered from 0: of a choice, a value or a reason
     [7,0,"M",1.25,20,[1,0,2,-481000,3,"4"]]     node 7 took choice 0 after 1.25 s; its children are nodes 20, 21, ...
     ["p",20,"bound",480000]                     node 20 was closed later, under this cut
-    ["r",20]                                    and came back: bounds were lowered
+    ["r",20]                                    and reopened, since bounds were lowered
     ["full"]                                    the file has reached its cap, and nothing follows
 
-A child is its value and then one of three. A number is its bound in ns (0: that of its parent). A negative number is a bound at
-which it was cut off at once. A text is the number of the reason for which a constraint forbids it.
+A child is the number of its value, then one of three. A positive number or 0 is its bound in ns (0: that of its parent). A
+negative number is a bound at which it was cut off at once. A text is the number of the reason for which a constraint forbids it.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ _FLUSH_EVERY_S = 1.0
 
 
 class ExpandedChild(NamedTuple):
-    """A child at the expansion of its parent.
+    """A child node at the expansion of its parent.
 
-    It has the name of its value; its bound, None where a constraint forbids it; whether it was cut off at once; and the reason why
+    It has the name of its value; its bound, None if a constraint forbids it; True if it was cut off at once; and the reason why
     it is forbidden, or "".
     """
 
@@ -49,7 +49,7 @@ class ExpandedChild(NamedTuple):
 
 
 class TreeWriter:
-    """Appends to a tree file. Where that fails (a full disk) it stops, and the search continues."""
+    """Writer of a tree file. If writing fails (a full disk) it stops, and the search continues."""
 
     def __init__(self, path: Path, cap_bytes: int = CAP_BYTES) -> None:
         self._path = path
@@ -67,7 +67,7 @@ class TreeWriter:
         self._is_torn = self.n_bytes > 0
 
     def begin(self, session: int, tree: int, bound_ns: float) -> None:
-        """Begin a tree."""
+        """Starts tree number `tree` of `session`, whose root has the bound `bound_ns`."""
         self._names = {}
         head = {"schema": SCHEMA, "session": session, "tree": tree, "bound_ns": _short(bound_ns)}
         self._write(json.dumps(head, separators=(",", ":")))
@@ -82,7 +82,7 @@ class TreeWriter:
         children: Sequence[ExpandedChild],
         bound_ns: float,
     ) -> None:
-        """Record an expansion: `node`, of this bound, took `choice`; its children are numbered from `first_child` on."""
+        """Records the expansion of `node` by `choice`; its children are numbered from `first_child` on."""
         if self._is_full:
             return
         fields = ",".join(f"{self._number(c.value)},{self._fate(c, bound_ns)}" for c in children)
@@ -91,15 +91,15 @@ class TreeWriter:
         self._write(f"{head},[{fields}]]")
 
     def close_node(self, node: int, reason: str, cut_ns: float) -> None:
-        """Record that a node was closed after it had been opened."""
+        """Records that an open node was closed by `reason`, under the cut `cut_ns`."""
         self._write(json.dumps(["p", node, reason, _short(cut_ns)], separators=(",", ":")))
 
     def reopen(self, node: int) -> None:
-        """Record that a closed node was reopened."""
+        """Records that a closed node was reopened."""
         self._write(f'["r",{node}]')
 
     def flush(self) -> None:
-        """Pass all written lines to the system."""
+        """Passes all written lines to the operating system."""
         lines, self._lines, self._n_buffered = self._lines, [], 0
         self._flushed_s = time.monotonic()
         if not lines:
@@ -140,7 +140,7 @@ class TreeWriter:
 
 
 def _short(ns: float) -> float:
-    """Returns a time with as many digits as a picture can show. JSON has no infinity."""
+    """Returns a time with as many digits as a picture can show; infinity becomes finite, since JSON has none."""
     return float(f"{min(ns, 1e300):.6g}")
 
 
@@ -152,11 +152,12 @@ _REASONS = {"bound": CLOSED_BOUND, "constraint": CLOSED_CONSTRAINT}
 
 
 class StoredTree:
-    """One tree of a run, a row a node, parents before their children and siblings in order; row 0 is the root.
+    """One tree of a run as columns with one row per node; row 0 is the root.
 
-    `names` are texts. `choice` (of a node's expansion), `value` (that it took) and `why` (it is forbidden) are indices of them, -1
-    for none. `bound_ns`, `cut_ns` (under which it was closed later, 0: it was not) and `at_s` (it was expanded) are floats; `tag`
-    is the letter of search.events, 0 for none.
+    Parents precede their children, and siblings are in order. `names` are texts. The columns `choice` (by which a node was
+    expanded), `value` (of the parent's choice) and `why` (reason why it is forbidden) are indices into `names`, -1 for none.
+    `bound_ns`, `cut_ns` (cut under which the node was closed, 0 for none) and `at_s` (time of expansion) are floats; `tag` is the
+    letter of search.events, 0 for none.
     """
 
     def __init__(self, session: int, tree: int, root_ns: float) -> None:
@@ -178,7 +179,7 @@ class StoredTree:
         return len(self.parent)
 
     def expand(self, node: int, choice: int, tag: str, at_s: float, first: int, fates: Any) -> None:
-        """Add an expansion. The tree is unchanged if it raises.
+        """Adds an expansion. The tree is unchanged if it raises.
 
         Raises KeyError for a node that was never opened, ValueError, TypeError or IndexError for an invalid line.
         """
@@ -216,26 +217,26 @@ class StoredTree:
         self._row_of.update(zip(range(first, first + n), range(at, at + n), strict=True))
 
     def close_node(self, node: int, reason: str, cut_ns: float) -> None:
-        """Mark a node as closed. Raises KeyError for an unknown node or reason."""
+        """Marks a node as closed. Raises KeyError for an unknown node or reason."""
         row = self._row_of[node]
         self.state[row], self.cut_ns[row] = _REASONS[reason], float(cut_ns)
 
     def reopen(self, node: int) -> None:
-        """Reopen a closed node. Raises KeyError for an unknown node."""
+        """Marks a closed node as open. Raises KeyError for an unknown node."""
         row = self._row_of[node]
         self.state[row] = OPEN if self.choice[row] < 0 else EXPANDED
         self.cut_ns[row] = 0.0
 
     def array(self, column: str) -> npt.NDArray[Any]:
-        """Returns a column as an array."""
+        """Returns one column as an array."""
         kind = np.float64 if column in ("bound_ns", "cut_ns", "at_s") else np.int32
         return np.array(getattr(self, column), kind)
 
 
 class TreeFile(NamedTuple):
-    """Result of reading a tree file: the trees, the number of unusable lines, and whether the cap was reached.
+    """Result of reading a tree file: the trees, the number of unusable lines, and if the size cap was reached.
 
-    A line is unusable if it is torn, or below such a line.
+    A line is unusable if it is torn, or follows such a line.
     """
 
     trees: tuple[StoredTree, ...]
@@ -244,9 +245,9 @@ class TreeFile(NamedTuple):
 
 
 def read_trees(path: Path, limit_bytes: int = 2 * CAP_BYTES) -> TreeFile:
-    """Returns the trees of a run, also of one that is still being written.
+    """Returns the trees of a run, also while it is being written.
 
-    Returns none where there is no such file, or it is not regular, or too large. Never raises for its contents.
+    Returns no trees if the file is missing, not regular, or larger than `limit_bytes`. Never raises for its contents.
     """
     try:
         content = read_regular(path, limit_bytes)

@@ -1,5 +1,6 @@
-"""Channel to a worker's child: two pipes, and its life cycle. Starts it, sends requests with a deadline, kills it, classifies its
-end.
+"""Channel to a worker's child process: starts it, sends requests with a deadline, kills it, classifies its end.
+
+Requests and replies pass through two pipes.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ _REMOVED_PREFIXES = ("OPENBLAS_", "OMP_", "GOMP_", "KMP_", "MKL_")
 
 @dataclass(frozen=True)
 class Death:
-    """End of a child in the middle of a request."""
+    """Unexpected end of a child during a request."""
 
     what: str  # for people
     log: str  # the end of what it printed
@@ -49,12 +50,12 @@ Answer = messages.Ready | messages.Outcomes | messages.Rates | Death
 
 
 def available_cores() -> int:
-    """The number of cores that this process may use."""
+    """Returns the number of cores that this process may use."""
     return len(os.sched_getaffinity(0))
 
 
 class AbstractChannel(ABC):
-    """Way to the process that runs the requests of one worker."""
+    """Connection to the process that runs the requests of one worker."""
 
     library: Path | None = None  # that the process loads when it starts; None: none is given
 
@@ -65,18 +66,18 @@ class AbstractChannel(ABC):
     @property
     @abstractmethod
     def is_alive(self) -> bool:
-        """True if the process runs, with what it was prepared with."""
+        """True if the process runs and still has the arrays that it was prepared with."""
 
     @abstractmethod
     def ask(self, request: messages.Request, deadline_s: float) -> Answer:
-        """Returns the answer, or the death of the process.
+        """Sends a request; returns the answer, or the death of the process.
 
-        Raises RuntimeError when the process reports a bug of its own, and Stopped once `is_over`: nobody needs the answer any more.
+        Raises RuntimeError if the process reports a bug of its own, and Stopped once `is_over`.
         """
 
     @abstractmethod
     def kill(self) -> None:
-        """Ends the process with all that it started; the next request starts another."""
+        """Ends the process and everything that it started; the next request starts another."""
 
     @abstractmethod
     def start(self) -> None:
@@ -84,9 +85,7 @@ class AbstractChannel(ABC):
 
 
 class Channel(AbstractChannel):
-    """A child process of `kernelscape.runtime.worker.child`, started on the first request and again
-    after its death.
-    """
+    """A child process of `kernelscape.runtime.worker.child`, started by the first request and after each death."""
 
     def __init__(
         self,
@@ -165,7 +164,10 @@ class Channel(AbstractChannel):
             os.close(child_out)
 
     def _await_start(self) -> Death | None:
-        """Returns the child's death where somebody has ended it. Raises RuntimeError where it does not start by itself."""
+        """Waits until the child has started. Returns its death if another process killed it.
+
+        Raises RuntimeError if it fails to start by itself.
+        """
         if self._is_ready:
             return None
         answer = self._receive(_START_S)
@@ -203,7 +205,7 @@ class Channel(AbstractChannel):
         return reply
 
     def _read(self, n_bytes: int, end: float) -> bytes | bool:
-        """Returns the bytes; True after the deadline; False when the other end was closed."""
+        """Returns `n_bytes` bytes; True after the deadline `end`; False if the other end of the pipe was closed."""
         parts = b""
         poll = select.poll()
         poll.register(self._reply_fd, select.POLLIN)

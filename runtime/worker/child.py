@@ -1,4 +1,4 @@
-"""Child process of a worker: it answers requests over two pipes until its parent ends.
+"""Child process of a worker: executes requests that arrive by a pipe until its parent ends.
 
 Run as `python -P -m kernelscape.runtime.worker.child REQUEST_FD REPLY_FD OPTIONS_JSON`. Every crash of it is expected: its parent
 classifies the death and starts another.
@@ -25,7 +25,7 @@ SCRATCH_PREFIX = "kernelscape-worker-"
 
 
 class ChildOptions(msgspec.Struct, frozen=True):
-    """Options of the child, passed once on its command line."""
+    """Options of the child process, passed once on its command line."""
 
     device: str
     library: (
@@ -35,7 +35,7 @@ class ChildOptions(msgspec.Struct, frozen=True):
 
 
 def die_with_parent(request_fd: int) -> None:
-    """End the whole process group once the parent closes its end of the pipe, also while generated code runs."""
+    """Ends the whole process group when the parent closes its end of the pipe, also during generated code."""
     poll = select.poll()
     poll.register(request_fd, 0)  # hang-ups are always reported
     while not poll.poll():
@@ -47,7 +47,7 @@ def die_with_parent(request_fd: int) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """Serve requests until the parent closes the pipe."""
+    """Executes requests until the parent closes the pipe; returns the exit code."""
     request_fd, reply_fd = int(arguments[0]), int(arguments[1])
     options = msgspec.json.decode(arguments[2], type=ChildOptions)
     watcher = threading.Thread(target=partial(die_with_parent, request_fd), daemon=True)

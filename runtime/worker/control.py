@@ -1,5 +1,6 @@
-"""The control: one program that is timed repeatedly beside others. Ratios to it make times comparable across machine states,
-and beside other work.
+"""The control: one program timed repeatedly beside others, whose time shows the state of the machine.
+
+Ratios to its time are comparable across machine states, and while other work runs.
 """
 
 from __future__ import annotations
@@ -24,9 +25,7 @@ _LEAST_APART = (
 
 
 class SharedControl:
-    """The program that all machines of a search time again and again, the states in which they met it, and the programs that they
-    have timed.
-    """
+    """The control program of all machines in a search, its time in each machine state, and all timed programs."""
 
     def __init__(self) -> None:
         self.contenders = Contenders()
@@ -39,7 +38,7 @@ class SharedControl:
 
 
 class Control:
-    """The control of one machine, and the machine state that it shows."""
+    """The control on one machine, and the current machine state that its time shows."""
 
     def __init__(self, worker: AbstractWorker, shared: SharedControl) -> None:
         self._worker = worker
@@ -58,32 +57,35 @@ class Control:
 
     @property
     def state(self) -> int:
-        """The current state of the machine."""
+        """Number of the current machine state."""
         return self._states.current
 
     @property
     def slowness(self) -> float:
-        """The ratio of program times in the current machine state to those in the first."""
+        """Times in the current machine state divided by times in the first state, by the control."""
         return self._states.slowness
 
     @property
     def artifact(self) -> Artifact | None:
-        """The build of the control that was verified and timed. Built again, with other programs, it might be other code."""
+        """The verified build of the control.
+
+        A new build, together with other programs, might be other machine code.
+        """
         return None if self._program is None else self._program.artifact
 
     @property
     def key(self) -> str:
-        """The source key of the control; "" before there is one."""
+        """Source key of the control; "" before there is one."""
         return "" if self._program is None else self._program.key
 
     def ratio(self, time_ns: float) -> float:
-        """Returns a current time as a ratio to the control's, as `Contenders` stores it."""
+        """Returns a time of the current machine state as a ratio to the control's, as stored in `Contenders`."""
         return time_ns if self._program is None else self._ratio * time_ns / self.ns
 
     def look(self) -> None:
-        """Times the control again.
+        """Times the control again, and detects a change of the machine state or other work on the machine.
 
-        Shows whether the machine is still in the state in which the last candidates were timed, and whether it does other work.
+        After a change, finalists of other states are timed in the new one.
         """
         self.choose()
         joins = not self._has_timed
@@ -103,7 +105,7 @@ class Control:
                 self._time_others()
 
     def choose(self) -> None:
-        """Makes the best of the current state the control, where there is none or where the control is far slower."""
+        """Makes the best program of the current state the control, if there is none or it is far slower."""
         shared = self._shared
         with shared.lock:
             # A ratio to a ratio would carry the errors of both.
@@ -118,7 +120,7 @@ class Control:
                 self._states.anchor(best.time_ns)
 
     def _adopt(self, joins: bool) -> None:
-        """Takes over the program that another machine has made the control. `joins`: this machine has timed nothing yet."""
+        """Uses the control program that another machine has chosen. `joins`: this machine has timed nothing yet."""
         with self._shared.lock:
             if joins and self._shared.program is not None:
                 self._states.join()
@@ -127,7 +129,10 @@ class Control:
                 self.ns = self._states.control_ns
 
     def arrive(self, control_ns: float, same: float = SAME) -> bool:
-        """Records the control's current time. True if the machine is in another state than before."""
+        """Stores a new time of the control. True if it shows another machine state than before.
+
+        `same`: relative difference of times up to which the state is the same.
+        """
         with self._shared.lock:
             self.ns = control_ns
             change = self._states.meet(control_ns, same)
@@ -138,7 +143,7 @@ class Control:
         return change is not None
 
     def _time_others(self) -> None:
-        """Times the finalists of other machine states in this one: the order of two programs may differ between states."""
+        """Times finalists of other machine states in the current one, since the order of programs may differ."""
         with self._shared.lock:
             others = self._contenders.not_met_in(self.state, _MET_AGAIN, NEAR)
         for timed in others:
@@ -150,13 +155,16 @@ class Control:
                     self._contenders.note_ratio(timed.key, self.state, ratio)
 
     def see(self, found: Measurement) -> None:
-        """Records whether other work disturbed a measurement, where it has enough samples to tell."""
+        """Stores if other work disturbed a measurement, provided that it has enough samples."""
         self._has_timed = True
         if found.n_samples + found.disturbed >= _TELLING:
             self.is_disturbed = found.is_disturbed
 
     def cut_ns(self) -> float | None:
-        """The time to beat in this state of the machine: that of the control, or of the best, else that of an earlier session."""
+        """Returns the time to beat in ns in the current machine state; None if nothing was timed.
+
+        It is the least of the control's and all programs' times in this state, else the best of an earlier session.
+        """
         with self._shared.lock:
             times = [t.time_ns for t in self._contenders.in_state(self.state)]
             if self._states.control_ns:

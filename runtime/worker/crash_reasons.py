@@ -1,4 +1,4 @@
-"""Crash reasons: classification of the death of a worker's child as a failure of its candidate."""
+"""Crash reasons: converts the death of a worker's child to a failure of its candidate."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ _NEAR_BYTES = 8 << 20
 
 
 def explain(death: Death, ready: Ready) -> Failure:
-    """Returns the failure for the death of a child. `ready` holds the memory limit and address ranges that it had reported."""
+    """Returns the failure for the death of a child.
+
+    `ready`: the child's report when it was prepared, with its memory limit and address ranges.
+    """
     limit_bytes, fault = ready.limit_bytes, death.fault
     used_bytes = fault.used_bytes if fault is not None else death.used_bytes
     # A failed allocation leaves use just under the limit, by less than one block of the

@@ -1,4 +1,4 @@
-"""Evaluation of candidates in the child of a worker: loading, verification, timing."""
+"""Evaluation of candidates in a worker's child process: loading, verification, timing."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _LEAST_RUNS, _MOST_RUNS, _SHARE_OF_COMPONENTS = 3, 15, 0.2
 
 
 class Evaluator:
-    """Answers requests one at a time."""
+    """Executes requests of the parent, one at a time."""
 
     def __init__(self, machine: AbstractMachine, runner: AbstractRunner, n_threads: int) -> None:
         self._machine, self._runner = machine, runner
@@ -53,7 +53,7 @@ class Evaluator:
         self._workspace: AbstractArray | None = None
 
     def answer(self, request: messages.Request) -> messages.Reply:
-        """Returns the reply. Any bug on the way is reported, not raised."""
+        """Executes a request and returns the reply. Its own bugs are reported in the reply, not raised."""
         try:
             match request:
                 case messages.Prepare():
@@ -129,7 +129,7 @@ class Evaluator:
         control: Artifact | None,
         protocol: Protocol,
     ) -> Measurement:
-        """Time a candidate alone, or interleaved with a control, where there is one that can be loaded."""
+        """Times a candidate alone, or interleaved with the control if one is given and can be loaded."""
         loaded = None if control is None else self._load(control)
         if loaded is None or isinstance(loaded, Failure):
             return self._runner.time([call], replace(protocol, control_ns=None))[0]
@@ -146,7 +146,7 @@ class Evaluator:
     ) -> Measurement:
         """Returns the measurement with the time of each component, the median over a few runs.
 
-        The arrays that the runs update begin as in the samples of the whole.
+        Arrays that the runs update have the same initial contents as in samples of the whole program.
         """
         module, args = call
         if not module.component_ns:
@@ -177,8 +177,9 @@ class Evaluator:
         )
 
     def _in_order(self, protocol: Protocol) -> tuple[list[PlacedSet], list[PlacedSet]]:
-        """Returns the sets on which a candidate is verified before timing, and those after it, if its time is then used for a
-        claim.
+        """Returns the input sets for verification before timing, and those for verification after it.
+
+        The second list is used only if the time is below `claims_below_ns`.
         """
         if protocol.claims_below_ns is None or not self._sets[0].expected:
             return self._verified, []
@@ -187,7 +188,7 @@ class Evaluator:
     def _interleave_beside(
         self, request: messages.Interleave, beside: messages.MemoryProbe
     ) -> messages.Outcomes:
-        """Returns outcomes as `_interleave`, and samples the memory rate before each round."""
+        """Times the artifacts as `_interleave`, and samples memory rates before each round."""
         sizes = beside.read_bytes, beside.written_bytes
         with unlimited_memory():
             probe = self._machine.memory_probe(Path(beside.library), self._n_threads, *sizes)
@@ -203,7 +204,10 @@ class Evaluator:
         protocol: Protocol,
         beside: Callable[[], None] | None = None,
     ) -> list[Measurement | Failure]:
-        """Time the artifacts in turn. Of each, the slower time counts: on arrays placed as NumPy's, or on aligned ones."""
+        """Times the artifacts alternately, each on arrays placed as NumPy's and on aligned ones.
+
+        The slower of both times counts.
+        """
         outcomes: dict[int, Measurement | Failure] = {}
         calls: dict[tuple[int, int], tuple[AbstractModule, CallArguments]] = {}
         with ExitStack() as loaded_modules:
@@ -231,7 +235,7 @@ class Evaluator:
         return [outcomes[k] for k in range(len(artifacts))]
 
     def _aligned(self) -> list[PlacedSet]:
-        """Set 0 once more on line-aligned arrays, where alignment may make a difference and memory suffices."""
+        """Returns set 0 placed on line-aligned arrays; [] if placement does not affect times or memory is too small."""
         if self._timed is None or not self._runner.placement_counts:
             return []
         with unlimited_memory(), suppress(MemoryError):
@@ -242,7 +246,7 @@ class Evaluator:
 
     @property
     def _verified(self) -> list[PlacedSet]:
-        """Returns the sets with expected results. With huge arguments the timed set has none."""
+        """Input sets with expected results; the timed set has none if arguments are huge."""
         return [s for s in self._sets if s.expected] or self._sets
 
     def _load(self, artifact: Artifact) -> tuple[AbstractModule, AbstractArray | None] | Failure:
@@ -268,10 +272,11 @@ class Evaluator:
         sets: list[PlacedSet],
         protocol: Protocol | None,
     ) -> Failure | Measurement | None:
-        """Verify a candidate on the sets. Returns its failure, the measurement of a hopelessly slow one, or None.
+        """Verifies a candidate on the sets.
 
-        A candidate that is right on one set but hopelessly slow is not run again, since such candidates would take most of a
-        search's time. Its one run is its measurement.
+        Returns its failure, the measurement of a hopelessly slow one, or None. A candidate that is right on one set but
+        hopelessly slow is not run again, since such candidates would take most of a search's time. Its one run is its
+        measurement.
         """
         for k in reversed(range(len(sets))):  # set 0 last: it is timed next, from warm caches
             s = sets[k]
@@ -417,7 +422,7 @@ def _spans(sets: list[PlacedSet]) -> list[tuple[str, int, int]]:
 def _shared_spans(
     sets: list[PlacedSet], parts: Mapping[str, tuple[int, str]]
 ) -> list[tuple[str, int, int]]:
-    """Address ranges of elements that inactive cells share, each with the failure message for a write there."""
+    """Returns address ranges that inactive cells share, each with the failure message for a write there."""
     found = []
     for s in sets:
         for name, array in s.arrays.items():

@@ -1,4 +1,4 @@
-"""Input sets made in a child process, since the duration and the end of a reference run are unknown."""
+"""Input sets created in a child process, since a reference run may take arbitrarily long or never end."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ CALL_S = 60.0  # that a call of a reference may take where nobody gave a limit
 
 
 class SlowReferenceError(Exception):
-    """A call of the reference takes too long. The message is one sentence."""
+    """One call of the reference takes too long. The message is one sentence."""
 
 
 class ForkedInputs:
-    """Input sets that a child has begun to make. `result` or `end` is called once."""
+    """Input sets being created in a child process. `result` or `end` must be called once."""
 
     def __init__(
         self,
@@ -60,9 +60,9 @@ class ForkedInputs:
         call_s: float = CALL_S,
         undecided: float = UNDECIDED,
     ) -> InputSets:
-        """Returns the input sets, as `make_input_sets` makes them.
+        """Waits, and returns the input sets of `make_input_sets`, with a lazy analysis of rounding.
 
-        Raises Stopped once `is_over`, SlowReferenceError where one call takes longer than `call_s`, and MemoryError.
+        Raises Stopped once `is_over`, SlowReferenceError if one call takes longer than `call_s` seconds, and MemoryError.
         """
 
         def is_slow() -> bool:
@@ -81,5 +81,5 @@ class ForkedInputs:
         return with_rounding(recording, made, Reference(), undecided, is_over)
 
     def end(self) -> None:
-        """Ends the child: nobody needs its result."""
+        """Ends the child, whose result is not needed."""
         self._forked.end()

@@ -1,4 +1,4 @@
-"""Input sets: the arguments on which candidates of one problem run, with their expected results."""
+"""Input sets: arguments on which candidates of one problem run, with their expected results."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ Array = NDArray[Any]
 class InputSet:
     """Arguments before the call, by name, and the expected contents after it.
 
-    There is every array of the sequence but its temporaries. Contents given for arrays of role "output" are not used: they hold
-    `verify.poison_value` before each verified run.
+    `arrays` contains every array of the sequence except its temporaries. Contents given for arrays of role "output" are not used:
+    they hold `verify.poison_value` before each verified run.
     """
 
     arrays: Mapping[str, Array]
@@ -29,7 +29,7 @@ class InputSet:
     rounding: Rounding | None = None  # how far it carries the results, where that can be measured
 
     def measured(self) -> InputSet:
-        """Returns the set with the results expected once rounding was measured. Raises Stopped."""
+        """Returns the set with the expected results of the rounding analysis, computed now. Raises Stopped."""
         return self if self.rounding is None else replace(self, expected=self.rounding.expected(1))
 
 
@@ -37,8 +37,8 @@ class InputSet:
 class InputSets:
     """The input sets of one problem. Set 0 is timed. All sets with expected results are verified.
 
-    `roles` gives the role of each array, in the order of the arguments: "input" (never written), "output" (contents before the call
-    do not matter) or "inout".
+    `roles` gives the role of each array, in the order of the arguments: "input" (never written), "output" (contents before the
+    call do not matter) or "inout".
     """
 
     roles: Mapping[str, str]
@@ -52,6 +52,6 @@ class InputSets:
 
     @property
     def written_bytes(self) -> int:
-        """Bytes of the written arrays of one set."""
+        """Bytes of all written arrays of one set together."""
         arrays = self.sets[0].arrays
         return sum(a.nbytes for name, a in arrays.items() if self.roles[name] != "input")

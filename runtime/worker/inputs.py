@@ -1,12 +1,12 @@
 """Construction of input sets for a recorded sequence, with the expected results.
 
 Set 0 holds the caller's own arguments and is the one that is timed; further arguments of the caller follow. The next holds small
-integers: where the sequence is linear its results are exact in any order of summation, so that one lost element shows. All others
-hold values of mixed sign. With huge arguments only the integers are verified: they show more than any tolerance on 2^26 summands
-does.
+integers: if the sequence is linear its results are exact in any order of summation, so that one lost element is detected. All
+others hold values of mixed sign. With huge arguments only the integers are verified: they show more than any tolerance on 2^26
+summands does.
 
 Arrays that decide the control flow of a program (`Influence.steering`) are not drawn but taken from the caller. Integers stay,
-floats change a little: so no pivot becomes zero, no index leaves its array, and lists keep their order. Should a set still lead to
+floats change a little: so no pivot becomes zero, no index is out of range, and lists keep their order. If a set still leads to
 NaN or infinite results, all of it is taken from the caller, and changed less and less.
 """
 
@@ -59,19 +59,19 @@ _CHUNK = 1 << 20  # elements looked at together, so that no temporary is large
 
 
 class ArgumentsError(Exception):
-    """Arguments that do not fit the sequence. The message is one sentence."""
+    """Arguments do not fit the sequence. The message is one sentence."""
 
 
 @dataclass(frozen=True)
 class Arguments:
-    """One set of arguments of a sequence, by name."""
+    """One set of arguments of a sequence: arrays and scalars by name."""
 
     arrays: Mapping[str, Array]
     scalars: Mapping[str, Number]
 
 
 def ranges_of(arguments: Arguments) -> dict[str, Range]:
-    """Least and largest finite value of every array."""
+    """Returns the least and largest finite value of every array, by name."""
     found = {}
     for name, array in arguments.arrays.items():
         found[name] = _range(array)
@@ -93,7 +93,7 @@ def draw(
     scalars: Mapping[str, Number],
     rng: np.random.Generator,
 ) -> Arguments:
-    """Returns arguments with the shapes of the recording and values spread evenly over `ranges`."""
+    """Returns random arguments with the shapes of the recording; elements are spread evenly over `ranges`."""
     arrays = {}
     for p in recording.arrays:
         low, high = ranges[p.name]
@@ -106,14 +106,14 @@ def draw(
 
 
 def between(low: float, high: float, share: Array) -> Array:
-    """Returns floats between `low` and `high`, interpolated by `share`, in the type of the shares."""
+    """Returns floats low + share * (high - low), computed without overflow, in the dtype of `share`."""
     if high - low <= float(np.finfo(share.dtype).max):
         return share * (high - low) + low
     return share * high + (1 - share) * low  # the way is longer than the type is wide
 
 
 def whole_ends(low: float, high: float, dtype: np.dtype[Any]) -> tuple[int, int]:
-    """The ends of a range of integers. Floats from older files, which may lie just outside the type, are clamped to it."""
+    """Returns the ends of a range as integers of `dtype`; floats of older files just outside are clamped."""
     least, most = (0, 1) if dtype.kind == "b" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
     first, last = (min(max(int(x), int(least)), int(most)) for x in (low, high))
     return first, last
@@ -122,7 +122,7 @@ def whole_ends(low: float, high: float, dtype: np.dtype[Any]) -> tuple[int, int]
 def _whole(
     low: float, high: float, shape: tuple[int, ...], dtype: np.dtype[Any], rng: np.random.Generator
 ) -> Array:
-    """Integers from `low` to `high`."""
+    """Returns random integers from `low` to `high`."""
     least, most = whole_ends(low, high, dtype)
     return rng.integers(least, most, shape, dtype, endpoint=True)
 
@@ -138,10 +138,11 @@ def make_input_sets(
     more: Sequence[Arguments] = (),
     undecided: float = UNDECIDED,
 ) -> InputSets:
-    """Returns all input sets for the verification and timing of a problem's candidates; `first` is not changed.
+    """Returns all input sets for the verification and timing of a problem's candidates.
 
-    `more` are further arguments of the caller. `undecided` is the share of an array that may lie on branches. Once `is_enough`, no
-    further sets are made. Raises ArgumentsError where the caller's arguments lead an index out of its array, or fail an assertion.
+    `first`, the caller's arguments, is not changed. `more` are further arguments of the caller. `undecided` is the share of an
+    array's elements that may lie on branches. Once `is_enough`, no further sets are made. Raises ArgumentsError if the caller's
+    arguments lead to an index out of range or fail an assertion.
     """
     reference = reference or _new_reference()
     made = unrounded_input_sets(recording, problem, first, rng, n_sets, reference, is_enough, more)
@@ -155,7 +156,7 @@ def with_rounding(
     undecided: float = UNDECIDED,
     is_over: Callable[[], bool] = lambda: False,
 ) -> InputSets:
-    """Returns the sets of a recording with a lazy measurement of the effect of rounding on their results."""
+    """Returns the input sets with a lazy analysis: effects of rounding on their results, when first needed."""
     used, recording = reference or _new_reference(), cell_by_cell(recording)
 
     def measurable(s: InputSet) -> InputSet:
@@ -186,7 +187,7 @@ def unrounded_input_sets(
     is_enough: Callable[[], bool],
     more: Sequence[Arguments],
 ) -> InputSets:
-    """`make_input_sets` without the measurement of rounding, so that the result can be sent to another process."""
+    """Returns the input sets of `make_input_sets` without analysis of rounding, so that they can be pickled."""
     recording = cell_by_cell(recording)
     roles = {p.name: problem.array(p.name).role for p in recording.arrays}
     n_bytes = sum(a.nbytes for a in first.arrays.values())
@@ -224,14 +225,14 @@ def unrounded_input_sets(
 
 
 def _n_lost(made: InputSet) -> int:
-    """The number of expected values that are NaN or infinite. Unwritten elements are among them, in every set alike."""
+    """Returns the number of NaN and infinite expected values, including unwritten elements, equally many in every set."""
     floats = (e.want for e in made.expected.values() if e.want.dtype.kind == "f")
     return sum(int(a.size - np.count_nonzero(np.isfinite(a))) for a in floats)
 
 
 @dataclass(frozen=True)
 class _Variants:
-    """Variants of a sequence's arguments, with the shapes of the first."""
+    """Random variants of the caller's arguments `first`, with the same shapes."""
 
     recording: Recording
     first: Arguments
@@ -240,7 +241,10 @@ class _Variants:
     rng: np.random.Generator
 
     def tries(self, fill: Callable[[Array, np.random.Generator], Array]) -> Iterator[Arguments]:
-        """Yields variants from the freest to the closest to the caller's arguments."""
+        """Yields variants, from freely drawn ones to ones that hardly differ from the caller's arguments.
+
+        `fill` draws the contents of an array.
+        """
         yield self._drawn(fill, self.flow.steering, _CHANGES[0])
         everything = frozenset((*self.first.arrays, *self.first.scalars))
         for change in _CHANGES:
@@ -282,7 +286,7 @@ class _Variants:
 
     @cached_property
     def structure(self) -> frozenset[str]:
-        """Arrays with the activity masks and positions of sparse fields."""
+        """Names of arrays with activity masks and slots of sparse fields."""
         return frozenset(
             name
             for used in self.recording.trees
@@ -291,20 +295,20 @@ class _Variants:
         )
 
     def _shuffled(self, given: Array) -> Array:
-        """Returns other integers of the same range."""
+        """Returns random integers in the range of `given`, with its shape."""
         low, high = _range(given)
         return _whole(low, high, given.shape, given.dtype, self.rng)
 
 
 def _scaled(x: Number, by: float, dtype: DType) -> float:
-    """Returns the product of two numbers; the first one where its type cannot hold the product."""
+    """Returns the product x * by; x itself if the product overflows `dtype`."""
     with np.errstate(over="ignore"):
         scaled = float(dtype.numpy.type(x * by))
     return scaled if np.isfinite(scaled) else float(x)
 
 
 class _Maker:
-    """Makes input sets of one sequence, with expected results from a reference in float64."""
+    """Creates input sets of one sequence, with expected results from a reference in float64."""
 
     def __init__(
         self,
@@ -326,14 +330,14 @@ class _Maker:
         return InputSet(self._before(given), dict(given.scalars), {})
 
     def plain(self, given: Arguments) -> InputSet:
-        """Returns an input set whose results may differ within the rounding of the partial results."""
+        """Returns an input set whose tolerances are the rounding errors of partial results."""
         arrays = self._before(given)
         return self._set(arrays, given, self._run(arrays, given))
 
     def later(self, given: Arguments, n: int) -> Iterator[InputSet]:
-        """Yields input sets whose arguments are the states after 1 to `n` successive runs of a sequence on sparse fields.
+        """Yields input sets whose arguments are the states after 1 to `n` runs of a sequence on sparse fields.
 
-        There are fewer where a growing tree is full before.
+        It ends earlier if a growing tree becomes full.
         """
         for _ in range(n if self._recording.trees else 0):
             try:
@@ -349,18 +353,18 @@ class _Maker:
             yield made
 
     def _run(self, arrays: Mapping[str, Array], given: Arguments) -> dict[str, Array]:
-        """Returns the reference results in canonical form, as they are compared."""
+        """Runs the reference and returns its results in canonical form, in which results are compared."""
         found = self._reference.run(self._recording, arrays, given.scalars)
         return canonical(self._recording.trees, found)
 
     def _compared(self, found: Mapping[str, Array]) -> list[str]:
-        """Names of the compared results: written arrays, and the states of trees."""
+        """Returns the names of compared results: written arrays and states of trees."""
         recording = self._recording
         known = {p.name for p in (*recording.arrays, *recording.temps)}
         return [n for n in found if n not in known or self._roles.get(n, "input") != "input"]
 
     def exact(self, given: Arguments) -> InputSet:
-        """Returns the set of `plain`; if all results are exact integers, with hardly any tolerance."""
+        """Returns the input set of `plain`, with almost no tolerance if all its results are exact integers."""
         arrays = self._before(given)
         found = self._run(arrays, given)
         if not self._is_exact(found):
@@ -387,7 +391,10 @@ class _Maker:
         return InputSet(arrays, dict(given.scalars), wanted)
 
     def _expected(self, name: str, want: Array, size: float) -> Expected:
-        """The expected values with the tolerance for the rounding of sums."""
+        """Returns the expected values `want` with a tolerance for the rounding of sums.
+
+        `size`: magnitude of partial results.
+        """
         if want.dtype.kind != "f":
             return Expected(want, 0.0)
         dtype = next(p.dtype for p in self._recording.arrays if p.name == name)
@@ -396,7 +403,7 @@ class _Maker:
         return Expected(want, factor, size * max(1.0, coarsest / own_eps))
 
     def _before(self, given: Arguments) -> dict[str, Array]:
-        """Returns the arrays before the call. Outputs hold the poison value, in the reference as in every verified run."""
+        """Returns the arrays before the call. Outputs hold the poison value, as in every verified run."""
         return {
             # One element seen everywhere: it takes no memory.
             name: np.broadcast_to(
@@ -410,7 +417,10 @@ class _Maker:
 
     @cached_property
     def _has_sizes(self) -> bool:
-        """True if a run on absolute values may give magnitudes. If all results feed themselves, a compiled run only costs time."""
+        """True if magnitudes should be computed by a run on absolute values.
+
+        If all results feed themselves, such a run gives none, and would only cost the time of compilation.
+        """
         written = {name for name, role in self._roles.items() if role != "input"}
         says_nothing = not self._recording.trees and self.flow.sensitive.issuperset(written)
         return not (says_nothing and self._reference.compiles(self._recording))
@@ -422,10 +432,11 @@ class _Maker:
     def _sizes(
         self, arrays: Mapping[str, Array], given: Arguments, found: Mapping[str, Array]
     ) -> dict[str, float]:
-        """The magnitude of the partial results of each array: from a run on absolute values, or its own largest element.
+        """Returns the magnitude of each array's partial results, by name.
 
-        Results that feed themselves or come from a division may grow there without limit. Then their own largest element counts. A
-        sum of n numbers of mixed sign is about sqrt(n) times smaller than the sum of their magnitudes.
+        It is from a run on absolute values, or the largest element of the result. Magnitudes of results that feed themselves or
+        come from a division may grow without limit: then the largest element counts. A sum of n numbers of mixed sign is about
+        sqrt(n) times smaller than the sum of their magnitudes.
         """
         written = self._compared(found)
         own = {name: _largest(found[name]) for name in written}
@@ -451,7 +462,7 @@ class _Maker:
         return sizes
 
     def _is_exact(self, found: Mapping[str, Array]) -> bool:
-        """True if all results are integers so small that partial sums of them are exact as well; the inputs are."""
+        """True if all results are integers so small that partial sums are exact, too; the inputs are integers."""
         for p in (*self._recording.arrays, *self._recording.temps):
             if p.dtype.is_float and self._roles.get(p.name) != "input":
                 limit = _WHOLE[p.dtype]
@@ -487,7 +498,7 @@ def _absolute(recording: Recording) -> Recording:
 
 
 def _largest(array: Array) -> float:
-    """The largest finite magnitude of an element; 0 where there is none."""
+    """Returns the largest finite magnitude of an element; 0 if there is none."""
     if array.size == 0:
         return 0.0
     with np.errstate(invalid="ignore"):

@@ -1,4 +1,4 @@
-"""One machine that runs programs: its worker, the state that it is in, and the programs that it has timed."""
+"""One machine that runs programs: its worker, its current state, and the programs that it has timed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _ONCE = Protocol(
 
 
 class Machine:
-    """Verifies and times programs one after the other, in the states that the machine is in."""
+    """Verifies and times programs one after the other, and tracks the machine's state."""
 
     def __init__(
         self,
@@ -29,7 +29,7 @@ class Machine:
         shared: SharedControl | None = None,
         slot: str = "",
     ) -> None:
-        """Machines of one search share control and contenders, and each has the name of its slot."""
+        """`shared`: control and timed programs of all machines in a search. `slot`: name of this machine's slot."""
         self.slot = slot
         self._n_done = 0
         self._worker = worker
@@ -39,7 +39,7 @@ class Machine:
         self.control = Control(worker, self._shared)
 
     def evaluate(self, ticket: Ticket, work: Work, built: Artifact | Failure) -> Done:
-        """Verifies and times a program that was built."""
+        """Verifies and times a built program; a failed build is its outcome."""
         started_s = time.monotonic()
         found = self._outcome(work, built)
         if isinstance(built, Artifact) and isinstance(found, Failure) and self._is_gone(built):
@@ -67,9 +67,9 @@ class Machine:
         return done
 
     def refuted(self, key: str, artifact: Artifact) -> Failure | None:
-        """Returns the failure of a timed program on an input set that it was not verified on; None where it is right on all.
+        """Returns the failure of a timed program on input sets not yet verified; None if it is right on all.
 
-        A program that was slow when it was first timed is verified on the other sets now. A wrong one is no contender any more.
+        A program that was slow when first timed was verified on the timed set only. A wrong one is removed from the contenders.
         """
         if not self.contenders.is_partly_verified(key):
             return None
@@ -81,13 +81,13 @@ class Machine:
         return found
 
     def fault(self, artifact: Artifact) -> Failure | None:
-        """Returns the failure of a build on any input set; None where it is right on all."""
+        """Verifies a build on all input sets. Returns its failure; None if it is right."""
         found = self._worker.evaluate(artifact, _ONCE)
         return found if isinstance(found, Failure) else None
 
     @property
     def worker(self) -> int:
-        """The number of the process that runs programs."""
+        """Number of the process that runs programs, from 0; each restart adds 1."""
         return self._worker.n_restarts
 
     def _note(self, key: str, found: Measurement, artifact: Artifact | None) -> None:
@@ -100,17 +100,17 @@ class Machine:
             )
 
     def _is_gone(self, built: Artifact) -> bool:
-        """True if a library's folder was removed: it is built again."""
+        """True if the folder of a built library was removed, so that it must be built again."""
         return self._builder.makes_libraries and not Path(built.path).exists()
 
     def _outcome(self, work: Work, built: Artifact | Failure) -> Measurement | Failure:
         return built if isinstance(built, Failure) else self._time(built, work.times_components)
 
     def _time(self, artifact: Artifact, times_components: bool) -> Measurement | Failure:
-        """Verifies and times a build. On a machine that does other work it is timed as a ratio to the control in turn, since few
-        of the times would be of use.
+        """Verifies and times a build.
 
-        A program that would be the best is timed alone as well. That time counts unless it was disturbed.
+        On a machine with other work it is timed as a ratio to the control, since few plain times would be usable. A program that
+        would be the best is then timed alone as well. That time counts unless it was disturbed.
         """
         control, claims_below_ns = self.control, self.contenders.claims_below_ns
         if control.is_disturbed:

@@ -1,7 +1,7 @@
-"""Machine states during a search: times taken in one say little about another.
+"""Machine states during a search: periods in which the machine runs at one speed.
 
 A virtual machine's cores move between sockets and caches while it runs. Memory then delivers half or twice as much, for some tens
-of seconds, and the order of two programs may change with it.
+of seconds, and the order of two programs may change with it. So times of one state are no evidence about another.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ SAME = 0.25  # relative difference of the control's times within one state: it i
 
 
 class StateTable:
-    """The states that were met so far, by all machines of a search."""
+    """The machine states observed so far, by all machines of a search."""
 
     def __init__(self) -> None:
         self.control_ns: dict[int, float] = {}  # of each state that can be recognised
@@ -28,44 +28,47 @@ class StateTable:
         self.latest = 0  # in which a program was made the control
 
     def add(self, control_ns: float, slowness: float) -> int:
-        """Returns the number of a new state."""
+        """Adds a state with this time of the control and this slowness; returns its number."""
         state = len(self.slowness)
         self.control_ns[state], self.slowness[state] = control_ns, slowness
         return state
 
 
 class MachineStates:
-    """Distinguishes the states of one machine by the time of one program, the control, that is timed again and again."""
+    """Recognises the states of one machine by the time of the control, a program timed repeatedly."""
 
     def __init__(self, table: StateTable | None = None) -> None:
-        """Machines of one search share a table: equal states of theirs have one number."""
+        """Machines of one search share `table`, so that equal states of them have one number."""
         self._table = table or StateTable()
         self.current = 0
 
     @property
     def control_ns(self) -> float:
-        """The control's time in the current state; 0.0 before there is one."""
+        """The control's ns in the current state; 0.0 before there is a control."""
         return self._table.control_ns.get(self.current, 0.0)
 
     @property
     def slowness(self) -> float:
-        """The ratio of program times in the current state to those in the first, as far as the controls tell."""
+        """Times in the current state divided by times in the first state, by the control."""
         return self._table.slowness[self.current]
 
     def join(self) -> None:
-        """Begins with the state in which the control was chosen: another machine has chosen it."""
+        """Sets the current state to the one in which another machine has chosen the control."""
         self.current = self._table.latest
 
     def anchor(self, control_ns: float) -> None:
-        """Makes another program the control, with this time in the current state. Other states are not recognised any more."""
+        """Makes another program the control, with time `control_ns` in the current state.
+
+        Other states cannot be recognised any more.
+        """
         self._table.control_ns = {self.current: control_ns}
         self._table.latest = self.current
 
     def meet(self, control_ns: float, same: float = SAME) -> float | None:
-        """Finds the state of the machine, a known one or a new one, from the control's time.
+        """Sets the current state from the control's time: a known state, or a new one.
 
-        Returns the ratio of the control's time to the one before where the state has changed, else None. Times of one state differ
-        by at most the share `same`.
+        Returns the control's time divided by the time before if the state has changed, else None. Times of one state differ by
+        at most the share `same`.
         """
         known = self._table.control_ns
         before_ns = known.get(self.current)
@@ -83,9 +86,9 @@ class MachineStates:
 
 
 def best_of_each(timed: Iterable[tuple[int, float, Program]], n: int, near: float) -> list[Program]:
-    """Returns at most n programs of (state, ns, program): the best of every state before the second best of any, fastest first.
+    """Returns at most n programs, the best of every state before the second best of any; sorted by time.
 
-    Programs that take more than `near` times as long as the best of their state are left out.
+    `timed`: (state, ns, program). Programs that take more than `near` times as long as the best of their state are left out.
     """
     by_state: dict[int, list[tuple[float, Program]]] = {}
     for state, ns, program in sorted(timed, key=lambda entry: entry[1]):
@@ -101,10 +104,10 @@ def best_of_each(timed: Iterable[tuple[int, float, Program]], n: int, near: floa
 
 
 def least_regret(ratios: Sequence[Mapping[int, float]]) -> list[float]:
-    """Returns for each program the most by which it takes longer than another, as a logarithm. The best has the least.
+    """Returns for each program the largest log ratio of its time to another program's. The best has the least.
 
-    Two programs are compared by the mean over the states of the machine in which both were timed. `ratios` are, of each by state,
-    times divided by those of one program.
+    Two programs are compared by the mean over those machine states in which both were timed. `ratios`: for each program, its time
+    by state divided by that of one common program.
     """
     return [max(_longer(a, b) for b in ratios) for a in ratios]
 

@@ -1,4 +1,4 @@
-"""Zero-copy transfer of arrays to a child: memory-backed files, which are freed when the parent ends."""
+"""Transfer of arrays to a child process without copies: memory-backed files, freed when the parent ends."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ Array = NDArray[Any]
 
 
 class AbstractFiles(ABC):
-    """.npy files of arrays, by names that requests have."""
+    """.npy files of arrays, under names that requests refer to."""
 
     @abstractmethod
     def write(self, name: str, array: Array) -> str:
-        """Returns the name of a file with the array. `name` is for people."""
+        """Writes an array to a file and returns the file's name; `name` is for debugging."""
 
     @abstractmethod
     def reserve(self, name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> str:
-        """Returns the name of a file with an array of zeros."""
+        """Creates a file with an array of zeros and returns the file's name."""
 
     @abstractmethod
     def close(self) -> None:
-        """Frees the files, once no child maps them any more."""
+        """Frees the files, as soon as no child maps them."""
 
 
 class MemoryFiles(AbstractFiles):
@@ -40,7 +40,7 @@ class MemoryFiles(AbstractFiles):
         self._fds: list[int] = []
 
     def write(self, name: str, array: Array) -> str:
-        """Returns a path of the array's file. A child of this process can open it until this is closed."""
+        """Writes an array and returns its path, which a child of this process can open until `close`."""
         fd = os.memfd_create(name)
         self._fds.append(fd)
         with open(fd, "wb", closefd=False) as f:
@@ -48,7 +48,7 @@ class MemoryFiles(AbstractFiles):
         return f"/proc/{os.getpid()}/fd/{fd}"
 
     def reserve(self, name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> str:
-        """Returns a path of a file with an array of zeros, which takes no memory."""
+        """Creates an array of zeros, which occupies no memory, and returns its path."""
         fd = os.memfd_create(name)
         self._fds.append(fd)
         with open(fd, "wb", closefd=False) as f:
@@ -64,7 +64,7 @@ class MemoryFiles(AbstractFiles):
 
 
 def write_set(files: AbstractFiles, s: InputSet, roles: Mapping[str, str]) -> SetFiles:
-    """Write the arrays of a set to memory files."""
+    """Writes the arrays of an input set to files."""
     arrays = {
         name: files.reserve(name, a.shape, a.dtype)  # its contents are not used
         if roles[name] == "output"
@@ -78,7 +78,7 @@ def write_set(files: AbstractFiles, s: InputSet, roles: Mapping[str, str]) -> Se
 def write_expected(
     files: AbstractFiles, expected: Mapping[str, Expected], wanted: Mapping[str, str]
 ) -> dict[str, ExpectedFiles]:
-    """Write the expected results to memory files. Their values are in the files `wanted` already."""
+    """Writes expected results to files; `wanted` names the existing files with their values."""
     found = {}
     for name, e in expected.items():
         size, b = e.magnitude, e.branches
@@ -93,5 +93,5 @@ def write_expected(
 
 
 def _in_order(array: Array) -> Array:
-    """Returns the array in C order. A scalar stays zero-dimensional, which NumPy's own function does not preserve."""
+    """Returns the array in C order; a zero-dimensional one stays so, unlike in np.ascontiguousarray."""
     return np.ascontiguousarray(array).reshape(array.shape)

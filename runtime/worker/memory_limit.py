@@ -1,4 +1,4 @@
-"""Limit on the private memory of generated code, beyond the arrays."""
+"""Limit on the private memory of generated code, in addition to its arrays."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 @contextmanager
 def unlimited_memory() -> Iterator[None]:
-    """Lift the limit within this block: memory of the probe does not count for a candidate."""
+    """Context manager without the limit: the memory of a probe is not counted for a candidate."""
     soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
     resource.setrlimit(resource.RLIMIT_DATA, (hard, hard))
     try:
@@ -20,7 +20,7 @@ def unlimited_memory() -> Iterator[None]:
 
 
 def limit_memory(allowance_bytes: int | None) -> int:
-    """Limit private memory to the current use plus the allowance (None: no limit). Returns the limit in bytes."""
+    """Limits private memory to the current use plus the allowance (None: no limit). Returns the limit in bytes."""
     _, hard = resource.getrlimit(resource.RLIMIT_DATA)
     if allowance_bytes is None:
         resource.setrlimit(resource.RLIMIT_DATA, (hard, hard))

@@ -1,7 +1,7 @@
-"""Protocol between a worker and its child: one object a message, with its length in four bytes before it.
+"""Protocol between a worker and its child: one object per message, preceded by its length in four bytes.
 
-Requests are MessagePack, since their numbers may be infinite or NaN, which JSON cannot express. Replies are JSON: a signal handler
-writes one of them (runtime/cpu/timer.c).
+Requests are MessagePack, since their numbers may be infinite or NaN, which JSON cannot express. Replies are JSON: a signal
+handler writes one of them (runtime/cpu/timer.c).
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ Ticket = NewType("Ticket", int)
 
 
 class Work(msgspec.Struct, tag=True, frozen=True):
-    """A program to build, verify and time: text alone, so that any machine can do it.
+    """A program to build, verify and time: source text only, so that any machine can do it.
 
-    `times_components`: the time of each component is part of the outcome, where the program has several.
+    `times_components`: each component of the program is also timed by itself, if there are several.
     """
 
     source: Source
@@ -35,7 +35,7 @@ class Work(msgspec.Struct, tag=True, frozen=True):
 class Done(msgspec.Struct, tag=True, frozen=True, kw_only=True):
     """Outcome of submitted work, with the state of the machine that did it.
 
-    Exactly one of `measured` and `failed` is not None. `artifact` is the build; None where it could not be built. `slowness` is
+    Exactly one of `measured` and `failed` is not None. `artifact` is the build, None if building failed. `slowness` is
     that of the machine's state, `control` and `control_ns` are the source key and the time of its control. `worker` is the number
     of the process that ran it. With several slots, `slot` names the one that did it, and `number` counts its work from 0.
     """
@@ -60,7 +60,7 @@ class Done(msgspec.Struct, tag=True, frozen=True, kw_only=True):
 
 
 class BranchFiles(msgspec.Struct, frozen=True):
-    """`Branches` whose arrays are .npy files."""
+    """`UndecidedElements` whose arrays are .npy files."""
 
     at: str
     values: str
@@ -100,7 +100,7 @@ class Evaluate(msgspec.Struct, tag=True, frozen=True):
 
 
 class MemoryProbe(msgspec.Struct, frozen=True):
-    """Memory probe between the rounds of interleaved timing, with arrays of so many distinct bytes."""
+    """Memory probe to run between rounds of interleaved timing, on arrays of that many distinct bytes."""
 
     library: str
     read_bytes: float
@@ -132,7 +132,7 @@ Request = Prepare | Evaluate | Interleave | Probe | Calibrate | TimeFunction
 
 
 class Ready(msgspec.Struct, tag=True, frozen=True):
-    """Reply: the child is prepared (or started).
+    """Reply: the child has started, or has loaded the input sets.
 
     `regions` are the address ranges of read-only inputs, to explain faults. `shared` are the ranges that inactive cells of sparse
     fields share, with the meaning of a write there. `n_verified` is the number of runs that verify a candidate.
@@ -145,13 +145,13 @@ class Ready(msgspec.Struct, tag=True, frozen=True):
 
 
 class Refused(msgspec.Struct, tag=True, frozen=True):
-    """Reply: the request cannot be served, for a reason other than a bug; one sentence."""
+    """Reply: the request cannot be executed, for a reason other than a bug; one sentence."""
 
     why: str
 
 
 class Broken(msgspec.Struct, tag=True, frozen=True):
-    """Reply: a bug in the child's own code."""
+    """Reply: the request failed by a bug in the child's own code; with its traceback."""
 
     traceback: str
 
@@ -166,15 +166,13 @@ class Outcomes(msgspec.Struct, tag=True, frozen=True):
 
 
 class Rates(msgspec.Struct, tag=True, frozen=True):
-    """Samples of the probe by name: rates in bytes or flops a nanosecond, latencies in
-    nanoseconds.
-    """
+    """Reply: samples of a probe by name; rates in bytes or flops per ns, latencies in ns."""
 
     samples: dict[str, list[float]]
 
 
 class Fault(msgspec.Struct, tag=True, frozen=True):
-    """Reply of the signal handler: a fatal signal ended the request."""
+    """Reply of the child's signal handler: a fatal signal ended the request."""
 
     signal: int
     address: int
@@ -188,17 +186,17 @@ _replies: msgspec.json.Decoder[Reply] = msgspec.json.Decoder(Reply)
 
 
 def encode_request(request: Request) -> bytes:
-    """Returns the request with its length before it."""
+    """Returns the encoded request, preceded by its length."""
     return _with_length(request_body(request))
 
 
 def request_body(request: Request) -> bytes:
-    """Returns the request without its length."""
+    """Returns the encoded request without its length."""
     return msgspec.msgpack.encode(request)
 
 
 def encode_reply(reply: Reply) -> bytes:
-    """Returns the reply with its length before it."""
+    """Returns the encoded reply, preceded by its length."""
     return _with_length(msgspec.json.encode(reply))
 
 
@@ -212,7 +210,7 @@ def decode_reply(body: bytes) -> Reply:
 
 
 def read_request(fd: int) -> Request | None:
-    """The next request, or None when the other end is closed."""
+    """Reads the next request; None if the other end is closed."""
     body = read_message(fd)
     return None if body is None else decode_request(body)
 
@@ -223,18 +221,18 @@ def decode_request(body: bytes) -> Request:
 
 
 def read_message(fd: int) -> bytes | None:
-    """The bytes of the next message, or None when the other end is closed."""
+    """Reads the bytes of the next message; None if the other end is closed."""
     head = _read_exactly(fd, _LENGTH_BYTES)
     return None if head is None else _read_exactly(fd, int.from_bytes(head, "little"))
 
 
 def write_message(fd: int, body: bytes) -> None:
-    """Write a message with its length before it."""
+    """Writes a message, preceded by its length."""
     write_all(fd, _with_length(body))
 
 
 def write_all(fd: int, content: bytes) -> None:
-    """Write every byte to a blocking descriptor."""
+    """Writes all bytes to a blocking descriptor."""
     view: Any = memoryview(content)
     while view:
         view = view[os.write(fd, view) :]

@@ -1,4 +1,4 @@
-"""Placement of input sets in device memory: the timed one lies as a user's arrays do, the others protect read-only elements."""
+"""Placement of input sets in device memory: the timed set as a user's arrays, others with write protection."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _MOST_BYTES = 256 << 20  # of arrays that are there once more for each of these 
 
 @dataclass(frozen=True)
 class ReadOnlyPrefix:
-    """Read-only elements at the beginning of each row: their number, by array.
+    """Numbers of read-only elements at the beginning of each row, by array name.
 
-    `row` is the row in which they end with a page, so that all of them can be protected. In other rows, only those on whole pages
-    can. In an array with fewer rows, the count wraps around to its first row.
+    `row` is the row in which they end at a page boundary, so that all of them can be protected. In other rows, only those on
+    whole pages can. In an array with fewer rows, the row number wraps around.
     """
 
     counts: Mapping[str, int]
@@ -31,7 +31,10 @@ class ReadOnlyPrefix:
 
 
 class PlacedSet:
-    """One input set on the device. Outputs and in-place arrays are shared between sets, read-only inputs are not."""
+    """One input set in device memory.
+
+    Outputs and in-place arrays are shared between sets, read-only inputs are not.
+    """
 
     def __init__(
         self,
@@ -43,9 +46,10 @@ class PlacedSet:
         kept: ReadOnlyPrefix | None = None,
         like: PlacedSet | None = None,
     ) -> None:
-        """Place one set. `kept` None: the timed set, which lies as a user's arrays do, without protection.
+        """Copies the set of `files` to the device.
 
-        `number` is the number of the set. `like` is the same set at another place, whose inputs are reused.
+        `number`: number of the set. `kept` None: the timed set, placed as a user's arrays, without protection. `like`: the same
+        set at another place, whose inputs are reused.
         """
         as_numpy = kept is None
         self.number, self.scalars = number, files.scalars
@@ -91,10 +95,10 @@ def place_sets(
     files: Sequence[SetFiles],
     counts: Mapping[str, int],
 ) -> list[PlacedSet]:
-    """Returns all sets, the timed one first; `counts` as in `ReadOnlyPrefix`. The other sets also verify code on aligned arrays.
+    """Returns all sets placed on the device, the timed one first; `counts` as in `ReadOnlyPrefix`.
 
-    If elements are kept, the timed set is placed again once for each row, in which they are then protected, as far as memory
-    suffices.
+    The other sets also verify code on aligned arrays. If elements are to be protected, the timed set is placed once more for each
+    row, in which they are then protected, as far as memory suffices.
     """
     shared: dict[tuple[str, int], AbstractArray] = {}
     found = [

@@ -1,4 +1,4 @@
-"""Pools: who builds, verifies and times programs, in which order and on which machine. A search asks, and a pool answers."""
+"""Pools: they build, verify and time the programs of a search, in an order and on machines of their choice."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ JOBS_AHEAD = available_cores() - 1  # of them, while the search still has a core
 
 
 class AbstractPool(ABC):
-    """Takes work, and gives it back done, in an order of its own."""
+    """Executes submitted work in an order of its own, and yields the outcomes."""
 
     def __init__(self) -> None:
         self.is_over: Callable[[], bool] = lambda: False
@@ -35,57 +35,63 @@ class AbstractPool(ABC):
     @property
     @abstractmethod
     def machine(self) -> Machine:
-        """The machine that times programs again in the end."""
+        """The machine for the final re-measurement."""
 
     @property
     def in_flight(self) -> int:
-        """The number of works that keeps all slots busy, where they are done one by one; 0: a batch is done at a time."""
+        """Number of submitted programs that keeps all slots busy; 0 if the pool works batch by batch."""
         return 0
 
     @abstractmethod
     def hear_changes(self, hear: Callable[[float], None]) -> None:
-        """Calls `hear`, in the thread that uses the pool, when a machine takes so many times as long as before."""
+        """Registers `hear`, called with the ratio when a machine takes that many times as long as before.
+
+        The call is made in the thread that uses the pool.
+        """
 
     @abstractmethod
     def rest(self) -> None:
-        """Returns when whatever is timed on the machine of `machine` is alone. Raises Stopped."""
+        """Waits until nothing else runs on the machine of `machine`. Raises Stopped."""
 
     @abstractmethod
     def build_each(
         self, sources: Sequence[Source], builder: AbstractBuilder | None = None
     ) -> list[Artifact | Failure]:
-        """Builds each source alone, as a replay does, also by another builder of the same dialect. Raises Stopped."""
+        """Builds each source in a compiler run of its own, with `builder` of the same dialect if given.
+
+        Raises Stopped.
+        """
 
     @abstractmethod
     def build_together(
         self, sources: Sequence[Source], builder: AbstractBuilder
     ) -> list[Artifact | Failure]:
-        """Builds sources by another builder of the same dialect, several in one run of its compiler. Raises Stopped."""
+        """Builds sources with `builder` of the same dialect, several in one compiler run. Raises Stopped."""
 
     def ahead(self, work: Work, n_to_come: int) -> None:  # noqa: B027  # not every pool can
-        """Announces work that may be submitted soon, with at most `n_to_come` more: compilers may begin."""
+        """Lets compilers begin with work that may be submitted soon; at most `n_to_come` more will follow."""
 
     def begin(self, works: Sequence[Work]) -> None:  # noqa: B027
-        """Announces all work that is submitted first: compilers may begin while everything else is prepared."""
+        """Lets compilers begin with the work of the first batch, before it is submitted."""
 
     @abstractmethod
     def submit(self, work: Work) -> Ticket:
-        """Takes over work that is to be done. Returns the number under which it comes back."""
+        """Queues work. Returns the ticket (number) under which `done` yields its outcome."""
 
     @abstractmethod
     def done(self) -> Iterator[Done]:
-        """Yields work that is done, until none is left that was submitted, or until nobody needs any more: what is left is dropped.
+        """Yields outcomes until no submitted work is left, or until `is_over`: the rest is dropped.
 
-        Work that is submitted meanwhile is yielded, too.
+        Work submitted meanwhile is included.
         """
 
     @abstractmethod
     def drop(self) -> list[Done]:
-        """Forgets all work. Returns what is done and was not yielded, when nothing is built or run any more."""
+        """Drops all work and stops what runs. Returns outcomes that finished without being yielded."""
 
 
 class LocalPool(AbstractPool):
-    """This machine alone, with one worker: all submitted work is built, then timed one after the other on idle cores."""
+    """Pool of this machine with one worker: builds all submitted work, then times it one by one on idle cores."""
 
     def __init__(
         self,
@@ -93,7 +99,7 @@ class LocalPool(AbstractPool):
         worker: AbstractWorker,
         is_given_up: Callable[[], bool] = lambda: False,
     ) -> None:
-        """Once `is_given_up` is true, compilers are not waited for."""
+        """`is_given_up`: once true, running compilers are not waited for."""
         super().__init__()
         self._builder = builder
         self._is_given_up = is_given_up

@@ -1,9 +1,9 @@
 """Rounding analysis by random perturbation: tolerances of results, and elements that lie on a branch.
 
 The tolerance of `verify.py` covers sums. A recurrence, a division or a difference may amplify each rounding far more. A threshold
-turns one unit in the last place into another value. So where a candidate exceeds that tolerance, the reference runs again: once in
+turns one unit in the last place into another value. So if a candidate exceeds that tolerance, the reference runs again: once in
 the types of the sequence, and several times with every rounded result moved by a unit in the last place, up or down at random
-(kernels/interpret/moved.py). That is done on first need, and for one input set: most sequences never need it.
+(kernels/interpret/moved.py). This is done at the first need, and for one input set: most sequences never need it.
 
 The runs can show two different things for an element.
 
@@ -13,12 +13,13 @@ confidence of 95 % (Howe, Two-sided tolerance limits for normal populations, 196
 stochastic arithmetic, 2021, apply this to Monte Carlo arithmetic). Neighbours make it many more samples than four. A unit in the
 last place is 3.5 times the standard deviation of a rounding.
 
-They agree on a few values that lie far apart: the element lies on a branch. It is undecided, either side is right, and a candidate
-must have one of these values, within the tolerance of its neighbours. The same holds for an integer that is not equal in all runs.
-Where it takes many values, as the steps of an orbit near the edge of a Mandelbrot set, it may lie `MARGIN` times as far from them
-as they do. A candidate may have a `share` of an array undecided, and one element in any case: more would be no verification.
+They agree on a few values that lie far apart: the element lies on a branch. It is undecided, either side is right, and a
+candidate must have one of these values, within the tolerance of its neighbours. The same holds for an integer that is not equal
+in all runs. If it takes many values, as the steps of an orbit near the edge of a Mandelbrot set, it may lie `MARGIN` times as
+far from them as they do. A candidate may have a `share` of an array undecided, and one element in any case: more would be no
+verification.
 
-Where few elements are still wrong there are `_SAMPLES[1]` runs, since the branch that a run takes is left to chance.
+If few elements are still wrong there are `_SAMPLES[1]` runs, since the branch that a run takes is left to chance.
 """
 
 from __future__ import annotations
@@ -41,13 +42,16 @@ Array = NDArray[Any]
 
 
 class BegunRun(Protocol):
-    """A run of the reference that has begun."""
+    """A run of the reference that is in progress."""
 
     def result(self) -> Mapping[str, Array]:
-        """Returns the results in the types of the sequence. Raises Stopped, IndexError and AssertionError."""
+        """Waits, and returns the results in the dtypes of the sequence.
+
+        Raises Stopped, IndexError and AssertionError.
+        """
 
     def end(self) -> None:
-        """Ends a run whose result nobody needs."""
+        """Ends a run whose result is not needed."""
 
 
 MARGIN = 8.0  # how much farther than any run the result of a candidate may lie
@@ -67,7 +71,10 @@ _FEW = 1e-3  # share of wrong elements up to which more runs may show that they 
 
 @dataclass
 class Rounding:
-    """The effect of rounding on the results of one input set. `plain` are the expected results without measurement."""
+    """Lazy analysis: effects of rounding on the results of one input set.
+
+    `plain` are the expected results before the analysis.
+    """
 
     plain: Mapping[str, Expected]
     begin: Callable[[int | None], BegunRun]  # perturbed by a seed, or not; raises Stopped
@@ -81,12 +88,15 @@ class Rounding:
         self._found: dict[int, Mapping[str, Expected]] = {0: self.plain}
 
     def is_worth(self, level: int, at: Disagreement) -> bool:
-        """True if this level may show that a disagreement at the previous level is no error."""
+        """True if an analysis at `level` may show that the disagreement `at` is an effect of rounding."""
         is_few = at.n_wrong <= max(1.0, _FEW * at.n_elements)
         return level == 1 or (level <= len(_SAMPLES) and is_few)
 
     def expected(self, level: int) -> Mapping[str, Expected]:
-        """The expected values at a level. Level 0 has no perturbed runs, each further one has more. Raises Stopped."""
+        """Returns the expected values at a level: 0 without perturbed runs, each further level with more.
+
+        Raises Stopped.
+        """
         with _ONE_AT_A_TIME:
             if level not in self._found:
                 self._take(_SAMPLES[level - 1])
@@ -97,7 +107,10 @@ class Rounding:
             return self._found[level]
 
     def _take(self, n: int) -> None:
-        """Run the reference plain, then perturbed, up to `n` perturbed runs. Runs that leave an array or do not end are skipped."""
+        """Runs the reference plain, then perturbed, up to `n` perturbed runs.
+
+        Runs that index out of range or do not end are skipped.
+        """
         begun: deque[BegunRun] = deque()
         left = iter(range(self._n_run, n + 1))
         try:
@@ -113,7 +126,7 @@ class Rounding:
                 run.end()
 
     def _result(self, run: BegunRun) -> Mapping[str, Array]:
-        """Returns the results of a run; none where it left an array, or was lost. Raises Stopped once all is over."""
+        """Returns the results of a run; {} if it failed. Raises Stopped once `is_over`."""
         try:
             return run.result()
         except (IndexError, AssertionError):
@@ -131,8 +144,9 @@ class Rounding:
 
 
 class _PerturbedRuns:
-    """Perturbed runs of one output: the largest distance from the expected value, and the elements where each run leaves its
-    tolerance.
+    """Perturbed runs of one output.
+
+    For each element it stores the largest distance from the expected value, and for each run the elements outside the tolerance.
     """
 
     def __init__(self, plain: Expected, dtype: np.dtype[Any]) -> None:
@@ -143,7 +157,7 @@ class _PerturbedRuns:
         self._off: list[tuple[Array, Array]] = []  # of each run: places, values
 
     def add(self, sample: Array) -> None:
-        """Add one run."""
+        """Adds the results of one run."""
         flat, places = sample.reshape(-1), []
         for start in range(0, flat.size, _CHUNK):
             part = slice(start, min(start + _CHUNK, flat.size))
@@ -153,7 +167,7 @@ class _PerturbedRuns:
         self._off.append((at, flat[at]))
 
     def _look(self, sample: Array, part: slice) -> NDArray[np.bool_]:
-        """True for elements farther from the expected value than the plain tolerance allows."""
+        """Returns True for elements farther from the expected value than the plain tolerance; updates distances."""
         want = self._want[part]
         with np.errstate(invalid="ignore", over="ignore"):
             far = np.abs(np.subtract(sample, want, dtype=np.float64))
@@ -165,7 +179,10 @@ class _PerturbedRuns:
         return off
 
     def expected(self, share: float) -> Expected:
-        """The values that a candidate must hold. They are the plain expected ones where the runs add nothing."""
+        """Returns the expected values with the tolerances and branches that the runs show.
+
+        They are unchanged if the runs show nothing. `share`: part of the elements that a candidate may have on another branch.
+        """
         at, plain = np.zeros(0, np.int64), self._plain
         if not self._is_float:
             at = np.unique(np.concatenate([places for places, _ in self._off]))
@@ -180,7 +197,10 @@ class _PerturbedRuns:
         return replace(plain, magnitude=allowed / scale, branches=self._branches(at, share))
 
     def _on_branches(self, base: Array) -> Array:
-        """The indices, in order, of elements whose values are few and far apart."""
+        """Returns the sorted indices of elements whose values are few and far apart.
+
+        `base`: plain tolerance of the elements.
+        """
         at = np.flatnonzero(self._apart > _JUMP * base)
         if at.size == 0:
             return at
@@ -208,8 +228,9 @@ class _PerturbedRuns:
         return UndecidedElements(at, values, reach, max(1, int(share * self._want.size)))
 
     def _values(self, at: Array) -> Array:
-        """Returns the values of each run at the given indices, a row for each index: the expected one where the run was close to
-        it.
+        """Returns the values of each run at these indices, one row per index.
+
+        A run within the tolerance counts with the expected value.
         """
         columns = []
         for places, values in self._off:
@@ -222,7 +243,7 @@ class _PerturbedRuns:
 
 
 def branch_sentences(expected: Mapping[str, Expected]) -> tuple[str, ...]:
-    """One sentence for each array with elements on a branch."""
+    """Returns one sentence for each array with elements on a branch."""
     found = []
     for name, e in expected.items():
         if e.branches is not None:
@@ -232,12 +253,12 @@ def branch_sentences(expected: Mapping[str, Expected]) -> tuple[str, ...]:
 
 
 def branch_notes(by_set: Mapping[int, tuple[str, ...]]) -> tuple[str, ...]:
-    """The sentences of `branch_sentences` for several input sets, by their numbers."""
+    """Returns the sentences of `branch_sentences` for several input sets, each with the set's number."""
     return tuple(f"input set {k}: {s}" for k in sorted(by_set) for s in by_set[k])
 
 
 def _of_neighbours(apart: Array) -> Array:
-    """Returns, by element, the larger of its own value and the largest finite one in its block."""
+    """Returns for each element the larger of its own distance and the largest finite one in its block."""
     starts = np.arange(0, apart.size, _NEIGHBOURS)
     most = np.maximum.reduceat(np.where(np.isfinite(apart), apart, 0.0), starts)
     found: Array = np.maximum(apart, np.repeat(most, np.diff(starts, append=apart.size)))
@@ -245,7 +266,7 @@ def _of_neighbours(apart: Array) -> Array:
 
 
 def _typical(apart: Array, at: Array) -> Array:
-    """The median over the neighbours of each index; 0 where they are too few."""
+    """Returns the median distance in the block of each index; 0 if the block is too small."""
     blocks, inverse = np.unique(at // _NEIGHBOURS, return_inverse=True)
     found = np.zeros(blocks.size)
     for k, block in enumerate(blocks):

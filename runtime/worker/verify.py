@@ -5,14 +5,14 @@ Tolerance. Element i of a floating-point output is right when
     |got[i] - want[i]| <= factor * eps(dtype of got) * magnitude[i]
 
 where `magnitude` is the reference size for the rounding of every partial result, or, where none is given, max |want| over the
-array. `runtime/worker/inputs.py` makes it from two things. One is the reference run on absolute values. On inputs of mixed sign a
-running sum only grows as sqrt(n). So relative to the sum of sizes (which grows as n) the error stays near one eps whatever n is. A
-constant factor suffices, and it still sees a lost tile. The classical worst case, n * eps * magnitude (Higham, Accuracy and
-Stability of Numerical Algorithms, section 3.1), would accept anything at n = 2^24 in float32. Where few different values are
-summed, as those of whole numbers less their mean, roundings have one direction and errors do grow as n. So n is the factor where it
-is far from hiding one summand of n: in float64 up to a million of them. The other is measured where that is not enough
-(`runtime/worker/rounding.py`): the change of the results when every rounding of the same computation falls otherwise. It decides
-about recurrences and divisions.
+array. `runtime/worker/inputs.py` makes it from two things. One is the reference run on absolute values. On inputs of mixed sign
+a running sum only grows as sqrt(n). So relative to the sum of sizes (which grows as n) the error stays near one eps whatever n
+is. A constant factor suffices, and it still sees a lost tile. The classical worst case, n * eps * magnitude (Higham, Accuracy
+and Stability of Numerical Algorithms, section 3.1), would accept anything at n = 2^24 in float32. Where few different values
+are summed, as those of whole numbers less their mean, roundings have one direction and errors do grow as n. So n is the factor
+where it is far from hiding one summand of n: in float64 up to a million of them. The other is measured where that is not enough
+(`runtime/worker/rounding.py`): the change of the results when every rounding of the same computation falls otherwise. It
+decides about recurrences and divisions.
 
 NaN is right only where NaN is expected, infinities must be equal, integers and booleans must be equal. An element that lies on a
 branch may instead have one of the values of its `UndecidedElements`. Different shapes are a bug of the caller and raise.
@@ -34,10 +34,10 @@ _CHUNK = 1 << 15  # elements compared at a time: three float64 buffers of it sta
 
 @dataclass(frozen=True)
 class UndecidedElements:
-    """Elements that lie on a branch: each may have any of its values.
+    """Elements that lie on a branch (rounding decides their value): each may have any of its values.
 
-    `at` has their indices in the flat array, in order. `values` has a row for each, and `reach` is the tolerance around a value. A
-    run may take other values than the expected ones at `n_allowed` of them.
+    `at`: sorted indices in the flat array. `values`: one row for each. `reach`: tolerance around a value. A candidate may have
+    other values than the expected ones at `n_allowed` of them.
     """
 
     at: Array
@@ -48,9 +48,9 @@ class UndecidedElements:
 
 @dataclass(frozen=True)
 class Expected:
-    """Expected contents of an output after the run.
+    """Expected contents of an output array after the run, with its tolerance.
 
-    `want` is float64 for floating-point outputs, or of their own dtype where that is exact. For all others it is exact.
+    `want` is float64 for floating-point outputs, or in their own dtype if that is exact. For all others it is exact.
     """
 
     want: Array
@@ -61,7 +61,7 @@ class Expected:
 
 @dataclass(frozen=True)
 class Mismatch:
-    """The first wrong element of an output, and how many elements are wrong."""
+    """The first wrong element of an output, and the number of wrong elements."""
 
     index: tuple[int, ...]
     got: float | int
@@ -84,15 +84,19 @@ class Mismatch:
 
 
 def tolerance_factor(stages: int, n_summands: int = 1, eps: float = 1.0) -> float:
-    """The tolerance factor for results of `stages` successive reductions of up to `n_summands` summands in a type of `eps`."""
+    """Returns the tolerance factor for results of `stages` successive reductions.
+
+    Each has up to `n_summands` summands, in a dtype with machine precision `eps`.
+    """
     factor = 16.0 * max(1, stages)
     is_seen = float(n_summands) ** 2 * eps <= _SEEN
     return max(factor, float(n_summands)) if is_seen else factor
 
 
 def find_mismatch(got: Array, expected: Expected) -> Mismatch | None:
-    """The first element of `got` outside the tolerance, or None. Raises ValueError on different
-    shapes (a caller's bug).
+    """Returns the first element of `got` outside the tolerance; None if all are right.
+
+    Raises ValueError for different shapes (a bug of the caller).
     """
     want = expected.want
     if got.shape != want.shape:
@@ -113,9 +117,9 @@ def find_mismatch(got: Array, expected: Expected) -> Mismatch | None:
 def allowed_error(
     expected: Expected, dtype: np.dtype[Any], part: slice | None = None
 ) -> Array | float:
-    """The allowed error of an element of a floating-point output with a given magnitude.
+    """Returns the allowed error of each element of a floating-point output: one number, or an array.
 
-    Returns one number for all elements, or an array; then for `part` of the flat one.
+    An array is for `part` of the flat output.
     """
     magnitude = expected.magnitude
     assert magnitude is not None
@@ -131,7 +135,10 @@ def allowed_error(
 def _judged(
     got: Array, expected: Expected, wrong: NDArray[np.bool_], allowed: Array
 ) -> Mismatch | None:
-    """The mismatch that remains after elements on branches were examined; None without one."""
+    """Returns the mismatch that remains after elements on branches are accepted; None if none remains.
+
+    `wrong`: mask of elements outside the plain tolerance. `allowed`: their allowed errors.
+    """
     branches, n_allowed = expected.branches, None
     if branches is not None:
         at = branches.at[wrong.reshape(-1)[branches.at]]
@@ -154,7 +161,7 @@ def _judged(
 def _on_another_side(
     got: Array, branches: UndecidedElements, wrong: NDArray[np.bool_], allowed: Array
 ) -> tuple[int, NDArray[np.bool_]]:
-    """The number of elements on branches that took another side, and a mask of them."""
+    """Returns the number of elements on branches that have another value than expected, and their mask."""
     is_wrong = wrong.reshape(-1)[branches.at]
     at, values = branches.at[is_wrong], branches.values[is_wrong]
     mine = got.reshape(-1)[at][:, None]
@@ -207,7 +214,7 @@ def _describe(got: Array, want: Array, wrong: Array) -> Mismatch | None:
 
 
 def poison_value(dtype: np.dtype[Any]) -> float | int | bool:
-    """Initial contents of outputs before a verified run: NaN in floats, an unlikely number in integers, True in booleans.
+    """Returns the initial content of outputs before a verified run: NaN, an unlikely integer, or True.
 
     A reference run that starts from the same value leaves it where the sequence writes nothing, and so agrees there.
     """
@@ -221,8 +228,9 @@ def poison_value(dtype: np.dtype[Any]) -> float | int | bool:
 
 
 def signed_like(array: Array, rng: np.random.Generator) -> Array:
-    """Random values of mixed sign with the shape and dtype of `array`: floats in [-1, 1],
-    integers in [-100, 100], or from 0 where they have no sign.
+    """Returns random values of mixed sign with the shape and dtype of `array`.
+
+    Floats are in [-1, 1], integers in [-100, 100], or from 0 for unsigned dtypes.
     """
     if array.dtype.kind == "f":
         return rng.uniform(-1.0, 1.0, array.shape).astype(array.dtype)
@@ -234,7 +242,10 @@ def signed_like(array: Array, rng: np.random.Generator) -> Array:
 
 
 def near(array: Array, change: float, rng: np.random.Generator) -> Array:
-    """Returns the floats, each changed at random by up to this share of itself. Zeros stay, as do values that would overflow."""
+    """Returns floats changed at random by up to the relative `change`.
+
+    Zeros stay, as do values that would overflow.
+    """
     factors = rng.uniform(-change, change, array.shape)
     with np.errstate(over="ignore"):
         changed: Array = (array * (1.0 + factors)).astype(array.dtype)
@@ -242,7 +253,7 @@ def near(array: Array, change: float, rng: np.random.Generator) -> Array:
 
 
 def integers_like(array: Array, rng: np.random.Generator) -> Array:
-    """Random small integers (-2..2, or 0..4 of a type without sign) with the shape and dtype of `array`.
+    """Returns random small integers (-2..2, or 0..4 for unsigned dtypes) with the shape and dtype of `array`.
 
     Sums and products of them are exact in any order while they stay below 2^24 (float32), so that
     a candidate of a linear sequence can be held to a tolerance that sees a single lost element.

@@ -1,7 +1,8 @@
 """Worker: one child process that runs candidates, killed and replaced when it crashes or hangs.
 
-The parent never loads generated code. Input arrays are transferred once, as .npy files in memory that a new child maps again. So a
-crash costs a restart (about 0.2 s) and one copy of the inputs. Files in memory are freed with the parent, also when it is killed.
+The parent never loads generated code. Input arrays are transferred once, as .npy files in memory that a new child maps again.
+So a crash costs a restart (about 0.2 s) and one copy of the inputs. Files in memory are freed with the parent, also when it is
+killed.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ Outcome = Measurement | Failure
 
 @dataclass(frozen=True, kw_only=True)
 class WorkerOptions:
-    """Resource limits of the child."""
+    """Resource limits and environment of a worker's child."""
 
     run_timeout_s: float | None = None  # None: from the cut, see `Worker.deadline_s`
     memory_bytes: int | None = None  # beyond the arrays; None: 512 MiB + twice the arrays
@@ -51,7 +52,7 @@ class WorkerError(Exception):
 
 
 class AbstractWorker(ABC):
-    """Evaluates artifacts on prepared inputs. `n_restarts` counts the children that replaced a dead one."""
+    """Evaluates artifacts on prepared inputs. `n_restarts` counts replacements of a dead child."""
 
     n_restarts: int = 0
 
@@ -62,35 +63,35 @@ class AbstractWorker(ABC):
         """Called with the number of an input set once the effect of rounding on its results was measured."""
 
     def start(self) -> None:  # noqa: B027  # there may be nothing to start
-        """Start the evaluating process in the background, since the caller has other work meanwhile."""
+        """Starts the evaluating process in the background."""
 
     @abstractmethod
     def prepare(self, input_sets: InputSets) -> None:
-        """Load the arrays. Raises WorkerError when they do not fit."""
+        """Loads the input sets. Raises WorkerError if they do not fit."""
 
     @abstractmethod
     def prepare_as(self, other: AbstractWorker) -> None:
-        """Reuse the preparation of another worker of the same class, which is closed later. Raises WorkerError."""
+        """Loads the input sets of `other`, a worker of the same class that is closed later. Raises WorkerError."""
 
     @abstractmethod
     def evaluate(self, artifact: Artifact, protocol: Protocol, *, verify: bool = True) -> Outcome:
-        """Verify, then time.
+        """Verifies an artifact, then times it.
 
-        Where the protocol has a limit below which a time is used for a claim, a candidate is verified on the timed input set first.
-        It is verified on the others only if it is that fast.
+        If the protocol has `claims_below_ns`, the artifact is verified on the timed input set first, and on the others only if
+        it is that fast.
         """
 
     def evaluate_beside(self, artifact: Artifact, control: Artifact, protocol: Protocol) -> Outcome:
-        """Verify as `evaluate`, then time in turn with a verified control.
+        """Verifies as `evaluate`, then times alternately with the verified `control`.
 
-        The time is its ratio to that of the control, times the `control_ns` of the protocol. A worker without this ability
-        evaluates it alone.
+        The resulting time is the ratio of both times, multiplied by the protocol's `control_ns`. A worker without this ability
+        evaluates the artifact alone.
         """
         return self.evaluate(artifact, replace(protocol, control_ns=None))
 
     @abstractmethod
     def interleave(self, artifacts: Sequence[Artifact], protocol: Protocol) -> list[Outcome]:
-        """Verify again and time in turn, in one process; outcomes in the order of the artifacts."""
+        """Verifies again and times alternately, in one process; outcomes in the order of the artifacts."""
 
     def interleave_beside(
         self,
@@ -101,30 +102,29 @@ class AbstractWorker(ABC):
     ) -> tuple[list[Outcome], dict[str, list[float]]]:
         """Returns the outcomes of `interleave`, and memory rates from the same rounds.
 
-        The rates are bytes a nanosecond of each way of using memory, with arrays of so many distinct bytes, by its name in
-        `Target.streams`. {} where no probe is known.
+        Rates are in bytes per ns, by kind of memory access as in `Target.streams`, for arrays of that many distinct bytes; {}
+        without a probe.
         """
         return self.interleave(artifacts, protocol), {}
 
     @abstractmethod
     def probe(self) -> float:
-        """Returns the current memory bandwidth of all cores, in bytes a nanosecond."""
+        """Returns the current memory bandwidth of all cores, in bytes per ns."""
 
     @abstractmethod
     def probe_state(self) -> dict[str, list[float]]:
-        """Returns current samples of the machine's variable state; {} where it is not known.
+        """Returns current samples of the machine's variable state, by name; {} if it is unknown.
 
-        These are the bytes a nanosecond of each way of reading and writing memory, and the nanoseconds of a launch and of a
-        barrier.
+        These are rates of each kind of memory access in bytes per ns, and ns of a launch and of a barrier.
         """
 
     @abstractmethod
     def end_when(self, is_over: Callable[[], bool]) -> None:
-        """Raises Stopped in all later waits for an answer, once `is_over`."""
+        """Makes all later waits for an answer raise Stopped once `is_over`."""
 
     @abstractmethod
     def close(self) -> None:
-        """End the child and remove the scratch folder. Safe to call twice."""
+        """Ends the child and removes its temporary folder. Safe to call twice."""
 
     def __enter__(self) -> AbstractWorker:
         return self
@@ -136,7 +136,7 @@ class AbstractWorker(ABC):
 
 
 class Worker(AbstractWorker):
-    """The worker of every backend that runs code.
+    """The worker for all backends that run code, with a child process.
 
     Its child starts in 0.4 s because nothing that it imports brings numba, which alone takes longer, or LLVM.
     """
@@ -149,7 +149,10 @@ class Worker(AbstractWorker):
         channel: AbstractChannel | None = None,
         files: Callable[[], AbstractFiles] = MemoryFiles,
     ) -> None:
-        """Without a `channel` a child of this process runs the requests. `files` makes what holds the arrays for it."""
+        """`channel`: connection to the process that runs requests (default: a child of this process).
+
+        `files`: creates the object that transfers arrays to that process.
+        """
         super().__init__()
         self._device = device
         self._options = options or WorkerOptions()
@@ -170,7 +173,7 @@ class Worker(AbstractWorker):
         return Channel(self._device.name, library, self._scratch.path, environment=given)
 
     def _library(self) -> Path | None:
-        """The library for the device's own part of a child; built if needed."""
+        """The device's own library for the child, built if needed; None if the device has none."""
         return self._device.runner.child_library() if self._options.runs_candidates else None
 
     def start(self) -> None:
@@ -193,7 +196,7 @@ class Worker(AbstractWorker):
         self._send_prepare()
 
     def prepare_as(self, other: AbstractWorker, n_sets: int | None = None) -> None:
-        """Prepare as the other worker, or with its first `n_sets` input sets only."""
+        """Loads the input sets of the other worker, or only its first `n_sets`."""
         assert isinstance(other, Worker)
         assert other._prepare is not None, "the other is prepared first"
         if self._prepare is not None:
@@ -254,16 +257,16 @@ class Worker(AbstractWorker):
                 return self._all_of(artifacts, outcomes, protocol), rates
 
     def _measures_rounding(self, outcomes: Sequence[Outcome]) -> bool:
-        """True if results differ from the reference and the effect of rounding was measured just now.
+        """Analyses rounding for disagreements in `outcomes`. True if expected results have changed.
 
-        Then the results are to be compared again. Raises Stopped.
+        Results must then be compared again. Raises Stopped.
         """
         places = [o.at for o in outcomes if isinstance(o, Failure) and o.at is not None]
         places.sort(key=lambda at: at.n_wrong)
         return any(self._measure_rounding(at) for at in places)
 
     def _measure_rounding(self, at: Disagreement) -> bool:
-        """Measure the next level of an input set that adds information."""
+        """Analyses an input set at the next level that adds information; True if there was one."""
         rounding = self._prepared.sets[at.input_set].rounding
         level = self._levels.get(at.input_set, 0) + 1
         while rounding is not None and rounding.is_worth(level, at):
@@ -276,7 +279,7 @@ class Worker(AbstractWorker):
         return False
 
     def _expect(self, number: int, expected: Mapping[str, Expected]) -> None:
-        """Compare the results of an input set with these from now on."""
+        """Replaces the expected results of input set `number` in the child."""
         assert self._prepare is not None
         sets = list(self._prepare.sets)
         wanted = {name: e.want for name, e in sets[number].expected.items()}
@@ -307,7 +310,10 @@ class Worker(AbstractWorker):
         return max(self._rates(messages.Probe(str(library)), 30.0)["memory_read"])
 
     def probe_state(self) -> dict[str, list[float]]:
-        """Returns samples by name (memory_read, memory_copy_nt, ..., launch_ns, barrier_ns); bytes as a program counts them."""
+        """Returns samples by name (memory_read, memory_copy_nt, ..., launch_ns, barrier_ns).
+
+        Bytes are counted as a program accesses them.
+        """
         library = self._device.machine.probe_library()
         return {} if library is None else self._rates(messages.Probe(str(library), True), 30.0)
 
@@ -317,11 +323,10 @@ class Worker(AbstractWorker):
         return self._rates(messages.Calibrate(None if library is None else str(library)), 120.0)
 
     def time_function(self, module: str, attribute: str, protocol: Protocol = FINAL) -> Outcome:
-        """Time an importable Python function `attribute` (dots allowed) of `module` on set 0:
-        arrays, then scalars.
+        """Times an importable Python function `attribute` (dots allowed) of `module` on set 0.
 
-        For baselines such as NumPy. Use a worker with `runs_candidates=False`: libraries bring their
-        own threads, which would inherit the binding of the thread that starts them.
+        Its arguments are the arrays, then the scalars. For baselines such as NumPy. Use a worker with `runs_candidates=False`:
+        libraries bring their own threads, which would inherit the binding of the thread that starts them.
         """
         request = messages.TimeFunction(module, attribute, protocol)
         copied_s = 4e-9 * self._prepared.size_bytes
@@ -338,10 +343,10 @@ class Worker(AbstractWorker):
             self._channel.kill()
 
     def deadline_s(self, protocol: Protocol, n_verified: int, workspace_bytes: int = 0) -> float:
-        """Seconds after which an evaluation has failed.
+        """Returns the seconds after which an evaluation counts as failed.
 
-        The runs themselves may take ten times the cut each (at least a second together), or the run timeout that was set. Restoring
-        and comparing written arrays is allowed 4 ns a byte, far above their actual cost.
+        The runs themselves may take ten times the cut each (at least a second together), or the run timeout that was set.
+        Restoring and comparing written arrays is allowed 4 ns per byte, far above their actual cost.
         """
         n_bytes = self._prepared.written_bytes + workspace_bytes
         arrays_s = 4e-9 * n_bytes * (n_verified + protocol.max_samples // 4)
@@ -371,7 +376,7 @@ class Worker(AbstractWorker):
         return self._ask_child(request, deadline_s, self._revive)
 
     def _revive(self) -> None:
-        """Start another child in place of a dead one, and bring it to the same state."""
+        """Starts another child in place of a dead one, and sends it the same preparation."""
         if not self._channel.is_alive:
             self.n_restarts += 1
             self._channel.library = self._library()  # somebody may have removed the folder
@@ -384,7 +389,10 @@ class Worker(AbstractWorker):
         deadline_s: float,
         before: Callable[[], None] = lambda: None,
     ) -> Answer:
-        """Returns the answer, by another child where somebody has killed one. Raises WorkerError after several were killed."""
+        """Sends a request and returns the answer; repeats it in a new child if another process killed the child.
+
+        Raises WorkerError after several were killed.
+        """
         what = ""
         for _ in range(_TRIES):
             before()
