@@ -6,7 +6,7 @@ __all__ = ["main"]
 
 
 def main() -> None:
-    """The `explore` command; ends the process."""
+    """Runs the `explore` command, and ends the process with its exit code."""
     try:
         from .commands import main as run  # in which time Ctrl-C is no error either
     except KeyboardInterrupt:

@@ -1,4 +1,4 @@
-"""`python -m kernelscape.cli`: the `explore` command where its script is not on the path."""
+"""`python -m kernelscape.cli`: the `explore` command, for installations whose scripts are not on the path."""
 
 from . import main
 

@@ -1,7 +1,7 @@
-"""Backstop of a command: ends the process where a call into C does not return. Python then receives neither signals nor timers.
+"""Backstop of a command: ends the process if a call into C does not return.
 
-A kernel that never ends may be called while a user's file is loaded, or makes its arguments. The search itself makes no such
-calls.
+During such a call Python processes neither signals nor timers. A kernel that never ends may be called while a user's file is
+loaded, or makes its arguments. The search itself makes no such calls.
 """
 
 from __future__ import annotations
@@ -25,8 +25,9 @@ _PENDING = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
 
 @contextmanager
 def backstop() -> Iterator[None]:
-    """Context in which a signal or a limit ends the process, where such a call blocks the main thread. Without effect in other
-    threads.
+    """Context manager: a signal or a time limit ends the process if a call into C blocks the main thread.
+
+    No effect in other threads.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -62,7 +63,7 @@ def _end_late() -> None:
 
 
 def _comes_back(patience_s: float) -> bool:
-    """True if the main thread takes a step of Python within `patience_s`."""
+    """True if the main thread executes Python code within `patience_s` seconds."""
     is_back = threading.Event()
 
     def step(_: object) -> int:

@@ -1,4 +1,4 @@
-"""Output of `explore run --build-only`: device resources of compiled implementations, a row a launch."""
+"""Output of `explore run --build-only`: device resources of compiled implementations, one row per launch."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _HEAD = (
 
 
 def show_builds(builds: Iterable[BuiltOnly], is_json: bool) -> int:
-    """Prints each implementation as it comes; returns the number that compiled."""
+    """Prints each implementation when it is built; returns the number that compiled."""
     n_ok = 0
     for k, built in enumerate(builds):
         if is_json:
@@ -29,7 +29,7 @@ def show_builds(builds: Iterable[BuiltOnly], is_json: bool) -> int:
 
 
 def build_lines(built: BuiltOnly) -> Iterator[str]:
-    """Yields the rows of an implementation for people."""
+    """Yields the table rows of an implementation, for people."""
     name, bound = f"{built.tag} {built.candidate.key.hex()[:6]}", f"{built.bound_ns / 1e3:.4g} us"
     report = built.report
     if isinstance(report, Failure):
@@ -49,7 +49,7 @@ def build_lines(built: BuiltOnly) -> Iterator[str]:
 
 
 def build_fields(built: BuiltOnly) -> dict[str, Any]:
-    """Returns one JSON object an implementation."""
+    """Returns the JSON object of an implementation."""
     fields: dict[str, Any] = {
         "event": "built",
         "tag": built.tag,

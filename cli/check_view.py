@@ -1,4 +1,4 @@
-"""Output of `explore check`."""
+"""Output of `explore check`: its verdict as text or JSON, and its exit code."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _LOG_LINES = 12  # of a compiler, which says the most important first
 
 
 def exit_of_check(found: Checked) -> Exit:
-    """Returns the exit code of a check: a file that does not compile cannot be used, any other failure is a wrong answer."""
+    """Returns the exit code of a check: USAGE if the file does not compile, WRONG_ANSWER for other failures."""
     if not isinstance(found.theirs, Failure):
         return Exit.OK
     return Exit.USAGE if found.theirs.kind == "compile" else Exit.WRONG_ANSWER
 
 
 def check_lines(found: Checked) -> Iterator[str]:
-    """Yields the verdict for people."""
+    """Yields the lines of the verdict, for people."""
     s = found.workload
     sizes = ", ".join(f"{name}={extent}" for name, extent in s.sizes.items())
     head = f"{found.function.name} of {found.file} as {s.sequence} ({sizes}, {s.dtype})"
@@ -53,7 +53,7 @@ def check_lines(found: Checked) -> Iterator[str]:
 
 
 def check_fields(found: Checked) -> dict[str, Any]:
-    """The same as one JSON object."""
+    """Returns the verdict as one JSON object."""
     theirs, ours = found.theirs, found.ours
     is_failure = isinstance(theirs, Failure)
     return {

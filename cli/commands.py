@@ -1,6 +1,6 @@
-"""The `explore` command: its group, which loads commands on demand, and its exit.
+"""The `explore` command group: it loads subcommands on demand, and converts errors to exit codes.
 
-All that is loaded here is light: `explore --version` and `--help` load neither NumPy nor numba.
+This module imports little: `explore --version` and `--help` load neither NumPy nor numba.
 """
 
 from __future__ import annotations
@@ -47,7 +47,10 @@ _COMMANDS = (  # each a module of subcommands/
 
 
 class _LazyGroup(click.Group):
-    """Loads commands on demand, suggests one for a misspelt name, and ends quietly when the reader of the output has gone."""
+    """Command group that loads subcommands on demand and suggests one for a misspelt name.
+
+    It exits without an error message when the reader of its output has closed the pipe.
+    """
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in _COMMANDS:
@@ -106,12 +109,12 @@ def _say(sentence: str) -> None:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """The `explore` command; ends the process."""
+    """Runs the `explore` command, and ends the process with its exit code."""
     sys.exit(_run(arguments))
 
 
 def _run(arguments: list[str] | None) -> int:
-    """Returns the exit code of a command line; every error of the user is one sentence on stderr."""
+    """Runs a command line and returns its exit code; a user's error is printed as one sentence on stderr."""
     try:
         with backstop():
             explore.main(arguments, prog_name="explore", standalone_mode=False)

@@ -1,4 +1,4 @@
-"""Output of `explore compare`."""
+"""Output of `explore compare`: two results as text or JSON."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ _SHOWN = 12  # decisions without -v
 
 
 def compare_lines(names: tuple[str, str], c: Comparison, verbosity: int) -> Iterator[str]:
-    """Both results side by side, then the decisions that differ."""
+    """Yields both results side by side, then the decisions in which they differ.
+
+    `names`: displayed names of the two results.
+    """
     unit = TimeUnit(max(c.a.time_ns, c.b.time_ns))
     rows = [("", *(f"{head}: {name}" for head, name in zip("AB", names, strict=True)))]
     rows += [(title, text(c.a, unit), text(c.b, unit)) for title, text in _ROWS]
@@ -33,7 +36,7 @@ def compare_lines(names: tuple[str, str], c: Comparison, verbosity: int) -> Iter
 
 
 def compare_fields(names: tuple[str, str], c: Comparison) -> dict[str, Any]:
-    """The same as one JSON object."""
+    """Returns the comparison as one JSON object."""
     return {
         "event": "comparison",
         "a": _side(names[0], c.a),

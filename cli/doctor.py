@@ -1,4 +1,4 @@
-"""`explore doctor`: what this machine has, what is missing, and how to get it."""
+"""Findings of `explore doctor`: installed parts of this machine, missing parts, and commands to install them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Verdict = Literal["ok", "note", "missing"]
 
 @dataclass(frozen=True)
 class Finding:
-    """One line: `advice` says what to do where the verdict is not "ok"."""
+    """One line of the output; `advice` is the remedy if the verdict is not "ok"."""
 
     topic: str
     verdict: Verdict
@@ -37,7 +37,10 @@ class Finding:
 def examine(
     environ: Mapping[str, str], compiler: str | None = None, fleet: Path | None = None
 ) -> list[Finding]:
-    """Examines everything that a run depends on, also the fleet of a file; nothing is changed."""
+    """Examines everything that a run depends on, and the fleet of a file if given; changes nothing.
+
+    `environ`: environment variables. `compiler`: name of a further compiler to examine.
+    """
     machine = read_machine()
     return [
         *_compilers(compiler),
@@ -55,7 +58,7 @@ def examine(
 
 
 def _store() -> Finding:
-    """The tuned store that searches write to."""
+    """Returns the finding on the tuned store to which searches write."""
     try:
         address = store_address()
         if isinstance(address, Path):
@@ -145,7 +148,7 @@ def _presets(environ: Mapping[str, str]) -> Finding:
 
 
 def _gpu() -> list[Finding]:
-    """Returns findings on the requirements of the backends for GPUs; nothing of it is needed on the CPU."""
+    """Returns findings on the requirements of GPU backends, none of which the CPU needs."""
     found = [
         Finding(r.what, "note", "not found", r.advice)
         if r.found is None
@@ -157,7 +160,7 @@ def _gpu() -> list[Finding]:
 
 
 def _plugins() -> list[Finding]:
-    """Returns a finding for each part that an installed package brings; it is loaded to see that it can be."""
+    """Returns a finding for each plugin of an installed package, which is loaded as a test."""
     found = []
     for kind in get_args(Kind):
         for name, entry in plugins(kind).items():
@@ -172,7 +175,7 @@ def _plugins() -> list[Finding]:
 
 
 def _fleet(file: Path | None) -> list[Finding]:
-    """The extra for fleets and, of a file, its scheduler, with versions, port and certificates, and its workers."""
+    """Returns findings on Dask and, for a fleet file, on its scheduler (versions, port, certificates) and workers."""
     try:
         text = f"dask {version('dask')}, distributed {version('distributed')}"
     except PackageNotFoundError:
@@ -191,7 +194,7 @@ def _fleet(file: Path | None) -> list[Finding]:
 
 
 def _workers(file: Path) -> list[Finding]:
-    """The workers of a fleet, which have the version of this end or are of no use. Raises DeviceError."""
+    """Returns findings on a fleet's workers; a worker of another version cannot be used. Raises DeviceError."""
     from ..runtime.fleet.dask_fleet import join_fleet
 
     fleet = join_fleet(file)

@@ -33,7 +33,7 @@ FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
 def explain_error(error: Exception) -> tuple[str, Exit] | None:
-    """Returns the message for a user's error, in one sentence, and the exit code; None for a bug."""
+    """Returns the message (one sentence) and the exit code for a user's error; None for a bug."""
     if isinstance(error, SettingsError | WorkloadError):
         return str(error), Exit.USAGE
     if isinstance(error, MemoryError):
@@ -50,7 +50,10 @@ def explain_error(error: Exception) -> tuple[str, Exit] | None:
 
 
 def _deeper_errors() -> tuple[tuple[type[Exception], Exit], ...]:
-    """Returns the errors of the layers below with their exit codes. A command that succeeds need not load these layers."""
+    """Returns error classes of lower layers with their exit codes.
+
+    They are imported only after an error, so that a successful command need not load these layers.
+    """
     from ..explorer.sitting import TooLateError
     from ..explorer.user_reference import FailedReferenceError, WrongReferenceError
     from ..kernels.frontend.errors import LanguageError
@@ -80,7 +83,7 @@ def _deeper_errors() -> tuple[tuple[type[Exception], Exit], ...]:
 
 
 def exit_of(found: Any) -> int:
-    """Returns the exit code of a run (explorer.entry.Run)."""
+    """Returns the exit code of a finished run (explorer.entry.Run)."""
     if found.signal == signal.SIGTERM:
         return Exit.TERMINATED
     if found.signal or found.status == "interrupted":
@@ -89,7 +92,10 @@ def exit_of(found: Any) -> int:
 
 
 def exit_of_replay(outcome: Any, slower_by: float | None, tolerance: float) -> Exit:
-    """Returns the exit code of a replay that ended with a measurement or a failure."""
+    """Returns the exit code of a replay from its outcome.
+
+    `slower_by`: relative slowdown since the result was stored; above `tolerance` it is an error.
+    """
     if isinstance(outcome, Failure):
         return Exit.ENVIRONMENT if outcome.kind == "compile" else Exit.WRONG_ANSWER
     return Exit.SLOWER if slower_by is not None and slower_by > tolerance else Exit.OK

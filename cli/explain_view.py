@@ -28,7 +28,7 @@ _RESOURCES = {
 
 
 def explain_lines(e: Explanation, verbosity: int) -> Iterator[str]:
-    """The explanation in sections."""
+    """Yields the explanation of a run in sections, for people."""
     unit = TimeUnit(e.file.time_ns)
     sizes = ", ".join(f"{name}={extent}" for name, extent in e.file.sizes.items())
     yield f"{e.file.sequence}: {e.formula}".rstrip(": ") + f"   ({sizes}, {e.file.dtype})"
@@ -48,7 +48,7 @@ def explain_lines(e: Explanation, verbosity: int) -> Iterator[str]:
 
 
 def fruitless_lines(f: Fruitless, verbosity: int) -> Iterator[str]:
-    """Yields the explanation of a run without a best."""
+    """Yields the explanation of a run without a valid implementation, for people."""
     sizes = ", ".join(f"{name}={extent}" for name, extent in f.sizes.items())
     yield f"{f.sequence}   ({sizes}, {f.dtype})"
     yield f"nothing valid was found; {'the run ended: ' + f.status if f.status else 'its session did not end'}"
@@ -63,12 +63,12 @@ def fruitless_lines(f: Fruitless, verbosity: int) -> Iterator[str]:
 
 
 def fruitless_fields(f: Fruitless) -> dict[str, Any]:
-    """The same as one JSON object."""
+    """Returns the explanation of a run without a valid implementation as one JSON object."""
     return line_fields(f)
 
 
 def explain_fields(e: Explanation) -> dict[str, Any]:
-    """The same as one JSON object; times in ns, all lists whole."""
+    """Returns the explanation of a run as one JSON object; times in ns, lists complete."""
     return line_fields(e)
 
 

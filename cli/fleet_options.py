@@ -1,4 +1,4 @@
-"""Options of commands that search on a fleet, and on devices of this machine."""
+"""Options of commands that search on a fleet or on several devices of this machine."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def on_a_fleet(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The options that name a fleet, or devices of this machine, as one `fleet` argument."""
+    """Decorator: adds the options that name a fleet or devices, passed to the command as one `fleet` argument."""
 
     def call(
         *, fleet_file: Path | None, devices: tuple[str, ...], on: str | None, **rest: Any
@@ -46,7 +46,7 @@ def on_a_fleet(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _request(file: Path | None, devices: tuple[str, ...], on: str | None) -> FleetRequest | None:
-    """Returns the request of a command line; None without one. Raises UsageError."""
+    """Returns the request for a fleet from option values; None without such options. Raises UsageError."""
     if file is None and not devices:
         if on is not None:
             raise click.UsageError("--on is a device of a fleet: name it by --fleet")
@@ -68,7 +68,7 @@ def _request(file: Path | None, devices: tuple[str, ...], on: str | None) -> Fle
 
 
 def each_key(fleet: FleetRequest | None, backend: str) -> Iterator[FleetRequest]:
-    """Yields a request for each device key of a fleet. Raises UsageError without a fleet, and DeviceError."""
+    """Yields one request per device key of a fleet. Raises UsageError without a fleet, and DeviceError."""
     from dataclasses import replace
 
     from ..runtime.fleet.fleet import chosen, keys_of
@@ -85,6 +85,6 @@ def each_key(fleet: FleetRequest | None, backend: str) -> Iterator[FleetRequest]
 
 
 def needs_dask() -> None:
-    """Raises UsageError where the extra `fleet` is not installed."""
+    """Raises UsageError if Dask (the extra `fleet`) is not installed."""
     if find_spec("distributed") is None:
         raise click.UsageError("fleets need Dask: pip install 'kernelscape[fleet]'")

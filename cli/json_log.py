@@ -1,4 +1,4 @@
-"""The log of a run as JSON lines: events that are lines (search/line.py), as cli/schema.py describes them."""
+"""Log of a run as JSON lines: its events that are lines (search/line.py), with the schema of cli/schema.py."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .log import Event
 
 
 class JsonLog:
-    """One JSON object a line, the last one `{"event": "result", ...}`."""
+    """Listener that prints one JSON object per line, the last one `{"event": "result", ...}`."""
 
     def __init__(self, write: Callable[[str], None]) -> None:
         self._write = write

@@ -1,4 +1,4 @@
-"""Lines and JSON objects of `explore list`."""
+"""Output of `explore list`: the library sequences as text or JSON."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ..runtime.device import backends
 
 
 def list_fields() -> Iterator[dict[str, Any]]:
-    """One object a library sequence."""
+    """Yields one JSON object per library sequence."""
     for name in names():
         entry = load(name)
         yield {
@@ -23,7 +23,7 @@ def list_fields() -> Iterator[dict[str, Any]]:
 
 
 def list_lines() -> Iterator[str]:
-    """A table of the library sequences."""
+    """Yields the lines of a table of the library sequences."""
     rows = list(list_fields())
     sizes = [", ".join(f"{n}={x}" for n, x in row["sizes"].items()) for row in rows]
     wide = max(len(s) for s in sizes)

@@ -1,4 +1,4 @@
-"""Listener of a session's events: rows for people, JSON lines, or both."""
+"""Listener for the events of a session: prints rows for people, JSON lines, or both."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ from .speaking import say
 
 
 def listener(talk: Talk, settings: Settings) -> Callable[[Any], None]:
-    """Returns a listener for the events of a session. JSON lines go to stdout, and then the rows for people to stderr."""
+    """Returns a listener that prints the events of a session.
+
+    JSON lines go to stdout; rows for people then go to stderr.
+    """
 
     def write(line: str) -> None:
         say(line, err=talk.is_json)

@@ -1,4 +1,7 @@
-"""The log of a run, made from events alone: plain rows in the manner of a MIP solver. JSON lines are in json_log.py."""
+"""Log of a run for people, computed from its events: plain rows in the style of a MIP solver.
+
+JSON lines are in json_log.py.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,7 @@ Event = st.Stage | ev.Event
 
 
 class TextLog:
-    """Rows for people. `verbosity`: 0 the result only, 1 the log, 2 every row there is."""
+    """Listener that prints rows for people. `verbosity`: 0 only the result, 1 the log, 2 every row."""
 
     def __init__(
         self,
@@ -200,7 +203,7 @@ def _components_text(e: ev.Components) -> str:
 
 
 def _unit_of(event: Event, now: TimeUnit) -> TimeUnit:
-    """Returns the unit that suits the times in an event; the default implementation decides in the end."""
+    """Returns the time unit for an event's times; that of the default implementation is final."""
     if isinstance(event, st.Rooted):
         return TimeUnit(event.bound_ns)
     if isinstance(event, st.Compared) and event.baseline_ns is not None:
@@ -234,7 +237,10 @@ def _count(n: int) -> str:
 
 
 def space_lines(problem: Problem, space: Space, prepare_s: float | None) -> list[str]:
-    """Two lines on the size of a space: its objects and choices, and what propagation fixed."""
+    """Returns two lines on the size of a space: objects and choices, and choices fixed by propagation.
+
+    `prepare_s`: seconds of its preparation.
+    """
     n_loops = sum(len(t.loops) for t in problem.tasks)
     open_by_kind, n_choices, n_open = count_choices(space)
     kinds = ", ".join(f"{n} {kind}" for kind, n in open_by_kind.items())
@@ -248,21 +254,21 @@ def space_lines(problem: Problem, space: Space, prepare_s: float | None) -> list
 
 
 def non_affine_lines(non_affine: NonAffineTasks, is_profiled: bool) -> list[str]:
-    """Returns a line on the non-affine tasks; [] where there are none."""
+    """Returns a line on the non-affine tasks; [] if there are none."""
     if not non_affine:
         return []
     return [f"Tasks      {non_affine}; bound and gap count {counted_text(is_profiled)}"]
 
 
 def fixed_lines(space: Space) -> list[str]:
-    """Returns a line on the decisions made before the search; [] where there are none."""
+    """Returns a line on the decisions fixed before the search; [] if there are none."""
     if not space.fixed:
         return []
     return [f"Upfront    {fixed_text(space.fixed)}; bound and gap are of the space with that"]
 
 
 def count_choices(space: Space) -> tuple[dict[str, int], int, int]:
-    """Open choices of the root by kind (most first), the number of choices, and of open ones."""
+    """Returns the number of open choices of the root by kind (largest first), of all choices, and of open ones."""
     root = space.root()
     searchable = [int(v) for v in space.searchable]
     opened = [] if isinstance(root, DeadEnd) else [v for v in searchable if root.is_open(v)]

@@ -1,4 +1,4 @@
-"""Options that several commands share, and their conversion to settings."""
+"""Options shared by several commands, and their conversion to settings."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Talk:
-    """Verbosity and form of the output."""
+    """Options on a command's output: its verbosity, and text or JSON."""
 
     verbosity: int
     is_json: bool
@@ -35,7 +35,7 @@ def _say_that_it_compiles() -> None:
 
 
 def talks(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Adds the options that every command has, as one `talk` argument."""
+    """Decorator: adds the options common to all commands, passed to the command as one `talk` argument."""
 
     def call(*, quiet: bool, verbose: int, is_json: bool, config: Path | None, **rest: Any) -> Any:
         outer = click.get_current_context().find_root().params
@@ -60,7 +60,7 @@ def talks(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def interrupted() -> None:
-    """Prints the message for the first signal."""
+    """Prints the message for the first interrupt signal."""
     # Not through click: its streams may be in the middle of a write.
     os.write(2, b"finishing the running evaluation; once more to stop at once\n")
 
@@ -73,12 +73,12 @@ def put_json(fields: Mapping[str, Any]) -> None:
 
 
 def settings_of(talk: Talk, **flags: Any) -> Settings:
-    """Returns all settings; `flags` come before other sources. Raises SettingsError."""
+    """Returns all settings; `flags` take precedence over other sources. Raises SettingsError."""
     return load_settings(flags, config=talk.config)
 
 
 def about_problem(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The argument that names a sequence, with its size, dtype and target."""
+    """Decorator: adds the argument that names a sequence, and the options for its sizes, dtype and target."""
     size = click.option(
         "--size", "sizes", multiple=True, help="n=4096, 4k, 2^12 or 1e6; repeatable."
     )
@@ -88,13 +88,13 @@ def about_problem(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def beginning(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The option that runs functions of the user's file before the one that is explored."""
+    """Decorator: adds the option `--before`, functions of the user's file to run before the explored one."""
     text = "Of FILE.py: a function to call before, such as one that fills its fields; repeatable."
     return click.option("--before", "before", multiple=True, metavar="NAME", help=text)(function)
 
 
 def hiding(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The option that names arrays without readers after the sequence."""
+    """Decorator: adds the option that names arrays which nobody reads after the sequence."""
     text = "Of FILE.py: an array or field that nobody reads afterwards, which need not be written; repeatable."
     return click.option("--unseen", "unseen", multiple=True, metavar="NAME", help=text)(function)
 
@@ -108,7 +108,10 @@ def workload_of(
     compare: bool = True,
     measures: bool = True,
 ) -> Workload:
-    """Returns the sequence that a command names, with its arguments. Raises WorkloadError and LanguageError."""
+    """Returns the workload for the sequence of a command line. Raises WorkloadError and LanguageError.
+
+    `compare`: with a NumPy function to compare with. `measures`: the contents of fields matter, since they are measured on.
+    """
     from .user_file import find_workload
 
     def tell(sentence: str) -> None:
@@ -120,7 +123,7 @@ def workload_of(
 
 
 def sequence_argument(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The argument that names a sequence; shells complete it with those of the library, and files."""
+    """Decorator: adds the argument that names a sequence, with shell completion for library names and files."""
     return click.argument("sequence", shell_complete=_complete_sequence)(function)
 
 
@@ -134,7 +137,7 @@ def _complete_sequence(
 
 
 def limits(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The options that end a search."""
+    """Decorator: adds the options that limit a search."""
     time_limit = click.option("--time-limit", help="30s, 2m, 500ms.")
     max_evals = click.option("--max-evals", help="Most candidates to measure.")
     gap = click.option("--gap", help="Stop at this gap: 5% or 0.05.")
@@ -142,7 +145,7 @@ def limits(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def given_inputs(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The option that gives values of arrays in place of the values that a run stored."""
+    """Decorator: adds the option with values of arrays, which replace those that a run stored."""
     text = (
         "An .npz file with arrays of the sequence, by name: in place of what was kept or is drawn."
     )
@@ -150,26 +153,26 @@ def given_inputs(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def verifying(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The option that says how much of a result rounding may decide."""
+    """Decorator: adds the option on the share of a result that rounding may decide."""
     text = "Share of an array's elements that may lie on a branch: 1e-4; default 1e-5."
     return click.option("--undecided", help=text)(function)
 
 
 def reproducing(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The option that frees results of the order of threads."""
+    """Decorator: adds the option that makes results independent of the order of threads."""
     text = "Nothing may depend on the number or order of threads: equal bytes in every run."
     flag = click.option("--deterministic", is_flag=True, default=None, help=text)
     return flag(function)
 
 
 def fixing(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The option that decides something before the search."""
+    """Decorator: adds the option that fixes decisions before the search."""
     text = "CHOICE=VALUE: decide this upfront; repeatable. `explore show -v` lists choices."
     return click.option("--fix", "fixed", multiple=True, help=text)(function)
 
 
 def decisions_of(texts: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
-    """Returns the decisions of a command line. Raises UsageError."""
+    """Returns the fixed decisions on a command line as pairs (name, value). Raises UsageError."""
     parts = [text.rpartition("=") for text in texts]
     for text, (name, _, value) in zip(texts, parts, strict=True):
         if not name.strip() or not value.strip():
@@ -178,7 +181,7 @@ def decisions_of(texts: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
 
 
 def options_of(settings: Settings, fixed: tuple[tuple[str, str], ...] = ()) -> Options:
-    """Returns the options of a session. Raises SettingsError."""
+    """Returns the options of a session from settings and fixed decisions. Raises SettingsError."""
     try:
         return replace(_options(settings), fixed=fixed)
     except ValueError as e:
@@ -207,7 +210,7 @@ def _options(settings: Settings) -> Options:
 
 
 def sizes_of(texts: tuple[str, ...]) -> dict[str, int]:
-    """Returns the sizes of a command line. Raises UsageError."""
+    """Returns the sizes on a command line by name. Raises UsageError."""
     try:
         return parse_sizes(texts)
     except ValueError as e:

@@ -1,4 +1,4 @@
-"""Programs that run as `python FILE.py` would run them: their text, their exceptions, and the windows that they call."""
+"""User programs run as by `python FILE.py`: their compilation, their exceptions, and a log of their windows."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _PACKAGE: Final = f"{Path(__file__).parents[1]}{os.sep}"
 
 
 class ProgramError(Exception):
-    """A program has raised `error`."""
+    """A user's program has raised the exception `error`."""
 
     def __init__(self, error: Exception) -> None:
         super().__init__(str(error))
@@ -33,7 +33,10 @@ class ProgramError(Exception):
 
 @dataclass(frozen=True)
 class Watched:
-    """A program that has run: its windows, how long it ran, why it ended, and its names, which keep its fields."""
+    """A program that has run: its windows, its seconds, the reason for its end, and its global names.
+
+    The names are stored so that the program's fields stay alive.
+    """
 
     log: WindowLog
     seconds: float
@@ -42,7 +45,7 @@ class Watched:
 
 
 def read(path: Path) -> CodeType:
-    """The program in a file. Raises WorkloadError."""
+    """Returns the compiled code of a program file. Raises WorkloadError."""
     from ..compat.program import read_program
 
     if not path.is_file():
@@ -55,7 +58,10 @@ def read(path: Path) -> CodeType:
 
 
 def watch(path: Path, frames: int, seconds: float) -> Watched:
-    """Runs a program, up to so many frames or seconds, and logs its windows. Raises WorkloadError, LanguageError, ProgramError."""
+    """Runs a program for at most `frames` frames or `seconds` seconds, and logs its windows (repeated calls).
+
+    Raises WorkloadError, LanguageError and ProgramError.
+    """
     from ..compat.display.frames import LastFrame, Reel
     from ..explorer.program_windows import WindowLog, watched_window
     from ..kernels.frontend.init import sync
@@ -75,16 +81,17 @@ def watch(path: Path, frames: int, seconds: float) -> Watched:
 
 
 def own_output(talk: Talk) -> AbstractContextManager[Any]:
-    """Returns a context in which a program prints: to stderr where stdout has JSON lines."""
+    """Returns a context in which a program's prints go to stderr if stdout has JSON lines."""
     return redirect_stdout(sys.stderr) if talk.is_json else nullcontext()
 
 
 def run_with(
     path: Path, make: Callable[[], AbstractDeferringExecutor], reel: Reel
 ) -> tuple[bool, dict[str, Any]]:
-    """Runs a program whose calls go to the executors that `make` returns. Returns whether the reel has ended it, and its names.
+    """Runs a program whose calls of kernels go to the executors that `make` creates.
 
-    Raises WorkloadError, LanguageError and ProgramError.
+    Returns True if `reel` (the frames that it shows) ended it, and its global names. Raises WorkloadError, LanguageError and
+    ProgramError.
     """
     from ..compat.program import run_program
     from ..kernels.frontend.dispatch import watching
@@ -102,7 +109,10 @@ def run_with(
 
 
 def show(error: BaseException, path: Path, *, is_whole: bool) -> None:
-    """Prints an exception of a program as Python does; unless `is_whole`, without the frames of this package around its own."""
+    """Prints an exception of a program as Python does.
+
+    Unless `is_whole`, frames of this package before and after the program's own are left out.
+    """
     told = traceback.TracebackException.from_exception(error)
     link: traceback.TracebackException | None = None if is_whole else told
     while link is not None:
@@ -112,7 +122,7 @@ def show(error: BaseException, path: Path, *, is_whole: bool) -> None:
 
 
 def _own_frames(stack: traceback.StackSummary, program: str) -> traceback.StackSummary:
-    """Returns the frames from the program's first to the first of this package behind its last."""
+    """Returns the stack frames from the program's first up to the frame in which it calls this package last."""
     own = [k for k, frame in enumerate(stack) if frame.filename == program]
     begin, end = (own[0], own[-1] + 1) if own else (0, 0)
     while end < len(stack) and not stack[end].filename.startswith(_PACKAGE):

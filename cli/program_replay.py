@@ -1,4 +1,4 @@
-"""`explore replay DIR --program FILE.py`: the implementations of a program's windows, checked while the program runs."""
+"""`explore replay DIR --program FILE.py`: runs a program with the implementations found for it, and checks them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ _FRAMES = 10
 
 
 def replay_program(talk: Talk, place: Path, program: Path) -> int:
-    """Runs a program with what was found for its windows, and says whether it computes the same. Returns the exit code."""
+    """Runs a program with the implementations found for its windows, and prints if results are the same.
+
+    Returns the exit code.
+    """
     from ..compat.display.frames import Reel
     from ..explorer.plan_check import PlanChecks, checked_follower
     from ..explorer.plan_replay import Follower, plans_of

@@ -1,4 +1,4 @@
-"""`explore run FILE.py`: a program is watched, and the windows of calls that cost most are searched."""
+"""`explore run FILE.py`: runs a program, and searches its most expensive windows (repeated sequences of calls)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def search_program(
     directory: Path | None,
     frames: int,
 ) -> int:
-    """Runs a program, searches its windows, and says what was found. Returns the exit code."""
+    """Runs a program, searches its windows, and prints the results. Returns the exit code."""
     from ..explorer.program_run import check_folder, chosen, explore_windows
 
     if directory is not None:
@@ -85,7 +85,7 @@ def search_program(
 
 
 class _Rows:
-    """Says which window is searched next: in words, or as JSON lines."""
+    """Printer of each window before its search: as text, or as JSON lines."""
 
     def __init__(self, talk: Talk) -> None:
         self._talk = talk
@@ -103,7 +103,7 @@ class _Rows:
 
 
 def result_lines(file: ProgramFile) -> list[str]:
-    """The windows of a program in words, each with what was found for it."""
+    """Returns lines on the windows of a program, each with its search result."""
     lines = [f"{file.program}, watched for {file.watched_s:.1f} s"]
     for row in file.windows:
         lines.append(_window_text(row))
@@ -120,7 +120,7 @@ def result_lines(file: ProgramFile) -> list[str]:
 
 
 def window_lines(row: WindowRow) -> list[str]:
-    """A window in words, and what ends it."""
+    """Returns lines that describe one window and the reasons why it ended."""
     ends = ", ".join(f"{why} ({n})" for why, n in row.ends.items())
     return [_window_text(row), f"  ends: {ends}"]
 

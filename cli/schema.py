@@ -1,4 +1,4 @@
-"""Lines of `--json` that commands print, a class each, and the JSON schema of all lines.
+"""Classes of the `--json` lines that commands print, and the JSON schema of all lines.
 
 Lines of a run are its events, in search/events.py and explorer/stages.py. A field that is added to a command's output is added
 to its class, or the tests refuse it.
@@ -21,7 +21,7 @@ Number = float | None
 
 
 class Sequence(AbstractLine, frozen=True, tag="sequence"):
-    """`list`: a library sequence."""
+    """`list`: one library sequence."""
 
     name: str
     formula: str
@@ -30,7 +30,7 @@ class Sequence(AbstractLine, frozen=True, tag="sequence"):
 
 
 class SpaceLine(AbstractLine, frozen=True, tag="space"):
-    """`show`."""
+    """`show`: a sequence and the size of its space."""
 
     problem: str
     formula: str
@@ -66,7 +66,7 @@ class BuiltLaunch(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Built(AbstractLine, frozen=True, tag="built"):
-    """`run --build-only`: an implementation."""
+    """`run --build-only`: one compiled implementation."""
 
     tag: str
     candidate: str
@@ -89,7 +89,7 @@ class Side(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class ComparisonLine(AbstractLine, frozen=True, tag="comparison"):
-    """`compare`: `ratio` is the time of `b` in times of `a`, a `tie` within both spreads."""
+    """`compare`: two results; `ratio`: time of `b` divided by that of `a`; `tie`: equal within both spreads."""
 
     a: Side
     b: Side
@@ -101,7 +101,7 @@ class ComparisonLine(AbstractLine, frozen=True, tag="comparison"):
 
 
 class Replay(AbstractLine, frozen=True, tag="replay"):
-    """`replay`."""
+    """`replay`: outcome of a stored implementation, verified and timed again."""
 
     source_key: str
     status: str
@@ -116,7 +116,7 @@ class Replay(AbstractLine, frozen=True, tag="replay"):
 
 
 class Check(AbstractLine, frozen=True, tag="check"):
-    """`check`: `status` is "ok", or why theirs is not right."""
+    """`check`: verdict on a user's function; `status` is "ok", or the kind of failure."""
 
     sequence: str
     sizes: dict[str, int]
@@ -139,7 +139,7 @@ class Check(AbstractLine, frozen=True, tag="check"):
 
 
 class Shape(AbstractLine, frozen=True, tag="shape"):
-    """`tune`: one shape; `is_new` says that it was searched now."""
+    """`tune`: result for one shape; `is_new`: it was searched by this command."""
 
     sizes: dict[str, int]
     status: str
@@ -151,7 +151,7 @@ class Shape(AbstractLine, frozen=True, tag="shape"):
 
 
 class TunedLine(AbstractLine, frozen=True, tag="tuned"):
-    """`tune`: the file."""
+    """`tune`: the file with all results."""
 
     file: str
     shapes: int
@@ -159,7 +159,7 @@ class TunedLine(AbstractLine, frozen=True, tag="tuned"):
 
 
 class SourceFileLine(AbstractLine, frozen=True, tag="source"):
-    """`codegen`."""
+    """`codegen`: a written source file, with the command that compiles it."""
 
     file: str
     compile: str
@@ -167,7 +167,10 @@ class SourceFileLine(AbstractLine, frozen=True, tag="source"):
 
 
 class Export(AbstractLine, frozen=True, tag="export"):
-    """`export`: `function` is what C calls; the files are in `folder`. `library` is null where its compiler, nvcc, is not here."""
+    """`export`: files in `folder`; `function` is the C function to call.
+
+    `library` is null if its compiler, nvcc, is not installed.
+    """
 
     folder: str
     function: str
@@ -176,7 +179,7 @@ class Export(AbstractLine, frozen=True, tag="export"):
 
 
 class GraphText(AbstractLine, frozen=True, tag="graph"):
-    """`graph`."""
+    """`graph`: a state-flow graph as text."""
 
     problem: str
     form: Literal["text", "dot", "mermaid"]
@@ -185,7 +188,7 @@ class GraphText(AbstractLine, frozen=True, tag="graph"):
 
 
 class Trace(AbstractLine, frozen=True, tag="trace"):
-    """`trace`."""
+    """`trace`: a written file of trace events."""
 
     file: str
     events: int
@@ -199,7 +202,7 @@ class FleetSlot(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class FleetLine(AbstractLine, frozen=True, tag="fleet"):
-    """`fleet start`, `status` and `stop`: the address of its scheduler, "" once it has ended, and its slots."""
+    """`fleet start`, `status` and `stop`: the scheduler's address ("" once it has ended), and its slots."""
 
     file: str
     address: str
@@ -218,7 +221,7 @@ class ProgramRun(AbstractLine, frozen=True, tag="program"):
 
 
 class WindowLine(AbstractLine, frozen=True, tag="window"):
-    """`run FILE.py`: a window of a program, and what was found for it (runtime/records/program_file.py)."""
+    """`run FILE.py`: a window of a program with its search result (runtime/records/program_file.py)."""
 
     name: str
     kernels: str
@@ -232,14 +235,14 @@ class WindowLine(AbstractLine, frozen=True, tag="window"):
 
 
 class WindowsLine(AbstractLine, frozen=True, tag="program_run"):
-    """`run FILE.py`: the folder of a program's windows, which `ks.init(decisions=...)` takes."""
+    """`run FILE.py`: the folder with the results of a program's windows, for `ks.init(decisions=...)`."""
 
     directory: str
     exit: int
 
 
 class CheckedWindow(AbstractLine, frozen=True, tag="checked_window"):
-    """`replay --program`: a window, its runs in the program, those that were compared with its kernels, and what disagrees."""
+    """`replay --program`: a window, its runs in the program, its checked runs, and the first disagreement."""
 
     name: str
     runs: int
@@ -250,7 +253,7 @@ class CheckedWindow(AbstractLine, frozen=True, tag="checked_window"):
 
 
 class CalibrationLine(AbstractLine, frozen=True, tag="calibration"):
-    """`calibrate`."""
+    """`calibrate`: measured facts of this machine."""
 
     machine: str
     calibrations: int
@@ -264,7 +267,7 @@ class CalibrationLine(AbstractLine, frozen=True, tag="calibration"):
 
 
 class FindingLine(AbstractLine, frozen=True, tag="finding"):
-    """`doctor`."""
+    """`doctor`: one finding about this machine."""
 
     topic: str
     verdict: str
@@ -273,14 +276,14 @@ class FindingLine(AbstractLine, frozen=True, tag="finding"):
 
 
 class ReportLine(AbstractLine, frozen=True, tag="report"):
-    """`report`: a page that was written."""
+    """`report`: one written page."""
 
     file: str
     evaluations: int
 
 
 class Kept(AbstractLine, frozen=True, tag="kept"):
-    """`cache`: one place."""
+    """`cache`: one cache location."""
 
     name: str
     path: str
@@ -291,14 +294,14 @@ class Kept(AbstractLine, frozen=True, tag="kept"):
 
 
 class Cleared(AbstractLine, frozen=True, tag="cleared"):
-    """`cache --clear`."""
+    """`cache --clear`: the cleared cache locations."""
 
     names: list[str]
     freed_bytes: int
 
 
 class StoredLine(AbstractLine, frozen=True, tag="stored"):
-    """`store list`: a result; `error` is a sentence where this version cannot use it."""
+    """`store list`: one result; `error` is a sentence if this version cannot use it."""
 
     row: int
     sequence: str
@@ -319,7 +322,7 @@ class StoredResultLine(AbstractLine, frozen=True, tag="stored_result"):
 
 
 class StoreLine(AbstractLine, frozen=True, tag="store"):
-    """`store export`, `import`, `merge`, `prune`: a file or a store, and how many rows were written, added or removed."""
+    """`store export`, `import`, `merge`, `prune`: a file or store, and the rows written, added or removed."""
 
     name: str
     exported: int | UnsetType = UNSET
@@ -329,19 +332,19 @@ class StoreLine(AbstractLine, frozen=True, tag="store"):
 
 
 class Schema(AbstractLine, frozen=True, tag="schema"):
-    """`schema`."""
+    """`schema`: the JSON schema of all lines."""
 
     schema: dict[str, Any]
 
 
 @cache
 def events() -> dict[str, type[msgspec.Struct]]:
-    """The class of every line, by the name that it has in `event`."""
+    """Returns the class of every line, by its name in the field `event`."""
     return {str(c.__struct_config__.tag): line_class(c) for c in AbstractLine.__subclasses__()}
 
 
 def line_schema() -> dict[str, Any]:
-    """The JSON schema (2020-12) of a line."""
+    """Returns the JSON schema (2020-12) of a line."""
     any_line: Any = reduce(or_, events().values())
     (schema,), parts = msgspec.json.schema_components([any_line], ref_template="#/$defs/{name}")
     for tag, line in events().items():  # what people look for is the name in `event`

@@ -1,4 +1,4 @@
-"""Names of sequences on a command line."""
+"""Names of sequences on a command line: library names and FILE.py:function."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from pathlib import Path
 
 
 class WorkloadError(Exception):
-    """There is no such sequence, or it cannot be called; one sentence."""
+    """A named sequence does not exist or cannot be called; the message is one sentence."""
 
 
 @dataclass(frozen=True)
 class Named:
-    """A sequence as a command names it: of the library, or FILE.py:function.
+    """A sequence named on a command line: a library name, or FILE.py:function.
 
-    Functions of the file run `before` it. `unseen` are names of arrays that nobody reads after it.
+    `before`: functions of the file that run before it. `unseen`: names of arrays that nobody reads after it.
     """
 
     text: str
@@ -23,11 +23,11 @@ class Named:
 
     @property
     def file(self) -> Path | None:
-        """The file of its own; None for one of the library."""
+        """Path of the file that contains the sequence; None for a library sequence."""
         path = self.text.partition(":")[0]
         return Path(path) if ":" in self.text or path.endswith(".py") else None
 
 
 def is_program(text: str) -> bool:
-    """True for the name of a file in the place of a sequence."""
+    """True if the text, in the place of a sequence, names a Python file alone."""
     return text.endswith(".py") and ":" not in text

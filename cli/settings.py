@@ -1,7 +1,7 @@
-"""Settings of a run: their values, their origins, and the parsing of their texts.
+"""Settings of a run: their values, the source of each value, and the parsing of texts.
 
-Flags come before KERNELSCAPE_* variables, before kernelscape.toml, before [tool.kernelscape] of pyproject.toml, before the user's
-config.toml, before defaults. Unknown keys are errors. Only this module reads KERNELSCAPE_* variables.
+Precedence: flags, KERNELSCAPE_* variables, kernelscape.toml, [tool.kernelscape] of pyproject.toml, the user's config.toml,
+defaults. Unknown keys are errors. Only this module reads KERNELSCAPE_* variables.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ _UNITS = {"k": 1 << 10, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
 class SettingsError(Exception):
-    """A setting that is unknown or cannot be read; one sentence that says where it came from."""
+    """A setting is unknown or invalid; the message is one sentence that names its source."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """Settings of a run. `origins` has the origin of each value that was given, by key."""
+    """Settings of a run. `origins` has the source of each given value, by key."""
 
     target: str = "cpu"
     dtype: str = "f32"
@@ -54,7 +54,7 @@ class Settings:
 
 
 def parse_duration(text: str | float) -> float:
-    """Seconds of "500ms", "30s", "2m", "1h" or a plain number of seconds. Raises ValueError."""
+    """Returns the seconds of "500ms", "30s", "2m", "1h" or a plain number of seconds. Raises ValueError."""
     match = re.fullmatch(r"\s*([0-9.]+(?:e-?[0-9]+)?)\s*(ms|us|s|m|min|h)?\s*", str(text))
     unit_s = {None: 1.0, "us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
     try:
@@ -67,7 +67,7 @@ def parse_duration(text: str | float) -> float:
 
 
 def parse_share(text: str | float) -> float:
-    """A share in [0, 1) from "5%" or "0.05". Raises ValueError."""
+    """Returns the share in [0, 1) of a text such as "5%" or "0.05". Raises ValueError."""
     words = str(text).strip()
     try:
         share = float(words[:-1]) / 100 if words.endswith("%") else float(words)
@@ -79,7 +79,7 @@ def parse_share(text: str | float) -> float:
 
 
 def parse_tolerance(text: str | float) -> float:
-    """A share of zero or more, from "25%" or "0.25". Raises ValueError."""
+    """Returns the share, at least 0, of a text such as "25%" or "0.25". Raises ValueError."""
     words = str(text).strip()
     try:
         share = float(words[:-1]) / 100 if words.endswith("%") else float(words)
@@ -91,7 +91,7 @@ def parse_tolerance(text: str | float) -> float:
 
 
 def parse_sizes(texts: Sequence[str]) -> dict[str, int]:
-    """Extents by name from texts like "n=4096,m=2^10"; 4k is 4096, 1e3 is 1000. Raises ValueError."""
+    """Returns extents by name from texts like "n=4096,m=2^10"; 4k is 4096, 1e3 is 1000. Raises ValueError."""
     sizes: dict[str, int] = {}
     for item in (i for text in texts for i in text.split(",") if i.strip()):
         match = _SIZE.fullmatch(item)
@@ -109,7 +109,7 @@ def parse_sizes(texts: Sequence[str]) -> dict[str, int]:
 
 
 def _extent(size: re.Match[str]) -> int:
-    """The number of a text that is a size."""
+    """Returns the number that a matched size text means."""
     number, power = int(size[2]), int(size[4] or 1)
     if size[3] == "e":
         return int(number * 10**power)
@@ -179,9 +179,9 @@ def load_settings(
     environ: Mapping[str, str] | None = None,
     folder: Path | None = None,
 ) -> Settings:
-    """Settings from all sources; `flags` that are None were not given. Raises SettingsError.
+    """Returns the settings from all sources. Raises SettingsError.
 
-    `config` is read instead of the project's and the user's files.
+    `flags`: options of the command line, None if not given. `config`: file read instead of the project's and the user's files.
     """
     environ = os.environ if environ is None else environ
     given: dict[str, tuple[Any, str]] = {}
@@ -220,7 +220,7 @@ def _apply(given: Mapping[str, tuple[Any, str]]) -> Settings:
 
 
 def _files(environ: Mapping[str, str], folder: Path) -> tuple[Path, ...]:
-    """The files that may hold settings, the ones that count least first."""
+    """Returns the files that may contain settings, those with the lowest precedence first."""
     base = environ.get("XDG_CONFIG_HOME")
     home = Path(environ.get("HOME") or "~").expanduser()
     user = (Path(base) if base else home / ".config") / "kernelscape" / "config.toml"
@@ -249,6 +249,6 @@ def _read_file(path: Path, *, is_wanted: bool) -> dict[str, Any]:
 
 
 def nearest(name: Any, known: Sequence[str] | Mapping[str, Any]) -> str:
-    """Returns "; did you mean ...?" for a misspelt name, or nothing."""
+    """Returns "; did you mean ...?" with the known name most similar to `name`; "" if none is similar."""
     near = get_close_matches(str(name), list(known), n=1, cutoff=0.5)
     return f"; did you mean {near[0]}?" if near else ""

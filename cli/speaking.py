@@ -1,4 +1,4 @@
-"""Printing for all commands: escapes control characters, since names and texts may come from files that others wrote."""
+"""Printing for all commands, with control characters escaped, since texts may come from other people's files."""
 
 from __future__ import annotations
 
@@ -6,13 +6,17 @@ import click
 
 
 def say(text: str, *, err: bool = False, nl: bool = True) -> None:
-    """Prints a line, or several. Characters that would steer a terminal are shown as their escapes."""
+    """Prints one or several lines; characters that would control a terminal are printed as escapes.
+
+    `err`: to stderr. `nl`: with a line break at the end.
+    """
     click.echo(shown(text), err=err, nl=nl)
 
 
 def shown(text: str) -> str:
-    """Returns the text with escapes for control characters, and for characters that cannot be encoded. Ends of lines and tabs
-    stay.
+    """Returns the text with escapes for control characters and characters that cannot be encoded.
+
+    Line breaks and tabs are unchanged.
     """
     if text.isascii() and text.isprintable():
         return text

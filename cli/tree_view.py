@@ -1,4 +1,4 @@
-"""Trees of the sparse fields of a sequence, for `explore show`: nodes, states, how full they are, and the cost of their lists."""
+"""Tables of a sequence's sparse trees for `explore show`: nodes, states, active cells, and cost of lists."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _STATES = ("table", "mask", "length", "list", "keys")
 
 
 def tree_lines(recording: Recording, problem: Problem, arguments: Arguments) -> Iterator[str]:
-    """Yields a table for each tree, of its nodes as the sequence finds them."""
+    """Yields a table for each tree: its nodes with their contents before the sequence runs."""
     for used in recording.trees:
         if any(key not in used.arrays for key in _needed(used)):
             yield f"{used.tree.name}: its kernels do not take all that says which cells are active"
@@ -39,9 +39,9 @@ def tree_lines(recording: Recording, problem: Problem, arguments: Arguments) -> 
 
 
 def _states(problem: Problem, used: UsedTree, node: int, looked_at: int | None) -> str:
-    """Returns the states of a node that the sequence has, and the cost of its list.
+    """Returns the names of a node's states that the sequence uses, and the cost of building its list.
 
-    `looked_at` is the number of cells that making the list looks at, of a hash node the cells that have a slot; None: unknown.
+    `looked_at`: number of cells that building the list reads (for a hash node the cells with a slot); None if unknown.
     """
     states = ", ".join(f"{s}{node}" for s in _STATES if f"{s}{node}" in used.arrays)
     made = _made(problem, used, node)
@@ -53,7 +53,7 @@ def _states(problem: Problem, used: UsedTree, node: int, looked_at: int | None) 
 
 
 def _needed(used: UsedTree) -> Iterator[str]:
-    """Yields the sections that hold which cells are active."""
+    """Yields the names of those sections of a tree that determine its active cells."""
     for k, node in enumerate(used.tree.nodes):
         for kind, stem in (("pool", "table"), ("mask", "mask"), ("length", "length")):
             if getattr(node.has, kind):
@@ -63,6 +63,6 @@ def _needed(used: UsedTree) -> Iterator[str]:
 
 
 def _made(problem: Problem, used: UsedTree, node: int) -> int:
-    """Returns the number of times that a run of the sequence makes the list of a node, where its cells have changed."""
+    """Returns the number of times that one run of the sequence rebuilds the list of a node, if its cells change."""
     array = used.arrays.get(f"list{node}")
     return sum(t.n_runs for t in problem.tasks if array in arrays_written(t))

@@ -1,4 +1,4 @@
-"""Rows and JSON objects of `explore tune`."""
+"""Output of `explore tune`: one row or JSON object per shape."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ..explorer.tuning import TunedShape
 
 
 def shape_line(done: TunedShape) -> str:
-    """A row for people."""
+    """Returns the row of a shape, for people."""
     sizes = ", ".join(f"{name}={extent}" for name, extent in done.sizes.items())
     if done.entry is None:
         status = "" if done.run is None else done.run.status
@@ -23,7 +23,7 @@ def shape_line(done: TunedShape) -> str:
 
 
 def shape_fields(done: TunedShape) -> dict[str, Any]:
-    """The same as one JSON object."""
+    """Returns the JSON object of a shape."""
     e = done.entry
     return {
         "event": "shape",

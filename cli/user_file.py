@@ -1,4 +1,4 @@
-"""Sequences of the user's own: FILE.py:function, with make_arguments(sizes, dtype, rng) beside it where it takes any."""
+"""Sequences in a user's file, FILE.py:function, with arguments from its make_arguments(sizes, dtype, rng) if needed."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ def find_workload(
     measures: bool = True,
     tell: Callable[[str], None] = lambda sentence: None,
 ) -> Workload:
-    """Returns the library sequence of that name, or the function of a file: FILE.py:function.
+    """Returns the workload of a library sequence, or of a function of a file (FILE.py:function).
 
-    Raises WorkloadError and LanguageError. `compare` is True if a NumPy reference is of interest, `measures` if the contents of
-    fields are. `tell` receives sentences on inputs that may not be as the user means them.
+    `compare`: with a NumPy function to compare with. `measures`: the contents of fields matter, since they are measured on.
+    `tell` receives sentences on inputs that may not be as the user means them. Raises WorkloadError and LanguageError.
     """
     text = named.text
     if named.file is not None:
@@ -98,7 +98,7 @@ def _file_workload(
 
 
 def _begin(function: Callable[..., Any], name: str, path: str) -> None:
-    """Runs a function of a file that fills its fields."""
+    """Runs a function of the user's file before the explored one, for example to fill fields."""
     try:
         function()
     except LanguageError:
@@ -108,12 +108,12 @@ def _begin(function: Callable[..., Any], name: str, path: str) -> None:
 
 
 def _needs_none(function: Callable[..., Any], module: ModuleType) -> bool:
-    """True if a function works on the fields of its program alone."""
+    """True if a function has no parameters and its file has no make_arguments: it works on fields only."""
     return not hasattr(module, "make_arguments") and not inspect.signature(function).parameters
 
 
 def _check_sizes(module: ModuleType, sizes: Mapping[str, int], path: str) -> None:
-    """Refuses sizes that a program on fields does not have: its file says how large these are."""
+    """Raises WorkloadError if `sizes` differ from those of a file that creates its fields itself."""
     for name, size in sizes.items():
         held = getattr(module, name, None)
         if held != size:
@@ -126,7 +126,7 @@ def _check_sizes(module: ModuleType, sizes: Mapping[str, int], path: str) -> Non
 def _given(
     module: ModuleType, name: str, path: str, sizes: Mapping[str, int], dtype: str, seed: int
 ) -> list[tuple[Any, ...]]:
-    """Returns the sets of arguments that the file makes."""
+    """Calls the file's make_arguments and returns the sets of arguments."""
     make_arguments = _function(module, "make_arguments", path)
     try:
         args = make_arguments(dict(sizes), _DTYPES[dtype], np.random.default_rng(seed))
@@ -140,7 +140,7 @@ def _given(
 
 
 def _sets(made: Any, name: str, path: str) -> list[tuple[Any, ...]]:
-    """Returns the sets of arguments that make_arguments gave: a tuple is one, a list of tuples are several."""
+    """Returns the sets of arguments in the result of make_arguments: a tuple is one set, a list of tuples several."""
     if isinstance(made, list) and made and all(isinstance(x, tuple) for x in made):
         return made
     if not isinstance(made, (tuple, list)):
@@ -152,7 +152,7 @@ def _sets(made: Any, name: str, path: str) -> list[tuple[Any, ...]]:
 
 
 def _check_fit(sets: list[tuple[Any, ...]], function: Callable[..., Any], path: str) -> None:
-    """Refuses sets of arguments that a function cannot be called with."""
+    """Raises WorkloadError if a set of arguments does not match the function's parameters."""
     name = getattr(function, "__name__", "the function")
     for args in sets:
         try:
@@ -165,8 +165,9 @@ def _check_fit(sets: list[tuple[Any, ...]], function: Callable[..., Any], path: 
 
 
 def _reference(module: ModuleType, name: str, path: str) -> Callable[..., Any] | None:
-    """Returns the NumPy function of the one that runs: reference_NAME, or `reference` where no other function of the file has its
-    own.
+    """Returns the NumPy function for the sequence `name`: reference_NAME, else `reference`.
+
+    `reference` is not used if another function of the file has its own. None if there is none.
     """
     own = f"reference_{name}"
     if hasattr(module, own):
@@ -178,7 +179,10 @@ def _reference(module: ModuleType, name: str, path: str) -> Callable[..., Any] |
 
 
 def _load_module(path: Path, tell: Callable[[str], None]) -> ModuleType:
-    """Loads the module of a file. A program that shows pictures is loaded up to its first one, since most never end."""
+    """Loads a file as a module. A program that shows pictures runs up to its first one, since most never end.
+
+    `tell` receives a sentence if so.
+    """
     if not path.is_file():
         raise WorkloadError(f"there is no file {path}")
     spec = importlib.util.spec_from_file_location(path.stem, path)
@@ -214,7 +218,7 @@ def _function(module: ModuleType, name: str, path: str) -> Callable[..., Any]:
 
 
 def _where(error: BaseException, path: str) -> str:
-    """Describes an error of the user's code in one sentence with its line."""
+    """Returns one sentence on an error of the user's code, with its line."""
     if isinstance(error, SyntaxError):
         return f"{type(error).__name__} in line {error.lineno}: {error.msg}"
     lines = _lines(error, path)
@@ -225,7 +229,7 @@ def _where(error: BaseException, path: str) -> str:
 
 
 def _lines(error: BaseException, path: str) -> list[int | None]:
-    """The lines of a file that an error came through."""
+    """Returns the line numbers of a file in an error's traceback."""
     frames = traceback.extract_tb(error.__traceback__)
     return [f.lineno for f in frames if Path(f.filename).resolve() == Path(path).resolve()]
 

@@ -1,4 +1,4 @@
-"""Output of the commands that inspect: spaces, calibrations, replays; as lines or JSON."""
+"""Output of commands that inspect: spaces, calibrations and replays, as text or JSON."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _BODY_LINES = 12  # of a body that are shown without -v
 def space_of(workload: Workload, target: str, profile: str | None) -> Space:
     """Returns the space of a workload on a target. Raises DeviceError.
 
-    `profile` names the data sheet of a GPU that is not here.
+    `profile` names the data sheet for a GPU that this machine does not have.
     """
     options = DeviceOptions(threads=threads_of_program())
     device = open_device(target, options if profile is None else replace(options, profile=profile))
@@ -61,7 +61,7 @@ def space_of(workload: Workload, target: str, profile: str | None) -> Space:
 
 
 def show_lines(space: Space, seed: int, n_descents: int, verbosity: int) -> Iterator[str]:
-    """Tasks, state-flow graph, objects, choices and size of a space."""
+    """Yields the tasks, state-flow graph, objects, choices and size of a space, for people."""
     problem = space.problem
     yield f"{problem.name}: {problem.formula}".rstrip(": ")
     yield from ("", "Tasks")
@@ -104,14 +104,14 @@ def show_lines(space: Space, seed: int, n_descents: int, verbosity: int) -> Iter
 
 
 def launch_tasks(space: Space) -> int | None:
-    """Returns the largest number of successive tasks that may share a launch; None where all of them may."""
+    """Returns the maximum number of successive tasks in one launch; None if all tasks may share one."""
     tasks = space.problem.tasks
     width = max(launch_width(tasks[c.start : c.stop]) for c in space.backbone.components)
     return width if len(tasks) > width else None
 
 
 def show_fields(space: Space, seed: int, n_descents: int, verbosity: int) -> dict[str, Any]:
-    """The same as one JSON object."""
+    """Returns the contents of `show_lines` as one JSON object."""
     problem = space.problem
     root = space.root()
     by_kind, n_choices, n_open = count_choices(space)
@@ -145,14 +145,14 @@ def show_fields(space: Space, seed: int, n_descents: int, verbosity: int) -> dic
 
 
 def estimate(space: Space, root: Candidate, seed: int, n_descents: int) -> SpaceEstimate:
-    """Estimates the number of implementations that the space has, from random descents."""
+    """Returns an estimate of the number of implementations in the space, from `n_descents` random descents."""
     next_choice: Any = NextChoice(space)
     rng = np.random.default_rng(seed)
     return estimate_knuth(root, next_choice=next_choice, rng=rng, n_descents=n_descents)
 
 
 def estimate_text(e: SpaceEstimate) -> str:
-    """The estimate in one line."""
+    """Returns the estimate in one line."""
     n, dead = e.n_leaves, e.dead_end_share
     return (
         f"about {n.mean:.2g} implementations (95%: {n.low:.2g} to {n.high:.2g}), {dead.mean:.1%}"
@@ -162,7 +162,7 @@ def estimate_text(e: SpaceEstimate) -> str:
 
 
 def _shortened(tasks: str) -> str:
-    """The text of tasks with the first lines of long bodies only: activations of a sparse scatter are hundreds."""
+    """Returns the text of tasks with long bodies cut to their first lines; sparse scatters have hundreds."""
     kept: list[str] = []
     for is_body, group in groupby(tasks.rstrip().splitlines(), _is_in_body):
         lines = list(group)
@@ -182,7 +182,7 @@ def _indented(text: str) -> Iterator[str]:
 
 
 def _objects(space: Space) -> Iterator[str]:
-    """Arrays with their sizes, then the loops of every task."""
+    """Yields lines on the arrays with their sizes, then on the loops of every task."""
     for a in space.problem.arrays:
         shape = "x".join(map(str, a.shape))
         yield f"{a.role:<7} {a.name}: {a.dtype.name} {shape}, {a.size_bytes} bytes"
@@ -200,7 +200,7 @@ def _objects(space: Space) -> Iterator[str]:
 
 
 def _kinds(space: Space, root: Candidate) -> Iterator[str]:
-    """Yields for each kind of choice: the number of choices, the number of open ones, and the values of the open ones."""
+    """Yields one line per kind of choice: number of choices, of open ones, and the open ones' values."""
     every = Counter(space.choices[int(v)].kind for v in space.searchable)
     opened = Counter(space.choices[int(v)].kind for v in root.open_choices())
     for kind, n in every.most_common():
@@ -215,7 +215,7 @@ def _kinds(space: Space, root: Candidate) -> Iterator[str]:
 
 
 def _components(space: Space, root: Candidate) -> Iterator[str]:
-    """Yields for each component: its tasks, the number of its choices, and the number of open ones."""
+    """Yields one line per component: its tasks, the number of its choices, and of the open ones."""
     every, opened = set(map(int, space.searchable)), set(map(int, root.open_choices()))
     for component in components_of(space):
         names = [space.problem.tasks[t].name for t in component.tasks]
@@ -233,7 +233,7 @@ def _fixed(space: Space, root: Candidate) -> Iterator[tuple[str, str]]:
 
 
 def _decided_unasked(space: Space) -> dict[int, list[str]]:
-    """Returns the choices of which a search takes the value that is never worse, with all their possible values."""
+    """Returns dominated choices, whose last possible value a search always takes, with all possible values."""
     whole = space.open_root()
     if isinstance(whole, DeadEnd):
         return {}
@@ -259,7 +259,7 @@ def _opened(space: Space, root: Candidate) -> Iterator[tuple[str, list[str]]]:
 
 
 def measurable(target: str, compiler: str | None) -> AbstractDevice:
-    """This machine, or its GPU, where code can be run on it. Raises DeviceError."""
+    """Returns the device of a target if it can run and has facts to measure. Raises DeviceError otherwise."""
     device = open_device(target, DeviceOptions(compiler=compiler))
     if not device.machine.calibrated_by:
         raise DeviceError(f"the backend {target!r} has no facts that could be measured")
@@ -268,7 +268,7 @@ def measurable(target: str, compiler: str | None) -> AbstractDevice:
 
 
 def calibration_fields(found: Calibration) -> dict[str, Any]:
-    """The calibration as one JSON object."""
+    """Returns the calibration as one JSON object."""
     t = found.target
     return {
         "event": "calibration",
@@ -285,7 +285,7 @@ def calibration_fields(found: Calibration) -> dict[str, Any]:
 
 
 def calibration_lines(found: Calibration) -> Iterator[str]:
-    """The facts with their spread."""
+    """Yields lines on the measured facts with their spread."""
     t = found.target
     if t.is_gpu:
         yield f"{found.machine}: {t.cores} multiprocessors, {t.architecture}"
@@ -308,7 +308,7 @@ def calibration_lines(found: Calibration) -> Iterator[str]:
 
 
 def _facts(found: Calibration) -> Iterator[tuple[str, float, str]]:
-    """Yields name with unit, value, and the sample that its spread is of."""
+    """Yields (name with unit, value, name of the samples that its spread is from)."""
     t = found.target
     for level in t.levels:
         yield f"{level.name} read, GB/s", level.read_bytes_per_ns, f"{level.name}_read"
@@ -342,7 +342,7 @@ def _facts(found: Calibration) -> Iterator[tuple[str, float, str]]:
 
 
 def replay_lines(again: ReplayResult, tolerance: float) -> Iterator[str]:
-    """The verdict on a replay, the last line."""
+    """Yields the lines of the verdict on a replay, the verdict itself last."""
     for note in again.notes:
         yield f"note: {note}"
     key = again.file.source_key[:8]
@@ -363,7 +363,7 @@ def replay_lines(again: ReplayResult, tolerance: float) -> Iterator[str]:
 
 
 def replay_fields(again: ReplayResult) -> dict[str, Any]:
-    """The verdict as one JSON object."""
+    """Returns the verdict on a replay as one JSON object."""
     outcome = again.outcome
     is_failure = isinstance(outcome, Failure)
     return {

@@ -1,1 +1,4 @@
-"""Commands of `explore`, each the `command` of a module. Loading a module loads what its options need: `--help` is quick."""
+"""Commands of `explore`, each the object `command` of a module.
+
+A module imports only what its options need, so that `--help` is quick.
+"""

@@ -1,4 +1,4 @@
-"""`explore cache`: caches on this machine."""
+"""`explore cache`: lists and clears caches on this machine."""
 
 from __future__ import annotations
 

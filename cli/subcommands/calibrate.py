@@ -1,4 +1,4 @@
-"""`explore calibrate`: rates of this machine, measured."""
+"""`explore calibrate`: measures the rates of this machine."""
 
 from __future__ import annotations
 

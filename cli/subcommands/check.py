@@ -1,4 +1,4 @@
-"""`explore check`: somebody else's function, verified, timed beside ours, compared with the bound."""
+"""`explore check`: verifies a user's function, times it beside ours, and compares it with the bound."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`explore codegen`: the text of a stored implementation."""
+"""`explore codegen`: writes the source text of a stored implementation."""
 
 from __future__ import annotations
 

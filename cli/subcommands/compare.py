@@ -1,4 +1,4 @@
-"""`explore compare`: two results side by side."""
+"""`explore compare`: compares two results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`explore doctor`: findings about this machine."""
+"""`explore doctor`: examines this machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`explore explain`: the time of a result, accounted for."""
+"""`explore explain`: explains the time of a result."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def command(talk: Talk, path: Path) -> None:
 
 
 def _explain(talk: Talk, path: Path) -> None:
-    """Explains one run."""
+    """Prints the explanation of one run or best.json."""
     from ...explorer.explanation import explain_fruitless, explain_run
     from ..explain_view import explain_fields, explain_lines, fruitless_fields, fruitless_lines
 

@@ -1,4 +1,4 @@
-"""`explore export`: files that need nothing of this package."""
+"""`explore export`: writes a tuned implementation as files that do not need this package."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`explore fleet`: a scheduler for workers on several machines."""
+"""`explore fleet`: starts, shows and stops a scheduler for workers on several machines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`explore graph`: a state-flow graph for people and for programs that draw."""
+"""`explore graph`: prints a state-flow graph for people, or in a format for drawing programs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`explore list`: the sequences of the library."""
+"""`explore list`: lists the library sequences."""
 
 from __future__ import annotations
 

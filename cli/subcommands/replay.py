@@ -1,4 +1,4 @@
-"""`explore replay`: a stored implementation, built and timed again."""
+"""`explore replay`: builds, verifies and times a stored implementation again."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def command(
 def _replay(
     talk: Talk, settings: Settings, path: Path, trust_library: bool, inputs: Path | None
 ) -> int:
-    """Replays one implementation. Returns the exit code."""
+    """Replays one stored implementation and prints the verdict. Returns the exit code."""
     from ...explorer.results import replay_again
     from ..views import replay_fields, replay_lines
 

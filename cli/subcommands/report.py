@@ -1,4 +1,4 @@
-"""`explore report`: a run as a page."""
+"""`explore report`: draws a run as an HTML page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`explore resume`: a search that is resumed."""
+"""`explore resume`: continues an earlier search."""
 
 from __future__ import annotations
 

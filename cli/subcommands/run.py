@@ -1,4 +1,4 @@
-"""`explore run`: a search."""
+"""`explore run`: searches the implementations of a sequence or a program."""
 
 from __future__ import annotations
 

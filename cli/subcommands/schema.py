@@ -1,4 +1,4 @@
-"""`explore schema`: the lines of `--json`."""
+"""`explore schema`: prints the JSON schema of `--json` lines."""
 
 from __future__ import annotations
 

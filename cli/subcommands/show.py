@@ -1,4 +1,4 @@
-"""`explore show`: a sequence and its space, without a search."""
+"""`explore show`: prints a sequence and its space, without a search."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`explore store`: results of searches that are shared: the tuned store."""
+"""`explore store`: lists, exports, imports and prunes results in the tuned store."""
 
 from __future__ import annotations
 

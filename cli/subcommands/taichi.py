@@ -1,4 +1,4 @@
-"""`explore taichi`: programs that were written with Taichi, as they are."""
+"""`explore taichi`: runs programs written for Taichi unchanged."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def command(
 
 
 def _on(target: str | None) -> AbstractContextManager[None]:
-    """Returns a context in which programs run on a target. Raises DeviceError where that cannot be."""
+    """Returns a context manager in which programs run on a target. Raises DeviceError if they cannot."""
     from ...kernels.fields.program import Arch, cpu
     from ...kernels.frontend import dispatch
     from ...kernels.frontend.init import forced_arch
@@ -90,14 +90,14 @@ def _on(target: str | None) -> AbstractContextManager[None]:
 
 
 def _shown(parts: Sequence[range]) -> str:
-    """Lines of a program in words."""
+    """Returns a phrase that names ranges of a program's lines."""
     words = [f"{lines[0]}-{lines[-1]}" if len(lines) > 1 else f"{lines[0]}" for lines in parts]
     is_one = len(parts) == 1 and len(parts[0]) == 1
     return f"line{'' if is_one else 's'} {', '.join(words)}"
 
 
 def _prepare(folder: Path) -> None:
-    """Makes the folder of the pictures. One that cannot be written is reported before the program runs."""
+    """Creates the folder for pictures, so that an error is reported before the program runs."""
     folder.mkdir(parents=True, exist_ok=True)
     if not os.access(folder, os.W_OK | os.X_OK):
         raise WorkloadError(f"{folder} cannot be written: give another folder for the pictures")

@@ -1,4 +1,4 @@
-"""`explore trace`: a run for programs that draw traces."""
+"""`explore trace`: writes a run as trace events for drawing programs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`explore tune`: one file with an implementation a shape."""
+"""`explore tune`: searches several shapes and writes one file with an implementation per shape."""
 
 from __future__ import annotations
 
@@ -94,7 +94,10 @@ def command(
 
 
 def shapes_of(texts: tuple[str, ...]) -> list[dict[str, int]]:
-    """The shapes of a command line, in order, each once: a name that comes again begins the next. Raises UsageError."""
+    """Returns the distinct shapes on a command line, in order. Raises UsageError.
+
+    A shape ends before the next occurrence of a size name that it already has.
+    """
     shapes: list[dict[str, int]] = []
     for text in texts:
         shape: dict[str, int] = {}

@@ -1,4 +1,4 @@
-"""`explore worker`: the devices of this machine for a fleet."""
+"""`explore worker`: adds the devices of this machine to a fleet."""
 
 from __future__ import annotations
 
