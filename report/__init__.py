@@ -1,4 +1,4 @@
-"""Pictures of a run: a page that stands alone, and drawings for papers. Reads run directories and nothing else."""
+"""Pictures of a run: a self-contained HTML page, and drawings for papers. Reads run directories only."""
 
 from . import plot
 from .frame import frame

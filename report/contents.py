@@ -1,4 +1,4 @@
-"""Contents of a run's page: values and arrays that its script draws."""
+"""Contents of a run's page: values and arrays that the page's script draws."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ _LEAST_SHARE = 0.02  # of measured implementations that an axis must tell apart
 
 @dataclass
 class Contents:
-    """Contents of a page. `values` are JSON, `arrays` are columns, of trees or of evaluations."""
+    """Contents of a page. `values` become JSON, `arrays` are columns of trees or evaluations."""
 
     values: dict[str, Any]
     arrays: dict[str, npt.NDArray[Any]] = field(default_factory=dict)
 
 
 def contents_of(run: RunData, space: RebuiltSpace | str) -> Contents:
-    """Returns everything that is known. Unknown contents have the reason in words."""
+    """Returns all contents of a run's page. For unavailable contents there is a sentence with the reason."""
     evaluations = run.evaluations
     found = Contents({})
     v = found.values
@@ -55,7 +55,7 @@ def contents_of(run: RunData, space: RebuiltSpace | str) -> Contents:
 
 
 def best_record(run: RunData) -> record.EvaluationRecord | None:
-    """The evaluation of the best, or the fastest where none is stored yet."""
+    """Returns the evaluation of the best, or the fastest one if no best is stored yet."""
     timed = run.timed
     if run.best is not None:
         own = [r for r in timed if r.source_key == run.best.source_key]
@@ -128,7 +128,10 @@ def _evaluations(evaluations: Sequence[record.EvaluationRecord]) -> dict[str, li
 
 
 def _decisions(evaluations: Sequence[record.EvaluationRecord]) -> dict[str, Any]:
-    """Returns choices, their values, and a row of their numbers for each evaluation; -1 where there is no such decision."""
+    """Returns the names of choices, their values, and for each evaluation a row of value numbers.
+
+    -1 in a row: the evaluation has no such decision.
+    """
     values: dict[str, dict[str, int]] = {}
     rows = []
     for r in evaluations:
@@ -175,7 +178,7 @@ _PRUNED = {  # names of search.events.Tally by what took the nodes and values aw
 
 
 def _pruned(run: RunData) -> list[tuple[str, int]]:
-    """Returns what pruned, with the number of nodes and values that it took out of the search, over all sessions."""
+    """Returns pairs of a cause of pruning and the number of nodes and values that it removed, over all sessions."""
     counts: Counter[str] = Counter()
     for tally in record.last_tallies(run.records):
         counts.update(tally.counts)
@@ -197,7 +200,7 @@ def _effect(effect: Effect) -> dict[str, Any]:
 
 
 def _axes(evaluations: Sequence[record.EvaluationRecord]) -> list[str]:
-    """The choices whose values differ most in the time that was measured with them, the largest share of variance first."""
+    """Returns the choices that explain the largest shares of the variance of measured times, largest first."""
     timed = [r for r in evaluations if r.time_ns is not None]
     if len(timed) < 3:
         return []
@@ -259,7 +262,7 @@ def _of_space(run: RunData, space: RebuiltSpace | str) -> dict[str, Any]:
 
 
 def _chosen(run: RunData, best: record.EvaluationRecord) -> list[int]:
-    """Returns the indices of the best, the next fastest distinct ones, and the default."""
+    """Returns the indices of the best, the next fastest distinct implementations, and the default."""
     timed = [k for k, r in enumerate(run.evaluations) if r.time_ns is not None]
     timed.sort(key=lambda k: ns_of(run.evaluations[k]))
     keys = [best.source_key]

@@ -1,4 +1,4 @@
-"""The evaluations of a run as columns, for pandas, polars or a file."""
+"""Evaluations of a run as columns, for pandas, polars or a file."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ _QUANTILES = ("least_ns", "quarter_ns", "median_ns", "three_quarters_ns", "most_
 
 
 def frame(run: Source) -> dict[str, list[Any]]:
-    """One row an evaluation, oldest first: `pandas.DataFrame(frame(run))` or `polars.DataFrame(frame(run))`.
+    """Returns columns by name with one row per evaluation, oldest first: `pandas.DataFrame(frame(run))`.
 
-    Times are in ns, those with `_s` in seconds; `best_ns` is the best time so far. The columns `decision:CHOICE` hold names of
-    values, None where the candidate has no such decision. What an older version did not keep is None. Raises RecordError.
+    Times are in ns, columns with suffix `_s` in seconds; `best_ns` is the best time so far. The columns `decision:CHOICE` hold
+    names of values, None if the candidate has no such decision. Data that older versions did not store are None. Raises
+    RecordError.
     """
     evaluations = load_run(run).evaluations
     columns: dict[str, list[Any]] = {}

@@ -1,4 +1,4 @@
-"""The page as a file in the directory of its run, written again while the search is running."""
+"""The page of a run as a file in its directory, rewritten while the search is running."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LIVE_EVERY_S = 3.0
 
 
 class Page(NamedTuple):
-    """A page that was written."""
+    """A written page: its file, the number of its evaluations, and a one-line summary of the run."""
 
     file: Path
     n_evaluations: int
@@ -27,8 +27,10 @@ class Page(NamedTuple):
 
 
 def pages(run: Source, path: Path | None = None, every_s: float = 0.0) -> Iterator[Page]:
-    """Write the page of a run to `path`, by default into its directory. With `every_s` it is written again after so many seconds,
-    until no process searches any more. Browsers read these pages again, except the last one.
+    """Writes the page of a run to `path`, by default into its directory, and yields each written page.
+
+    With `every_s` it is rewritten after that many seconds, until no process searches any more. Browsers reload these pages,
+    except the last one.
 
     Raises RecordError and OSError.
     """

@@ -1,4 +1,4 @@
-"""One page of several runs of one problem, as of several machines: an overview, and the page of each."""
+"""One page of several runs of one problem, for example on several machines: an overview, and each run's page."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _COLUMNS = ("run", "machine", "compiler", "evaluations", "slots", "best", "bound
 
 @dataclass(frozen=True)
 class MergedPage:
-    """A page that was written."""
+    """A written page of several runs: its file, the number of their evaluations, and a one-line summary."""
 
     file: Path
     n_evaluations: int
@@ -28,7 +28,7 @@ class MergedPage:
 
 
 def write_merged(runs: Sequence[Path], file: Path) -> MergedPage:
-    """Writes the page of several runs. Raises RecordError where they are of different problems, and OSError."""
+    """Writes the merged page of several runs. Raises RecordError if their problems differ, and OSError."""
     found = [load_run(run) for run in runs]
     write_named(file, merged_html(found).encode())
     n = sum(len(run.evaluations) for run in found)
@@ -36,9 +36,9 @@ def write_merged(runs: Sequence[Path], file: Path) -> MergedPage:
 
 
 def merged_html(runs: Sequence[RunData]) -> str:
-    """Returns the page as text. Times of two machines stand side by side, and are in no picture together.
+    """Returns the merged page as text. Times of different machines are in one table, but not in one picture.
 
-    Raises RecordError where runs are of different problems.
+    Raises RecordError if the problems of the runs differ.
     """
     first = runs[0].header
     for run in runs[1:]:
@@ -71,7 +71,7 @@ def _row(cells: Sequence[str], kind: str) -> str:
 
 
 def _cells(run: RunData) -> list[str]:
-    """Returns the cells of a run in the overview."""
+    """Returns the table cells of a run in the overview."""
     c, best = run.header.conditions, run.best
     slots = {r.place.slot for r in run.evaluations if r.place is not None}
     names = ", ".join(sorted(x for x in slots if isinstance(x, str)))

@@ -1,4 +1,4 @@
-"""The page of a run: one HTML file without network, with the data of the run inside."""
+"""The page of a run: one HTML file that contains the run's data and needs no network."""
 
 from __future__ import annotations
 
@@ -22,14 +22,17 @@ _FRAME_HEIGHT = 900
 
 
 def page_html(run: RunData, space: RebuiltSpace | str, refresh_s: float = 0.0) -> str:
-    """Returns the page as text. A browser reads it again after `refresh_s` seconds; 0: never."""
+    """Returns the page as text. Browsers reload it after `refresh_s` seconds; 0: never."""
     found = contents_of(run, space)
     found.values["refresh_s"] = refresh_s
     return fill(found, summary(run))
 
 
 def fill(contents: Contents, title: str) -> str:
-    """Returns the template with contents in it. Nothing of a run is HTML: texts are set by the script, and data are base64."""
+    """Returns the page template filled with contents.
+
+    No text of a run is parsed as HTML: the script sets texts, and data are base64.
+    """
     folder = files(__package__)
     values, arrays = _packed(contents)
     parts = {
@@ -46,13 +49,13 @@ def fill(contents: Contents, title: str) -> str:
 
 
 def page_style() -> str:
-    """Returns the style of pages."""
+    """Returns the CSS text of pages."""
     folder = files(__package__)
     return (folder / "page.css").read_text()
 
 
 def _packed(contents: Contents) -> tuple[str, str]:
-    """Returns JSON, and the arrays one after another with their places in it; both deflated, in base64."""
+    """Returns two texts, deflated and in base64: JSON with the positions of arrays, and the arrays' bytes."""
     places: dict[str, Any] = {}
     chunks, at = [], 0
     for name, array in contents.arrays.items():
@@ -71,14 +74,17 @@ def _deflated(content: bytes) -> str:
 
 
 class Report:
-    """The page of a run, which notebooks show: in one that is not trusted a line of text and a still picture remain."""
+    """The page of a run, displayed by notebooks.
+
+    A notebook that is not trusted displays a line of text and a still picture instead.
+    """
 
     def __init__(self, run: RunData, page: str) -> None:
         self.run = run
         self.html = page
 
     def save(self, path: str | Path) -> Path:
-        """Write the page to a file, in one step."""
+        """Writes the page to a file in one step."""
         write_atomically(Path(path), self.html.encode())
         return Path(path)
 
@@ -100,6 +106,9 @@ class Report:
 
 
 def report_of(run: Source) -> Report:
-    """Returns the report of a run: its directory, or the result of `explore` or `load`. Raises RecordError."""
+    """Returns the page of a run, given by its directory or by the result of `explore` or `load`.
+
+    Raises RecordError.
+    """
     found = load_run(run)
     return Report(found, page_html(found, rebuilt(found)))

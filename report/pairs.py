@@ -1,4 +1,4 @@
-"""Effects of decisions: measured implementations that differ in one or two decisions only, and predictions of the surrogate."""
+"""Effects of decisions: measured pairs of implementations with one or two differences, and predictions."""
 
 from __future__ import annotations
 
@@ -30,7 +30,10 @@ Change = tuple[str, str, str]  # choice, value before, value after
 
 @dataclass(frozen=True)
 class Effect:
-    """Changes of one or two decisions, and how many times as long the later implementation takes, pair by pair, increasing."""
+    """Changes of one or two decisions, and for each measured pair the time after them divided by the time before.
+
+    `ratios` are sorted, smallest first.
+    """
 
     changes: tuple[Change, ...]
     ratios: tuple[float, ...]
@@ -42,7 +45,10 @@ class Effect:
 
 @dataclass(frozen=True)
 class Prediction:
-    """A decision of the best changed, all others kept as far as constraints allow. `ratio` is the prediction of the surrogate."""
+    """Predicted effect of changing one decision of the best; other decisions change only if constraints require it.
+
+    `ratio`: time predicted by the surrogate, divided by the best's predicted time.
+    """
 
     change: Change
     n_others: int  # decisions that had to change with it
@@ -51,7 +57,10 @@ class Prediction:
 
 @dataclass(frozen=True)
 class Predictions:
-    """Predictions of the surrogate. `error` is the factor within which half of the held-out measurements were predicted."""
+    """Predictions of the surrogate, and their `error`.
+
+    Half of the held-out measurements were predicted within the factor `error`.
+    """
 
     rows: tuple[Prediction, ...]
     error: float
@@ -59,14 +68,14 @@ class Predictions:
 
 
 def steady_ns(r: EvaluationRecord) -> float:
-    """Returns the time of an evaluation, corrected to the machine as in the beginning."""
+    """Returns the ns of an evaluation, corrected to the machine's speed at the beginning of the run."""
     return ns_of(r) / r.slowness
 
 
 def measured_effects(evaluations: Sequence[EvaluationRecord]) -> list[Effect]:
-    """Returns the effects of all pairs of measured implementations that differ in one or two decisions, the largest first.
+    """Returns the effects in pairs of measured implementations with one or two differences, the largest first.
 
-    Each change is listed in one direction: the one that more of the pairs improve.
+    Each change is listed in one direction: the one that improves the median.
     """
     timed = sorted((r for r in evaluations if r.time_ns is not None), key=ns_of)
     timed = timed[:MOST_COMPARED]
@@ -102,7 +111,7 @@ def measured_effects(evaluations: Sequence[EvaluationRecord]) -> list[Effect]:
 def _table(
     timed: Sequence[EvaluationRecord],
 ) -> tuple[list[str], npt.NDArray[np.int16], list[list[str]]]:
-    """Returns choices, [n, n_choices] numbers of their values (-1: not decided), and the values of each."""
+    """Returns the names of choices, [n, n_choices] numbers of their values (-1: not decided), and values by choice."""
     names = list(dict.fromkeys(name for r in timed for name, _ in r.decisions))
     place = {name: k for k, name in enumerate(names)}
     numbers: list[dict[str, int]] = [{} for _ in names]
@@ -117,8 +126,9 @@ def _table(
 def predicted_effects(
     space: Space, best: Candidate, evaluations: Sequence[EvaluationRecord]
 ) -> Predictions | None:
-    """Returns the surrogate's predictions for every other value of every decision of the best; None where too little was
-    measured.
+    """Returns the surrogate's predictions for every other value of every decision of the best.
+
+    None if too few implementations were measured.
     """
     root = space.root()
     timed = [r for r in evaluations if r.time_ns is not None]
@@ -160,9 +170,9 @@ def _fitted(space: Space, root: Candidate, measured: Sequence[EvaluationRecord])
 
 
 def _error(space: Space, root: Candidate, timed: Sequence[EvaluationRecord]) -> float | None:
-    """Returns the median error of a surrogate on every fifth measurement, held out from it, as a factor between measurements.
+    """Returns the median error of a surrogate, as a factor, on every fifth measurement, held out from its training.
 
-    None where it predicts nothing, or where fewer than two are held out.
+    None if it predicts nothing, or if fewer than two are held out.
     """
     shown = [r for k, r in enumerate(timed) if k % _HELD_OUT]
     held = [r for k, r in enumerate(timed) if k % _HELD_OUT == 0]

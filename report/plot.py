@@ -1,6 +1,6 @@
-"""A run on matplotlib axes, for papers and for viewers that run no scripts (extra `plot`).
+"""Drawings of a run on matplotlib axes, for papers and for viewers without scripts (extra `plot`).
 
-Each function takes a run (its directory, or what `explore` or `load` gave) and axes, which it makes where none are given, and
+Each function takes a run (its directory, or the result of `explore` or `load`) and axes, which it creates if none are given, and
 returns the axes. Colours are those of the page.
 
 >>> ax = ks.plot.convergence(run)
@@ -27,13 +27,13 @@ _MOST_CELLS = 20_000  # of a tree: more are not visible on a page
 
 
 class NothingToDrawError(ValueError):
-    """The run has stored nothing of the requested kind; one sentence."""
+    """The run has stored no data of the requested kind; the message is one sentence."""
 
 
 def convergence(run: Source, ax: Axes = None) -> Axes:
-    """Draws the times of all evaluations over the seconds of the search, the best so far, and the bound.
+    """Draws the times of all evaluations, the best so far and the bound over the seconds of the search.
 
-    Dashed are the best as it was timed at the end, and the bound on the machine as it was then. Raises RecordError.
+    Dashed lines: the best as it was timed at the end, and the bound for the machine state then. Raises RecordError.
     """
     found = load_run(run)
     timed = _timed(found)
@@ -66,9 +66,10 @@ def convergence(run: Source, ax: Axes = None) -> Axes:
 
 
 def tree(run: Source, ax: Axes = None, session: int | None = None) -> Axes:
-    """Draws the search tree of a session as an icicle: a level a decision, cells as wide as the leaves below them.
+    """Draws the search tree of a session as an icicle: one level per decision, cells as wide as their leaves.
 
-    The session is by default the last one that has any tree. Raises RecordError, and NothingToDrawError where no tree was kept.
+    `session`: number of the session, by default the last one with a tree. Raises RecordError, and NothingToDrawError without a
+    stored tree.
     """
     from matplotlib.collections import PolyCollection
 
@@ -102,10 +103,10 @@ def tree(run: Source, ax: Axes = None, session: int | None = None) -> Axes:
 
 
 def decisions(run: Source, ax: Axes = None, most: int = 12) -> Axes:
-    """Draws the largest effects of single decisions: how many times as long the worse value takes.
+    """Draws the largest effects of single decisions: the worse value's time divided by the better value's.
 
-    They are from measured pairs of implementations that differ in one or two decisions. Raises RecordError, and
-    NothingToDrawError where there are no such pairs.
+    They are from measured pairs of implementations that differ in one or two decisions. `most`: number of effects. Raises
+    RecordError, and NothingToDrawError without such pairs.
     """
     found = load_run(run)
     effects = measured_effects(found.evaluations)[:most]
@@ -124,8 +125,10 @@ def decisions(run: Source, ax: Axes = None, most: int = 12) -> Axes:
 
 
 def roofline(run: Source, ax: Axes = None) -> Axes:
-    """Draws the best and the default under the roofs of the machine, at the operations a byte of an implementation that moves
-    each array once. Raises RecordError, and NothingToDrawError where the space of the run cannot be built here.
+    """Draws the best and the default under the roofline of the machine.
+
+    The arithmetic intensity is that of an implementation that moves each array once. Raises RecordError, and NothingToDrawError
+    if the space of the run cannot be rebuilt here.
     """
     found = load_run(run)
     space = rebuilt(found)
@@ -174,13 +177,13 @@ def compare(run_a: Source, run_b: Source, ax: Axes = None) -> Axes:
 
 
 def _legend(ax: Axes) -> Axes:
-    """Puts the legend beside the axes, where it covers no point."""
+    """Puts the legend beside the axes, so that it covers no point."""
     ax.legend(fontsize="small", frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0))
     return ax
 
 
 def _plain_times(ax: Axes) -> None:
-    """Ticks are numbers written out, 1, 2 and 5 of each decade, and none between."""
+    """Sets ticks at 1, 2 and 5 of each decade, as decimal numbers, without minor ticks."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
     low, high = ax.get_ylim()
@@ -191,7 +194,7 @@ def _plain_times(ax: Axes) -> None:
 
 
 def _axes(ax: Axes) -> Axes:
-    """Returns the given axes, or new ones."""
+    """Returns the given axes, or new ones if None."""
     if ax is not None:
         return ax
     try:
@@ -217,5 +220,5 @@ def _fate(state: int) -> str:
 
 
 def _plain(text: str) -> str:
-    """Escapes a text so that it is not read as mathematics."""
+    """Returns the text escaped, so that matplotlib does not parse it as mathematics."""
     return text.replace("$", r"\$")

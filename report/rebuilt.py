@@ -1,4 +1,4 @@
-"""Results that need the space of a run: C texts of implementations, terms of their bounds, and the roofs above them."""
+"""Results that need the rebuilt space of a run: texts of implementations, terms of bounds, roofline."""
 
 from __future__ import annotations
 
@@ -30,7 +30,10 @@ from .run_data import RunData
 
 @dataclass(frozen=True)
 class Implementation:
-    """One implementation: its text, and its bound with the terms, largest first, at the scale that the search used."""
+    """One implementation: its source text, and the `terms` of its bound in ns, largest first.
+
+    `scale`: factor of bounds that the search used.
+    """
 
     candidate: Candidate
     text: str
@@ -43,7 +46,7 @@ class Implementation:
 
 
 class RebuiltSpace:
-    """The space of a run, built again on this machine."""
+    """The space of a run, rebuilt on this machine."""
 
     def __init__(self, problem: Problem, space: Space, device: AbstractDevice) -> None:
         self.problem = problem
@@ -53,7 +56,7 @@ class RebuiltSpace:
         self._looked: dict[str, Implementation | None] = {}
 
     def look(self, r: EvaluationRecord) -> Implementation | None:
-        """Returns an evaluated implementation; None where its decisions have no meaning in this space."""
+        """Returns the implementation of an evaluation; None if its decisions are invalid in this space."""
         if r.source_key not in self._looked:
             self._looked[r.source_key] = self._look(r)
         return self._looked[r.source_key]
@@ -74,7 +77,7 @@ class RebuiltSpace:
 
     @property
     def roofs(self) -> tuple[list[tuple[str, float]], list[tuple[str, float]]]:
-        """Returns the rates of memory and caches in bytes a ns, and of arithmetic of the types that occur in operations a ns."""
+        """Roofs of the roofline: bytes per ns of memory and caches, operations per ns of the used dtypes."""
         t = self.space.target
         sizes = {task.dtype.size_bytes for task in self.problem.tasks}
         rates = {4: ("f32", t.f32_flops_per_ns), 8: ("f64", t.f64_flops_per_ns)}
@@ -92,7 +95,7 @@ class RebuiltSpace:
 
 
 def graph_of(run: RunData) -> StateFlowGraph | str:
-    """Returns the state-flow graph of the run's sequence, or the reason why there is none."""
+    """Returns the state-flow graph of the run's sequence; a sentence with the reason if it cannot be built."""
     try:
         return build_graph(rebuild_problem(run.header.stored, run.header.problem_key)[1])
     except StaleError as e:
@@ -100,7 +103,7 @@ def graph_of(run: RunData) -> StateFlowGraph | str:
 
 
 def rebuilt(run: RunData) -> RebuiltSpace | str:
-    """Returns the run's space, or a sentence why its results cannot be shown: another machine has other bounds."""
+    """Returns the run's space, rebuilt here; a sentence with the reason if it cannot be, as on another machine."""
     try:
         device = open_device(run.header.target)
         here = take_conditions(accelerator=device.machine.accelerator()).machine

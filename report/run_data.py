@@ -1,4 +1,4 @@
-"""Data of a run directory for pictures: also of a run that was killed, or that is still running."""
+"""Data of a run directory for pictures, also of a run that was killed or is still running."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ..runtime.records.tree_file import TreeFile, read_trees
 
 
 class Explored(Protocol):
-    """An object that has the directory of its run: the result of `explore`, or of `load`."""
+    """An object with the directory of its run: the result of `explore` or of `load`."""
 
     @property
     def directory(self) -> Path | None: ...
@@ -27,7 +27,10 @@ Source = str | Path | Explored
 
 @dataclass(frozen=True)
 class RunData:
-    """Everything that a run has stored. `best` is None while nothing was found; `notes` list the parts that could not be read."""
+    """All stored data of a run.
+
+    `best` is None while nothing was found; `notes` name the parts that are unreadable.
+    """
 
     folder: Path
     header: record.RunHeader
@@ -42,12 +45,12 @@ class RunData:
 
     @cached_property
     def timed(self) -> tuple[record.EvaluationRecord, ...]:
-        """The evaluations that gave a time."""
+        """Evaluations with a measured time."""
         return tuple(r for r in self.evaluations if r.time_ns is not None)
 
     @cached_property
     def status(self) -> str:
-        """The reason why the last session ended; "not ended" of one that still runs, or was killed."""
+        """Reason for the end of the last session; "not ended" if it is still running or was killed."""
         found = "not ended"
         for r in self.records:
             if isinstance(r, record.NoteRecord) and r.kind in ("session", "ended"):
@@ -79,7 +82,7 @@ class RunData:
 
     @cached_property
     def default(self) -> record.EvaluationRecord | None:
-        """The unfused default, where it was measured."""
+        """Evaluation of the unfused default; None if it was not measured."""
         for r in self.evaluations:
             if r.origin is not None and r.origin.tag == "U" and r.status == "ok":
                 return r
@@ -87,9 +90,9 @@ class RunData:
 
     @cached_property
     def bound_now_ns(self) -> float | None:
-        """The bound on the machine as it was while the best was timed last, and at least the proved one.
+        """Bound in ns for the machine state during the last timing of the best; at least the proved bound.
 
-        None where it was not measured, where the search is still running, or where the gap is withdrawn.
+        None if it was not measured, while the search is running, or if the gap is withdrawn.
         """
         best = self.best
         if best is None or best.bound_now_ns is None or not best.bound_ns:
@@ -99,18 +102,21 @@ class RunData:
         return max(best.bound_now_ns, best.bound_ns)
 
     def is_doubted(self) -> bool:
-        """True if a below-bound measurement has withdrawn the gap."""
+        """True if the gap was withdrawn after a time below its bound."""
         return any(isinstance(r, record.NoteRecord) and r.kind == "alarm" for r in self.records)
 
 
 def ns_of(r: record.EvaluationRecord) -> float:
-    """The time of an evaluation that has one."""
+    """Returns the time in ns of an evaluation, which must have one."""
     assert r.time_ns is not None
     return r.time_ns
 
 
 def folder_of(run: Source) -> Path:
-    """Returns the directory of a run, named itself, by a file in it, or by the result of an exploration. Raises RecordError."""
+    """Returns the directory of a run, given by itself, by a file in it, or by the result of an exploration.
+
+    Raises RecordError.
+    """
     named = run if isinstance(run, str | Path) else run.directory
     if named is None:
         raise record.RecordError(
@@ -120,7 +126,7 @@ def folder_of(run: Source) -> Path:
 
 
 def load_run(run: Source) -> RunData:
-    """Loads everything that a run has stored so far. Raises RecordError."""
+    """Returns everything that a run has stored so far. Raises RecordError."""
     folder = folder_of(run)
     header = load_header(folder / HEADER)
     records = read_journal(folder / JOURNAL)

@@ -1,4 +1,4 @@
-"""A run in one line, and in one still picture: for notebooks that run no scripts."""
+"""A run as one line of text, and as one still picture, for notebooks without scripts."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def time_text(ns: float) -> str:
 
 
 def summary(run: RunData) -> str:
-    """Returns a run in one line: its sequence, the best, the bound and the gap."""
+    """Returns one line on a run: its sequence, the best time, the bound and the gap."""
     sizes = ", ".join(f"{name}={n}" for name, n in run.header.sizes.items())
     line = f"{run.header.sequence} ({sizes}): {len(run.evaluations)} evaluations, {run.status}"
     timed = [ns_of(r) for r in run.timed]
@@ -72,7 +72,7 @@ def _gap(bound_ns: float, best_ns: float) -> str:
 
 
 def still_svg(run: RunData) -> str:
-    """Draws the times of evaluations over the search, the best and the bound; below it the largest cells of the last tree."""
+    """Returns a picture (SVG) of times, best and bound over the search, and the largest cells of the last tree."""
     parts = [*_convergence(run)]
     trees = [t for t in run.tree_file.trees if len(t) > 1]
     high = _HIGH

@@ -1,4 +1,4 @@
-"""Search trees prepared for drawing: the best time measured below each node, and columns of few bytes."""
+"""Search trees prepared for drawing: the best time below each node, and compact columns."""
 
 from __future__ import annotations
 
@@ -17,14 +17,17 @@ NO_NAME = 65535  # in columns of names; spaces have some thousands
 
 @dataclass(frozen=True)
 class Below:
-    """[n_nodes] the best time measured below each node, inf where none was; [n_evaluations] the deepest node that each is below."""
+    """Evaluations placed in a search tree.
+
+    `best_ns` [n_nodes]: best time measured below each node, inf if none. `row` [n_evaluations]: deepest node on the path of each.
+    """
 
     best_ns: npt.NDArray[np.float64]
     row: npt.NDArray[np.int64]
 
 
 def find_below(tree: StoredTree, evaluations: Sequence[EvaluationRecord]) -> Below:
-    """Follows the decisions of each evaluation down the tree, also of evaluations that were not found in it."""
+    """Follows the decisions of each evaluation down the tree, even if the evaluation was made elsewhere."""
     first, n_children = _children(tree)
     best_ns = np.full(len(tree), np.inf)
     rows = np.zeros(len(evaluations), np.int64)
@@ -46,7 +49,7 @@ def find_below(tree: StoredTree, evaluations: Sequence[EvaluationRecord]) -> Bel
 
 
 def _children(tree: StoredTree) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """[n_nodes] the first child of each node, and how many there are: siblings stand together."""
+    """Returns [n_nodes] the first child of each node, and the number of its children, which are contiguous."""
     parent = tree.array("parent")[1:]
     first = np.zeros(len(tree), np.int64)
     first[parent[::-1]] = np.arange(len(tree) - 1, 0, -1)
@@ -54,9 +57,9 @@ def _children(tree: StoredTree) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.i
 
 
 def columns_of(tree: StoredTree, below: Below) -> dict[str, npt.NDArray[Any]]:
-    """Returns the columns that the page draws from.
+    """Returns the columns that the page draws.
 
-    `name` is the choice that an expanded node decides, or the reason why a forbidden one is forbidden.
+    `name` is the choice by which a node was expanded, or the reason why it is forbidden.
     """
     choice, state = tree.array("choice"), tree.array("state")
     name = np.where(choice >= 0, choice, np.where(state == FORBIDDEN, tree.array("why"), -1))
@@ -78,7 +81,7 @@ def _short(names: npt.NDArray[Any]) -> npt.NDArray[np.uint16]:
 
 
 def depths(tree: StoredTree) -> npt.NDArray[np.int64]:
-    """[n_nodes] decisions above each node."""
+    """Returns [n_nodes] the number of decisions above each node."""
     found = np.zeros(len(tree), np.int64)
     for row, parent in enumerate(tree.parent[1:], 1):
         found[row] = found[parent] + 1
@@ -86,7 +89,7 @@ def depths(tree: StoredTree) -> npt.NDArray[np.int64]:
 
 
 def widths(tree: StoredTree) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """[n_nodes] left edge and width of each node in a picture of width 1, by the leaves below it."""
+    """Returns [n_nodes] left edge and width of each node in a picture of width 1, by its number of leaves."""
     parent = tree.array("parent")
     has_children = np.zeros(len(tree), bool)
     has_children[parent[1:]] = True
