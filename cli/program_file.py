@@ -90,8 +90,8 @@ def run_with(
 ) -> tuple[bool, dict[str, Any]]:
     """Runs a program whose calls of kernels go to the executors that `make` creates.
 
-    Returns True if `reel` (the frames that it shows) ended it, and its global names. Raises WorkloadError, LanguageError and
-    ProgramError.
+    `reel` counts the frames that it shows. Returns True if `reel` ended the program, and the program's global names. Raises
+    WorkloadError, LanguageError and ProgramError.
     """
     from ..compat.program import run_program
     from ..kernels.frontend.dispatch import watching

@@ -109,7 +109,7 @@ def parse_sizes(texts: Sequence[str]) -> dict[str, int]:
 
 
 def _extent(size: re.Match[str]) -> int:
-    """Returns the number that a matched size text means."""
+    """Returns the number in a matched size text such as 4k or 2^10."""
     number, power = int(size[2]), int(size[4] or 1)
     if size[3] == "e":
         return int(number * 10**power)

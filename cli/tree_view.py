@@ -16,7 +16,7 @@ _STATES = ("table", "mask", "length", "list", "keys")
 
 
 def tree_lines(recording: Recording, problem: Problem, arguments: Arguments) -> Iterator[str]:
-    """Yields a table for each tree: its nodes with their contents before the sequence runs."""
+    """Yields a table for each sparse tree: its nodes and active cells before the sequence runs."""
     for used in recording.trees:
         if any(key not in used.arrays for key in _needed(used)):
             yield f"{used.tree.name}: its kernels do not take all that says which cells are active"

@@ -233,7 +233,10 @@ def _fixed(space: Space, root: Candidate) -> Iterator[tuple[str, str]]:
 
 
 def _decided_unasked(space: Space) -> dict[int, list[str]]:
-    """Returns dominated choices, whose last possible value a search always takes, with all possible values."""
+    """Returns, by number, the dominated choices with all their possible values.
+
+    A search always takes the last possible value of a dominated choice, since it is never worse.
+    """
     whole = space.open_root()
     if isinstance(whole, DeadEnd):
         return {}

@@ -159,7 +159,7 @@ class Claims:
         return False
 
     def roofline(self) -> Roofline:
-        """Fewest bytes and operations of any implementation: those of the best fused one."""
+        """Returns the bytes and operations of the best fused implementation; no implementation has fewer."""
         return self._bounder.roofline()
 
     def see_memory(self, rates: dict[str, float]) -> None:

@@ -166,5 +166,5 @@ def c_type(a: Argument) -> str:
 
 
 def shown(name: str) -> str:
-    """Returns `name` with the characters removed that C comments or printf formats would misread."""
+    """Returns `name` with "?" for characters other than ASCII letters, digits and "_": safe in C comments and formats."""
     return "".join(c if c.isascii() and (c.isalnum() or c == "_") else "?" for c in name)

@@ -28,7 +28,7 @@ class Comparison:
 
     @property
     def differing(self) -> dict[str, tuple[str | None, str | None]]:
-        """Pairs of values (of `a`, of `b`), by choice, where they differ; None if one has no such choice."""
+        """Values of `a` and `b` by name of each choice in which they differ; None if one has no such choice."""
         of_a, of_b = dict(self.a.decisions), dict(self.b.decisions)
         names = dict.fromkeys((*of_a, *of_b))
         return {n: (of_a.get(n), of_b.get(n)) for n in names if of_a.get(n) != of_b.get(n)}

@@ -25,7 +25,7 @@ _PATIENCE_S = 1.0  # for a running evaluation once the user has interrupted
 
 
 class Deadlines:
-    """The deadlines of one session, in seconds. `limit_s` is None where there is no limit."""
+    """The deadlines of one session, in seconds. `limit_s` is None without a time limit."""
 
     def __init__(self, limit_s: float | None, interrupt: Interrupt) -> None:
         self.limit_s = limit_s

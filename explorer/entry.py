@@ -308,7 +308,7 @@ def explore_workload(
     on_interrupt: Callable[[], None] | None = None,
     fleet: FleetRequest | None = None,
 ) -> Run:
-    """Explores an existing workload; otherwise the same as `explore_made`."""
+    """Runs the first session of a new run on an existing workload; the other arguments are as for `explore_made`."""
     return explore_made(
         lambda: workload,
         options,

@@ -245,7 +245,7 @@ class SearchEvaluator:
     def finalists(self, n: int, near: float) -> list[Entry]:
         """Returns at most n candidates that may be fastest in one of the observed machine states, best first.
 
-        `near`: candidates within this factor of the best count.
+        `near`: largest ratio of a candidate's time to the best time in its state.
         """
         return self._recorded(self.contenders.finalists(n, near))
 

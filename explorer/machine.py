@@ -142,9 +142,9 @@ def bound_now(root: Candidate, rates: Mapping[str, float]) -> float | None:
 
 
 def believed_now(bound_now_ns: float | None, best_ns: float, spread: float) -> float | None:
-    """Returns the bound for the current machine state; None if the best is faster by more than `spread`.
+    """Returns `bound_now_ns`, a bound for the current machine state; None if `best_ns` is below it beyond `spread`.
 
-    In that case the rates were measured in a slower state of the machine than the best.
+    In that case the bound's rates were measured in a slower state of the machine than the best.
     """
     if bound_now_ns is None or bound_now_ns > best_ns * (1 + spread):
         return None

@@ -213,7 +213,7 @@ class RunWriter:
         self._tree_s += time.monotonic() - started_s
 
     def end(self, status: str) -> None:
-        """Records the session's end, with the seconds that its records took."""
+        """Records the session's end, with the seconds spent on writing its records."""
         self._tree.flush()
         self._journal.append(
             KeptRecord(

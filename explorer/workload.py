@@ -106,7 +106,7 @@ def threads_of_program() -> int:
 
 
 def as_in_program(options: Options) -> Options:
-    """Returns the options with the program's number of threads if none is given, and with its `deterministic`."""
+    """Returns the options, with the running program's thread limit if they have none, deterministic if the program is."""
     program = current_program()
     is_ordered = options.deterministic or (program is not None and program.config.deterministic)
     return replace(

@@ -156,7 +156,10 @@ def roofline(run: Source, ax: Axes = None) -> Axes:
 
 
 def compare(run_a: Source, run_b: Source, ax: Axes = None) -> Axes:
-    """Draws the best of two runs over the seconds of their searches, with their bounds. Raises RecordError."""
+    """Draws the best time so far of two runs over the seconds of their searches, with their bounds.
+
+    Raises RecordError.
+    """
     runs = [load_run(run) for run in (run_a, run_b)]
     timed = [_timed(found) for found in runs]
     ax = _axes(ax)

@@ -67,7 +67,10 @@ class Forked(Generic[T]):
         self._pid, self._read_fd = _begin(self._work, self._handover)
 
     def result(self, is_over: Callable[[], bool] = lambda: False) -> T:
-        """Waits, and returns the result or raises the exception, as `run_apart` does."""
+        """Waits for the child, and returns the work's result or raises its exception.
+
+        Raises Stopped once `is_over`, MemoryError if memory is too small, and DiedError.
+        """
         for n_left in reversed(range(_TRIES)):
             try:
                 return cast(T, _wait(self._pid, self._read_fd, self._handover, is_over))

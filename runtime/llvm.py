@@ -22,7 +22,7 @@ _SPEED = 2  # as -O2
 
 @dataclass(frozen=True)
 class CompiledKernel:
-    """A compiled kernel, and the failures that its return codes mean. Forked children may call it, too."""
+    """A compiled kernel, and the failures that its return codes stand for. Forked children may call it, too."""
 
     ir: KernelIR
     function: Callable[..., int]
@@ -56,7 +56,7 @@ def compile_kernel(
 ) -> CompiledKernel:
     """Compiles a kernel for arrays of these dtypes; read-only arrays may have narrower dtypes than the kernel's.
 
-    `is_moved`: with random rounding, as in `print_llvm`.
+    `is_moved`: every rounded result is moved up or down at random by a unit in the last place.
     """
     types = dict(zip((p.name for p in ir.arrays), held, strict=True))
     printed = print_llvm(ir, types, is_moved=is_moved)

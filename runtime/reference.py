@@ -189,7 +189,7 @@ class Reference:
 
 
 def _initial(known: _SeenRecording, arrays: Mapping[str, Array], wide: bool) -> dict[str, Array]:
-    """Returns copies of the arrays as they are before the first call."""
+    """Returns copies of the arrays with their contents before the first call; if `wide`, float16 becomes float32."""
     found = initial_arrays(known.made, arrays)
     if wide:  # no machine computes with float16
         found = {n: a.astype(np.float32) if a.dtype == np.float16 else a for n, a in found.items()}

@@ -154,8 +154,8 @@ class AbstractCaller(ABC):
 class CallArguments:
     """Argument values of one module, and initial contents of the arrays that the sequence updates in place.
 
-    `restore`: pairs of array and initial contents. `claims`: counters of trees, whose last row is 0 unless a call could not
-    activate a cell.
+    `restore`: pairs of array and initial contents. `claims`: counters of sparse trees, whose last row is 0 unless a call wrote
+    outside of a tree or to a full node.
     """
 
     values: tuple[AbstractArray | int | float | bool, ...]

@@ -189,7 +189,10 @@ class _Group:
 
 @dataclass
 class _Share:
-    """Group of sources for one compiler; `cost` includes the rest of the compiler's current work."""
+    """Group of sources for one compiler.
+
+    `cost`: characters of their text, plus those left of the compiler's current work.
+    """
 
     cost: float
     sources: list[Source] = field(default_factory=list)
@@ -232,7 +235,10 @@ def build_each(
     jobs: int,
     is_over: Callable[[], bool] = lambda: False,
 ) -> list[Artifact | Failure]:
-    """Builds each source in a compiler run of its own, otherwise as `build_many`."""
+    """Builds each source in a compiler run of its own, with up to `jobs` compilers at once.
+
+    Results are in the order of `sources`. Raises Stopped once `is_over`.
+    """
     pool = ThreadPoolExecutor(jobs, thread_name_prefix="build")
     futures = [pool.submit(builder.build, source) for source in sources]
     try:

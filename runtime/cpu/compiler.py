@@ -130,7 +130,7 @@ ZIG = "zig"  # a clang from PyPI (the extra `compiler`)
 
 
 def words(path: str) -> list[str]:
-    """Returns the first words of a compiler's command; several for zig, whose C compiler is a subcommand."""
+    """Returns the first words of a compiler's command line: its path, and for zig also the subcommand "cc"."""
     return [path, "cc"] if Path(path).name == ZIG else [path]
 
 

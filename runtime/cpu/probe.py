@@ -152,7 +152,10 @@ def target_from_samples(machine: HostCpu, samples: dict[str, list[float]]) -> Ta
 
 
 class OwnCalibration(AbstractStoredFacts):
-    """This machine's stored calibration, which runs improve; without effect if its folder cannot be written."""
+    """This machine's stored calibration, which runs improve.
+
+    If its folder cannot be written, improvements are dropped.
+    """
 
     def factors(self) -> tuple[float, ...]:
         """Returns the factors of the prediction by resource; () if none are stored."""

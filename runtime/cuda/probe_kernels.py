@@ -46,7 +46,10 @@ def _scalar(name: str, dtype: str) -> Argument:
 
 
 def stream(what: str, n_floats: int, grid: int, unrolled: int) -> Source:
-    """Returns a kernel that streams `n_floats` once, in vectors of 16 bytes. `what`: "read" (x), "write" (y) or "copy" (x to y)."""
+    """Returns a kernel that streams `n_floats` once, in vectors of 16 bytes.
+
+    `what`: "read" (x), "write" (y) or "copy" (x to y).
+    """
     source, goal = (
         "    const float4 *from = (const float4 *)x;\n",
         "    float4 *to = (float4 *)y;\n",
@@ -146,7 +149,7 @@ def barriers(threads: int) -> Source:
 def chase(where: str, n: int) -> Source:
     """Returns a kernel whose single thread follows indices x[k] = k from k = `start`, `n_passes` times.
 
-    `where` x is: "shared" memory, "near" (L1) or "far" (L2).
+    `where`: memory of x: "shared", "near" (L1) or "far" (L2).
     """
     copy = "    __shared__ int tile[256];\n    for (int i = 0; i < 256; ++i) tile[i] = x[i];\n"
     step = {"shared": "tile[k]", "near": "x[k]", "far": "__ldcg(&x[k])"}[where]

@@ -103,7 +103,7 @@ class KernelFolder:
 
 
 class WritableFolder:
-    """Folder for compiled code: `kept`, or a temporary folder of this process if `kept` cannot be used."""
+    """Folder for compiled code: the stored one (`kept`), or a temporary folder of this process if `kept` is unusable."""
 
     def __init__(self, kept: KernelFolder) -> None:
         self._folder = kept

@@ -29,7 +29,7 @@ class TreeMarks:
         return len(self._seen) == len(self._flags)
 
     def gone(self, trees: Iterable[int]) -> list[int]:
-        """Returns those of `trees` (numbers) whose active cells may have changed since the marks were set."""
+        """Returns the subset of `trees` (numbers) whose active cells may have changed since the marks were set."""
         flags, seen = self._flags, self._seen
         return [t for t in trees if not seen or seen[t] != flags[t].tobytes()]
 

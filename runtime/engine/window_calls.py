@@ -28,7 +28,7 @@ def window_calls(
 
 
 class _Numbered:
-    """Objects by number, in order of first use."""
+    """Numbering of objects by identity, from 0 in the order of first use."""
 
     def __init__(self) -> None:
         self.found: list[Any] = []

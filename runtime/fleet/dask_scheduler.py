@@ -26,7 +26,7 @@ class SchedulerOptions(msgspec.Struct, frozen=True):
 
 
 class _Farewell(SchedulerPlugin):
-    """Plugin that tells workers when a driver has disconnected, so that they end its programs."""
+    """Plugin that notifies workers when a driver has disconnected, so that they end its programs."""
 
     def __init__(self) -> None:
         self._telling: set[asyncio.Task[object]] = set()

@@ -50,7 +50,7 @@ def answer(slot: str, message: bytes) -> bytes:
 
 
 def build(arch: str, message: bytes) -> bytes:
-    """Dask task: builds sources by the compiler with key `arch` and returns the libraries."""
+    """Dask task: builds sources by the compiler with the key `arch` and returns the libraries."""
     return _host().build(arch, message)
 
 
@@ -100,7 +100,10 @@ def work(
 
 
 def serve(fleet: FleetFile, host: Host, name: str, tell: Callable[[Host], None]) -> None:
-    """Serves a fleet with an open host, otherwise as `work`."""
+    """Serves a fleet with an already open host until its scheduler ends or a signal arrives.
+
+    `tell` is called when serving begins.
+    """
     with Scratch("kernelscape-dask-") as folder, dask.config.set(CONFIG):
         asyncio.run(_serve(fleet, host, name, folder, tell))
 

@@ -47,11 +47,11 @@ class AbstractFleet(ABC):
 
     @abstractmethod
     def n_builders(self, arch: str) -> int:
-        """Returns the number of compilers with key `arch` that can build at once."""
+        """Returns the number of compilers with the compiler key `arch` that can build at once."""
 
     @abstractmethod
     def build(self, arch: str, message: bytes, is_over: Callable[[], bool]) -> bytes:
-        """Sends a build message to a builder with key `arch` and returns the answer.
+        """Sends a build message to a builder with the compiler key `arch` and returns the answer.
 
         Raises SlotLostError, and Stopped once `is_over`.
         """

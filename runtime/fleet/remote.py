@@ -120,7 +120,7 @@ class RemoteChannel(AbstractChannel):
 
 
 class RemoteBuilder(backend.AbstractBuilder):
-    """The compilers of a fleet with one key. Built libraries are stored here by content."""
+    """The compilers of a fleet with one compiler key (`arch`). Built libraries are stored here by content."""
 
     def __init__(
         self, fleet: AbstractFleet, facts: messages.SlotFacts, files: SentFiles, timeout_s: float
@@ -207,7 +207,7 @@ class GivenFacts(backend.AbstractStoredFacts):
 
 
 class RemoteMachine(backend.AbstractMachine):
-    """Facts of all slots with one key: the best value of each, so that bounds hold on every slot."""
+    """Facts of all slots with one device key: the best value of each, so that bounds hold on every slot."""
 
     calibrated_by = "explore calibrate there"
 
@@ -264,7 +264,7 @@ class RemoteReporter(backend.AbstractReporter):
 
 
 class RemoteDevice(backend.AbstractDevice):
-    """The device of all slots with one key in a fleet."""
+    """A device that stands for all slots of a fleet with one device key."""
 
     def __init__(
         self,

@@ -15,7 +15,7 @@ from .host import open_host
 class FleetRequest:
     """Names of `devices` of this machine, or the fleet `file` of a scheduler.
 
-    `on` is the key of the devices to use; None: the key of the first slot.
+    `on` is the device key of the slots to use; None: that of the first slot.
     """
 
     devices: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""Seats: the slots of one search, each with a worker. The first seat is used where the search needs one machine."""
+"""Seats: the slots of one search, each with a worker. Work for a single machine uses the first seat."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Seats:
         return live[0]
 
     def find_new(self) -> list[Seat]:
-        """Adds and returns seats for slots with this key that have joined the fleet since."""
+        """Adds and returns seats for slots with the search's device key that have joined the fleet since."""
         with self._lock:
             known = {id(seat.slot) for seat in self._seats}
         slots = [s for s in usable(self._fleet) if s.facts.key == self.key and id(s) not in known]

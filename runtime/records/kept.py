@@ -81,7 +81,10 @@ def needed_arrays(recording: Recording) -> tuple[list[str], list[str]]:
 def kept_of(
     recording: Recording, roles: Mapping[str, str], arrays: Mapping[str, Array]
 ) -> dict[str, Kept]:
-    """Returns those of the given arrays that are to be stored, in stored form; `roles` as in `InputSets`."""
+    """Returns, in stored form, the arrays whose values a run file must keep.
+
+    `roles`: "input", "output" or "inout" by name of the array.
+    """
     needed, wanted = needed_arrays(recording)
     kept: dict[str, Kept] = {}
     n_bytes = n_text = 0

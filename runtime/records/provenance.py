@@ -36,7 +36,7 @@ def source_files(recording: Recording) -> tuple[SourceFile, ...]:
 
 
 def changes(files: Iterable[SourceFile]) -> tuple[str, ...]:
-    """Returns a sentence for each file that has changed since."""
+    """Returns a sentence for each file whose syntax tree no longer has the stored hash."""
     notes = []
     for file in files:
         now = _syntax(Path(file.path))

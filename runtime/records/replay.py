@@ -47,7 +47,10 @@ class StaleError(Exception):
 
 @dataclass(frozen=True)
 class RebuiltRecord:
-    """A stored implementation, lowered again by this version. `notes` describe harmless differences."""
+    """A stored implementation, lowered again by this version of the package.
+
+    `notes`: sentences on differences from the stored run that do not change the code.
+    """
 
     recording: Recording
     problem: Problem

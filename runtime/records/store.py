@@ -428,7 +428,7 @@ def best_of_each(rows: Iterable[Row]) -> list[Row]:
 
 
 def _grouped(rows: Iterable[Row]) -> list[list[Row]]:
-    """Returns the rows by key and component, each group with those of the newest problem first, then by time.
+    """Returns the rows by key and component; in each group rows of the newest problem come first, sorted by time.
 
     `rows` are ordered by number.
     """

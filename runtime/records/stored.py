@@ -232,7 +232,10 @@ def store_sequence(
     arguments: Arguments,
     roles: Mapping[str, str],
 ) -> StoredSequence:
-    """Returns the stored form of a sequence; `roles` as in `InputSets`."""
+    """Returns the stored form of a sequence.
+
+    `formula`: displayed text. `roles`: "input", "output" or "inout" by name of the array.
+    """
     return StoredSequence(
         formula,
         json.dumps(to_values(recording), separators=(",", ":")),

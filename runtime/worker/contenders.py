@@ -95,7 +95,7 @@ class Contenders:
     def not_met_in(self, state: int, n: int, near: float) -> list[Timed]:
         """Returns the finalists with a build that were never timed in the machine state `state`.
 
-        `n`, `near`: as in `finalists`.
+        `n`: maximum number of finalists. `near`: largest ratio of a time to the best of its state.
         """
         finalists = (self._timed[key] for key in self.finalists(n, near))
         return [t for t in finalists if t.artifact is not None and state not in self._ratios[t.key]]

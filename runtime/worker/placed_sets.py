@@ -95,10 +95,11 @@ def place_sets(
     files: Sequence[SetFiles],
     counts: Mapping[str, int],
 ) -> list[PlacedSet]:
-    """Returns all sets placed on the device, the timed one first; `counts` as in `ReadOnlyPrefix`.
+    """Returns all sets placed on the device, the timed one first.
 
-    The other sets also verify code on aligned arrays. If elements are to be protected, the timed set is placed once more for each
-    row, in which they are then protected, as far as memory suffices.
+    `counts`: numbers of read-only elements at the beginning of each row, by array. The other sets also verify code on aligned
+    arrays. If elements are to be protected, the timed set is placed once more for each row, in which they are then protected,
+    as far as memory suffices.
     """
     shared: dict[tuple[str, int], AbstractArray] = {}
     found = [

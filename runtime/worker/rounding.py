@@ -167,7 +167,10 @@ class _PerturbedRuns:
         self._off.append((at, flat[at]))
 
     def _look(self, sample: Array, part: slice) -> NDArray[np.bool_]:
-        """Returns True for elements farther from the expected value than the plain tolerance; updates distances."""
+        """Returns a mask of elements farther from the expected value than the plain tolerance; updates distances.
+
+        `part`: the elements of the flat output to which `sample` belongs.
+        """
         want = self._want[part]
         with np.errstate(invalid="ignore", over="ignore"):
             far = np.abs(np.subtract(sample, want, dtype=np.float64))

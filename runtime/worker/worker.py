@@ -102,7 +102,7 @@ class AbstractWorker(ABC):
     ) -> tuple[list[Outcome], dict[str, list[float]]]:
         """Returns the outcomes of `interleave`, and memory rates from the same rounds.
 
-        Rates are in bytes per ns, by kind of memory access as in `Target.streams`, for arrays of that many distinct bytes; {}
+        Rates are in bytes per ns, by kind of memory access (keys of `Target.streams`), for arrays of that many distinct bytes; {}
         without a probe.
         """
         return self.interleave(artifacts, protocol), {}
@@ -323,7 +323,7 @@ class Worker(AbstractWorker):
         return self._rates(messages.Calibrate(None if library is None else str(library)), 120.0)
 
     def time_function(self, module: str, attribute: str, protocol: Protocol = FINAL) -> Outcome:
-        """Times an importable Python function `attribute` (dots allowed) of `module` on set 0.
+        """Times an importable Python function `attribute` (dots allowed) of `module` on input set 0.
 
         Its arguments are the arrays, then the scalars. For baselines such as NumPy. Use a worker with `runs_candidates=False`:
         libraries bring their own threads, which would inherit the binding of the thread that starts them.
