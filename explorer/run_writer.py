@@ -168,7 +168,10 @@ class RunWriter:
             self._journal.append(BoundRecord(at_s=at_s, bound_ns=bound_ns, limiting=limiting()))
 
     def machine(self, ratio: float = 1.0) -> None:
-        """Records the session's machine; with `ratio`, that the machine now takes `ratio` times as long as before."""
+        """Records the session's machine and compiler.
+
+        `ratio` other than 1: the machine now takes `ratio` times as long as before.
+        """
         c = self._conditions
         self._journal.append(
             MachineRecord(at_s=self.at_s(), device=c.machine, compiler=c.compiler, ratio=ratio)

@@ -109,7 +109,7 @@ def _begin(work: Callable[[], Any], handover: Handover) -> tuple[int, int]:
 
 
 def _wait(pid: int, read_fd: int, handover: Handover, is_over: Callable[[], bool]) -> Any:
-    """Waits for a child's answer, which it returns or raises, and reaps the child."""
+    """Waits for a child's answer, reaps the child, and returns the answer or raises it if it is an exception."""
     try:
         content = _read(read_fd, is_over)
     except BaseException:

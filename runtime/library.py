@@ -53,7 +53,7 @@ class LoadedLibrary(ctypes.CDLL):
 
 
 def load_library(path: str | Path) -> LoadedLibrary:
-    """Loads a shared library that this user has built.
+    """Loads a shared library that only this user can have written.
 
     Raises OSError, NotOursError if others may have written it, and DeviceError if the process has no memory mappings left.
     """

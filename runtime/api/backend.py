@@ -203,7 +203,7 @@ class AbstractStoredFacts(ABC):
 
     @abstractmethod
     def learn_alarm(self, raised: Target | None) -> None:
-        """Counts a time below its bound, and stores the higher rates that explain it (None: none do)."""
+        """Counts a time below its bound, and stores the higher rates that explain it (None: no rates do)."""
 
 
 class AbstractMachine(ABC):
@@ -287,7 +287,7 @@ class AbstractBuilder(ABC):
         return [self.build(s) for s in sources]
 
     def end_builds(self) -> None:  # noqa: B027  # compilers may be quick
-        """Ends running compilers of this process, if they may run long: their builds fail."""
+        """Ends running compilers of this process; their builds fail. No effect if builds are always short."""
 
     @property
     def can_build(self) -> bool:

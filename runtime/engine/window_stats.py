@@ -13,12 +13,14 @@ if TYPE_CHECKING:
 class Stats:
     """Counts since `ks.init(async_mode=True)`; a launch is an outermost loop of a kernel.
 
-    `wall_s`: seconds in which windows ran; `backend_s`: the part in compiled code. `n_calls`: deferred calls, in `n_windows`
-    windows; `n_planned` of them ran by plans. `n_at_once`: calls that were not deferred. `n_launches`: launches of deferred
-    calls; without plans there would have been `n_launches_without`. `n_lists`: lists of active cells that were built or tested.
-    `n_activations`: places in kernels that activate cells. `n_compiled`: kernels that the engine has compiled in this process,
-    those of plans included. `ends`: number of windows by reason of their end. `backend`: where the program runs, "cpu", "cuda"
-    or "emulator"; on a device `runs` counts calls by kernel and backend.
+    `wall_s`: seconds in which windows ran; `backend_s`: the part in compiled code.
+    `n_calls`: deferred calls, in `n_windows` windows; `n_planned` of them ran by plans.
+    `n_at_once`: calls that were not deferred.
+    `n_launches`: launches of deferred calls; without plans there would have been `n_launches_without`.
+    `n_lists`: lists of active cells that were built or tested. `n_activations`: places in kernels that activate cells.
+    `n_compiled`: kernels that the engine has compiled in this process, those of plans included.
+    `ends`: number of windows by reason of their end.
+    `backend`: where the program runs, "cpu", "cuda" or "emulator"; on a device `runs` counts calls by kernel and backend.
     """
 
     wall_s: float = 0.0

@@ -57,7 +57,7 @@ class AbstractSite(ABC):
 
 
 class SiteInThisProcess(AbstractSite):
-    """A site without a process of its own, for devices that run no programs, such as the fake one."""
+    """A site without a process of its own, for devices whose programs always return, such as the fake one."""
 
     def __init__(self, site: DeviceSite) -> None:
         self._site = site
@@ -439,7 +439,7 @@ def open_host(
 
 
 def host_in_this_process(devices: Mapping[str, AbstractDevice], n_builders: int = 2) -> Host:
-    """Returns a host of devices that run no programs, each a slot with the device's name."""
+    """Returns a host of devices whose programs always return; each is a slot with the device's name."""
     contents = Contents()
     sites = {
         name: SiteInThisProcess(DeviceSite(name, device, SiteFiles(*contents.folders)))

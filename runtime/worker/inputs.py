@@ -156,7 +156,10 @@ def with_rounding(
     undecided: float = UNDECIDED,
     is_over: Callable[[], bool] = lambda: False,
 ) -> InputSets:
-    """Returns the input sets with a lazy analysis: effects of rounding on their results, when first needed."""
+    """Returns the input sets, with a lazy analysis of how rounding changes their results.
+
+    It runs when a candidate first differs from a result.
+    """
     used, recording = reference or _new_reference(), cell_by_cell(recording)
 
     def measurable(s: InputSet) -> InputSet:
