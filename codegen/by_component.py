@@ -1,4 +1,4 @@
-"""Sources of candidates by component: a decision changes the text of its component alone, and no other is lowered again."""
+"""Sources of a search's candidates, component by component: a decision re-lowers only the component that it is about."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _KEPT_UNITS = 1 << 14
 
 @dataclass(frozen=True)
 class _Conversions:
-    """Conversions of parts of trees as they were decided, and the problem with them."""
+    """The decided layout conversions of sparse trees, before and behind the sequence, and the problem that contains them."""
 
     problem: Problem
     before: tuple[Unit | None, ...]
@@ -28,7 +28,7 @@ class _Conversions:
 
 
 class EvaluatedSources:
-    """Sources of candidates as a search evaluates them: by component where the space has several, else as one text."""
+    """Sources of candidates for evaluation: one text per component if the space has several, else one text."""
 
     def __init__(self, dialect: Dialect) -> None:
         self._dialect = dialect
@@ -48,19 +48,19 @@ class EvaluatedSources:
         return print_source(lower(plan_of(candidate)), self._dialect)
 
     def whole(self, candidate: Candidate) -> Source:
-        """Returns the source of a complete candidate as one text, which needs no table. Its key is that of `source`."""
+        """Returns the source of a complete candidate as one text, without a table of units, under the key of `source`."""
         found = self.source(candidate)
         if not found.units:
             return found
         return replace(print_source(lower(plan_of(candidate)), self._dialect), known_as=found.key)
 
     def component_key(self, candidate: Candidate, component: int) -> str | None:
-        """Returns the key of the text of one component of a complete candidate; None where it has no text of its own."""
+        """Returns the key of the text of one component of a candidate; None if it has no text of its own."""
         unit = self._unit(self._plans_of(candidate.space), candidate, component)
         return None if unit is None else unit.text.key
 
     def _by_component(self, candidate: Candidate) -> Source | None:
-        """Returns the source in units; None where a body may end the call of the whole sequence."""
+        """Returns the source as units; None if a body (with an assertion) may end the sequence's call."""
         plans = self._plans_of(candidate.space)
         around = self._around(plans, candidate)
         units = [

@@ -1,6 +1,6 @@
-"""Description of an implementation in words, topic by topic, so that two implementations can be compared.
+"""Description of a candidate in words, topic by topic, so that two implementations can be compared.
 
-Bodies have a description of their own: one phrase for each task that is no plain assignment.
+Bodies are described too: one phrase for each task that is not a plain assignment.
 """
 
 from __future__ import annotations
@@ -184,8 +184,9 @@ def _values(plan: Plan, words: Mapping[str, str]) -> Iterator[str]:
 
 
 def phrases(plan: Plan, topic: str) -> Iterator[str]:
-    """Yields the phrases of families on one topic: for parts of trees, for tasks, and for places in their bodies
-    (`Family.phrases`).
+    """Yields the phrases of all families on one topic (`Family.phrases`).
+
+    They are about parts of sparse trees, tasks, and places in bodies of tasks.
     """
     told = [p for p in PHRASES if p.topic == topic]
     for p in told:
@@ -202,13 +203,13 @@ def phrases(plan: Plan, topic: str) -> Iterator[str]:
 
 
 def scatters(plan: Plan) -> Iterator[str]:
-    """Yields phrases on the updates of elements that iterations of a task share, task by task."""
+    """Yields phrases about the scatters (updates of elements that iterations share), task by task."""
     for t in plan.tasks:
         yield from (f"{t.task.name} {words}" for words in scatters_of_task(plan, t))
 
 
 def scatters_of_task(plan: Plan, t: TaskPlan) -> Iterator[str]:
-    """Yields the phrases of `scatters` for one task, without the name of the task."""
+    """Yields the phrases of `scatters` for one task, without its name."""
     for x in t.scatters:
         size = "" if x.blocks is None else f" (blocks of {_cells(x.blocks.cells)})"
         yield f"updates {x.array} {_SCATTERS[x.how]}{size}"
@@ -270,7 +271,7 @@ def _block_reductions(plan: Plan, _: Sequence[Launch]) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class _KindWords:
-    """Descriptions that depend on the kind of target."""
+    """Phrases that depend on the kind of target: for where loops run, for threads, and for reductions."""
 
     where: Mapping[str, str]
     threads: Callable[[Plan], Iterator[str]]
@@ -287,8 +288,10 @@ _WORDS = {
 
 
 def body_words(plan: Plan, launches: Sequence[Launch]) -> Iterator[str]:
-    """Yields one phrase for each task that assigns under a condition or has a body. The phrase gives its form, the reason why it is
-    no plain assignment, and how it was opened.
+    """Yields one phrase for each task with a guard or a body of statements.
+
+    The phrase names the form of the body, the reason why it is no plain assignment, and its
+    threads, lanes and scatters.
     """
     for t in plan.tasks:
         if t.task.body is not None or t.task.is_guarded:
@@ -341,7 +344,7 @@ def _loops(plan: Plan) -> Iterator[PlannedLoop]:
 
 
 def _around(node: PlannedNode, task: int) -> list[PlannedLoop]:
-    """Returns the loops around a task's body, outermost first."""
+    """Returns the loops around a task's body in a loop forest, outermost first."""
     if not isinstance(node, PlannedLoop):
         return []
     inside = next(c for c in node.children if task in tasks_of(c))

@@ -1,8 +1,8 @@
-"""Lowers a plan to a program, whoever decided it: a search, a stored record, or the rules for a standalone kernel.
+"""Lowers a plan to a program, for plans of a search, of a stored record, or of the rules for a standalone kernel.
 
-On a GPU each launch becomes a kernel with its grid. On a CPU it becomes a static function, with another one for its threads. An
-entry runs the launches in order. The writers of both, and the passes before them, are imported where a plan needs them: a call of
-a kernel by itself waits for its code.
+On a GPU each launch becomes a kernel with its grid. On a CPU it becomes a static function, with
+another one for its threads. An entry runs the launches in order. Writers and passes are imported
+only when a plan needs them, since a standalone call waits for its code.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ def lower(
 ) -> LoweredProgram:
     """Returns the program of a plan. Equal plans give equal programs; nothing is chosen here.
 
-    `passes` replaces the passes of the target. `prelude`: the one that other text of the same file uses, on a CPU.
+    `passes`: passes over the loop IR, by default those of the target. `prelude`: helpers shared
+    with other text of the same file, on a CPU.
     """
     return _PROGRAMS[plan.target.kind](plan, passes, prelude or Prelude(CHelpers()))
 
@@ -55,9 +56,10 @@ def _on_cores(plan: Plan, passes: Passes | None, prelude: Prelude) -> LoweredPro
 
 
 def lower_unit(plan: Plan, launches: Sequence[tuple[PlannedNode, ...]]) -> LoweredProgram:
-    """Returns the program of some launches of a plan for a CPU: numbered from 0, with memory of their own, without an entry.
+    """Returns the program of some launches of a CPU plan, without an entry: a unit of the sequence.
 
-    Temporaries of the sequence are parameters.
+    Launches are numbered from 0 and have memory of their own. Temporary arrays of the sequence are
+    parameters.
     """
     from .passes.pipeline import PASSES
     from .passes.storage import Workspace

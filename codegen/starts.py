@@ -1,4 +1,4 @@
-"""Counts of an implementation's launches, starts of teams of threads, and barriers in one call."""
+"""Counts, for one call of an implementation, its launches, its starts of thread teams, and its barriers."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from .plan.plan import Plan
 
 
 class Starts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Numbers of starts in one call of an implementation: launches, launches that a team of threads runs, and barriers inside
-    launches.
+    """Numbers of launches, of launches that a team runs, and of barriers inside launches, in one call.
 
-    A barrier counts as often as the threads of a team or block synchronise there. Barriers inside a tree over warps do not count.
+    A barrier counts as often as threads of a team or block synchronise there. Barriers inside a
+    tree over warps do not count.
     """
 
     n_launches: int
@@ -43,14 +43,15 @@ def _teams(plan: Plan, launches: Sequence[Launch]) -> tuple[int, int | None]:
 
 
 def _grids(plan: Plan, _: Sequence[Launch]) -> tuple[int, int | None]:
-    """Returns the number of launches on a GPU, and None for teams. Launches that initialise or combine results of several blocks
-    count too.
+    """Returns the number of launches on a GPU, and None for teams.
+
+    Kernels that initialise or combine results count too.
     """
     return len(lower(plan).launches), None
 
 
 def _runs(plan: Plan, launch: Launch) -> int:
-    """The number of times that one call runs a launch."""
+    """Number of times that one call runs a launch."""
     return plan.tasks[launch.tasks[0]].task.n_runs
 
 
@@ -67,7 +68,7 @@ def _meetings(plan: Plan, nodes: Sequence[Node]) -> int:
 
 
 def _trips(plan: Plan, node: Loop) -> int:
-    """The number of iterations of a loop each time it is reached, where its tile is full."""
+    """Number of iterations of a loop node per visit, in a full tile."""
     first = node.members[0]
     if node.level == MID:
         return plan.tasks[first.task].loop(first.loop).mid

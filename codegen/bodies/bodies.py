@@ -1,4 +1,4 @@
-"""Writes the statements of a body as they are: scalar C, one iteration of its outermost loop at a time."""
+"""Writer of bodies of statements in scalar C: the statements of one iteration of a task's outermost loop, in their order."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _SUMS = {"add": "+", "mul": "*"}  # what OpenMP calls the reductions that compil
 
 
 class BodyWriter:
-    """Writer of bodies of statements; see `write`."""
+    """Writer of the statements of a task's body as C; `write` is its entry."""
 
     def __init__(
         self,
@@ -36,7 +36,7 @@ class BodyWriter:
         array_of: Callable[[str], c.CExpr],
         is_shared: Callable[[ir.Update], bool] = lambda update: False,
     ) -> None:
-        """`is_shared`: True if concurrent threads may conflict in the element of an update, which is then atomic."""
+        """`is_shared`: True for an update whose element concurrent threads may update too; it becomes atomic."""
         self.w, self.is_shared = w, is_shared
         self.v = BodyValues(w, problem, array_of)
         self.stop = ""  # the label at which an iteration ends early
@@ -52,9 +52,10 @@ class BodyWriter:
         self.ranges: Mapping[str, Lanes] = {}  # loops inside that run in lanes, by name
 
     def write(self, task: TaskPlan, variables: dict[tuple[int, str, int], c.CExpr]) -> None:
-        """Writes the body for the values of the loop variables in force; locals belong to one iteration.
+        """Writes a task's body for the given C variables of its loops; each iteration declares its locals anew.
 
-        Where it asserts something, it does nothing in a call in which an assertion has failed: see FAILING in vectors.py.
+        A body with assertions does nothing once an assertion of the call has failed: see FAILING in
+        vectors.py.
         """
         assert task.task.body is not None
         self.v.loops = {loop: x for (t, loop, _), x in variables.items() if t == task.index}
@@ -64,11 +65,14 @@ class BodyWriter:
             self.w.forget(array)
 
     def begin(self, body: tuple[ir.Stmt, ...], fast_math: bool) -> None:
-        """Sets the permissions to reorder and contract the floats of a body."""
+        """Sets the floating-point permissions for the body that is written next.
+
+        They are reordering of sums (with `fast_math`) and contraction of products and sums.
+        """
         self.is_free, self.rounding = fast_math, rounding_of(body, fast_math)
 
     def iteration(self, body: tuple[ir.Stmt, ...]) -> tuple[c.CStmt, ...]:
-        """Returns the statements of one iteration, with its locals."""
+        """Returns the C statements of one iteration of `body`, with declarations of its locals."""
         self.w.blocks.append(Block())
         asserts = any(isinstance(s, ir.Assert) for s in nested_statements(body))
         self.stop = self.w.fresh("stop") if asserts else ""
@@ -192,10 +196,11 @@ class BodyWriter:
             self.v.loops[loop] = outer
 
     def write_out(self, loop: str, n: int, body: tuple[ir.Stmt, ...]) -> None:
-        """Writes all iterations of a loop, one behind the other.
+        """Writes a loop of `n` iterations fully unrolled.
 
-        If gcc 12 is told to unroll them, it takes the last one for an iteration that seldom runs, and does not vectorise it. An
-        eighth of a leaf of 8^3 took half of its time.
+        gcc 12, told to unroll the loop itself, takes the last iteration for one that seldom runs,
+        and does not vectorise it. That iteration, an eighth of a leaf of 8^3 cells, then took half
+        of the leaf's time.
         """
         outer = self.v.loops.get(loop)
         for k in range(n):
@@ -206,12 +211,15 @@ class BodyWriter:
             self.v.loops[loop] = outer
 
     def in_lanes(self, s: ir.For, lo: c.CExpr, hi: c.CExpr) -> tuple[c.CStmt, ...]:
-        """Returns the loop of `lanes` from lo to hi, with several iterations at once."""
+        """Returns loop `s` from `lo` to `hi`, vectorised: each lane runs one iteration (codegen/bodies/lanes.py)."""
         assert self.lanes is not None
         return self.lane_writer(s, self.lanes).loop(lo, hi)
 
     def lane_writer(self, s: ir.For, lanes: Lanes) -> LaneWriter:
-        """Returns the writer of a loop's iterations in lanes. Locals around the loop that it changes are sums."""
+        """Returns the writer of the vectorised loop `s`.
+
+        Outer locals that the loop changes are its reductions.
+        """
         sums = {
             x.name: x.op
             for x in nested_statements(s.body)
@@ -228,7 +236,7 @@ class BodyWriter:
         return LaneWriter(self.w, scope, lanes, s.body)
 
     def range_in_lanes(self, s: ir.For, lanes: Lanes) -> None:
-        """Writes a loop that only adds up (kernels/analysis/inner_ranges.py).
+        """Writes a vectorised loop that only adds to locals (kernels/analysis/inner_ranges.py).
 
         Iterations that fill all lanes come first, then the remaining ones.
         """
@@ -250,7 +258,7 @@ class BodyWriter:
         del self.v.loops[s.loop]
 
     def loop_over(self, loop: str, made: c.For, body: tuple[ir.Stmt, ...]) -> c.For:
-        """Returns a loop that was written for `body`, with the facts on its iterations that compilers may use."""
+        """Returns the C loop `made` with annotations for compilers: reorderable, independent or scalar iterations."""
         is_innermost = not any(isinstance(s, ir.For) for s in nested_statements(body))
         is_free = self.is_free and is_innermost
         return replace(
@@ -263,7 +271,10 @@ class BodyWriter:
         )
 
     def sums_of(self, body: tuple[ir.Stmt, ...]) -> tuple[tuple[str, str], ...]:
-        """Returns the operators and variables of a loop that only sums up; () for any other loop."""
+        """Returns (operator, variable) of each reduction in a loop of nothing but reductions.
+
+        () for any other loop.
+        """
         ops: dict[str, str] = {}
         for s in body:
             if not isinstance(s, ir.UpdateLocal) or s.op not in _SUMS:
@@ -275,9 +286,9 @@ class BodyWriter:
         return tuple((_SUMS[op], expression(self.v.locals[name].x)) for name, op in ops.items())
 
     def fetch(self, s: ir.Update) -> None:
-        """Writes an update that is atomic, or whose old value is used.
+        """Writes an update that is atomic, or whose element's old value a local receives.
 
-        Its index and value may read the previous value of its local.
+        Index and value of the update may read the previous value of that local.
         """
         place = self.v.element(s.array, s.indices)
         value = self.w.converted(self.v.evaluate(s.value), place.dtype)
@@ -309,7 +320,7 @@ class BodyWriter:
         parts: tuple[ir.Part, ...],
         formats: tuple[str, ...],
     ) -> c.CStmt:
-        """Returns a call of a function like printf, which takes `first` before the format."""
+        """Returns a call of a printf-like C function that prints `parts`; arguments `first` precede the format."""
         text, values, left = "", list[c.CExpr](), iter(formats)
         for part in parts:
             if isinstance(part, str):
@@ -329,7 +340,7 @@ class BodyWriter:
 
 
 def _changes(body: tuple[ir.Stmt, ...], e: ir.Expr) -> bool:
-    """True if statements change a value that an expression reads."""
+    """True if the statements may change a local or an array element that expression `e` reads."""
     read = {x.array for x in loads(e)}, set(locals_read(e))
     return any(
         local_changed(s) in read[1] or (isinstance(s, ir.Store | ir.Update) and s.array in read[0])

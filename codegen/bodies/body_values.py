@@ -1,4 +1,4 @@
-"""Values of a body of statements: scalar C, one iteration of its outermost loop at a time."""
+"""C expressions for the values of a body of statements, in scalar code: one iteration of its outermost loop at a time."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ from .memory import Value
 
 @dataclass(frozen=True)
 class TilePlace:
-    """A part of an array, of this shape, stored at `base`; `origin` is the flat index there of the array's first element."""
+    """Copy of a part of an array: stored at `base`, with extents `shape`.
+
+    `origin`: flat index within the copy at which the array's element 0 would be.
+    """
 
     base: c.CExpr
     shape: tuple[int, ...]
@@ -24,7 +27,7 @@ class TilePlace:
 
 
 class BodyValues:
-    """Values of a body's expressions, given those of loop indices and locals."""
+    """Translates a body's expressions to C, given the C values of loop indices (`loops`) and of locals (`locals`)."""
 
     def __init__(
         self,
@@ -33,7 +36,7 @@ class BodyValues:
         array_of: Callable[[str], c.CExpr],
         plain_indices: bool = False,
     ) -> None:
-        """`plain_indices`: True if indices are computed as longs, see `index_of`."""
+        """`plain_indices`: True if array indices are computed in C's type long (`index_of`), without wrap-around."""
         self.w, self.problem, self.array_of = w, problem, array_of
         self.plain_indices = plain_indices
         self.tiles: Mapping[str, TilePlace] = {}  # arrays of which a part is elsewhere
@@ -41,14 +44,14 @@ class BodyValues:
         self.locals: dict[str, Value] = {}
 
     def declare(self, name: str, dtype: ir.DType, variable: str = "") -> None:
-        """Declares a variable for a local, if it has none; it begins as 0."""
+        """Declares a C variable for local `name`, initialised to 0, unless the local has a variable already."""
         if name not in self.locals:
             place = c.Id(self.w.fresh(variable or name))
             self.locals[name] = Value(place, dtype)
             self.w.write(c.Declare(type_name(dtype, 0), place.name, c.Num("0")))
 
     def updated(self, place: Value, op: str, value: Value) -> c.CStmt:
-        """`place = place op value`."""
+        """Returns the C statement `place = place op value`."""
         value = self.w.converted(value, place.dtype)
         return c.Assign(place.x, self.w.combine(op, place, value).x)
 
@@ -71,7 +74,7 @@ class BodyValues:
         return Value(c.Index(held.x, at), held.dtype)
 
     def index(self, e: ir.Expr) -> c.CExpr:
-        """See `index_of`."""
+        """Returns an array index as a C expression of type long; see `index_of`."""
         return index_of(e, self.loops, lambda x: self.evaluate(x).x)
 
     def evaluate(self, e: ir.Expr) -> Value:

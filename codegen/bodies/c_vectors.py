@@ -10,7 +10,7 @@ from .vectors import INFIX, SHIFTS, Helpers, Prelude, exact, math_function, scal
 
 
 class CHelpers(Helpers):
-    """Helpers in C with the vector extensions of GNU."""
+    """Definitions of vector types and helper functions in C with GNU's vector extensions."""
 
     def vector_type(self, dtype: DType, lanes: int) -> dict[str, str]:
         name = f"{dtype.name}x{lanes}"
@@ -135,10 +135,10 @@ class CHelpers(Helpers):
     def divided(
         self, prelude: Prelude, operation: str, dtype: DType, lanes: int, by: int
     ) -> str | None:
-        """Returns the name of a division by a positive number; None for other divisors.
+        """Returns the name of a helper that divides integer vectors by constant `by`; None unless it is positive.
 
-        Compilers have multiplications for a divisor that they see at the division of vectors. In a function of any divisor it is
-        not yet a constant when they expand the division.
+        A compiler replaces a vector division by multiplications only if its divisor is a literal
+        constant. In a helper for any divisor the divisor becomes constant after that replacement.
         """
         if by <= 0:
             return None
@@ -158,7 +158,7 @@ class CHelpers(Helpers):
         return name
 
     def aligned(self, prelude: Prelude, name: str, dtype: DType, lanes: int, first: int) -> str:
-        """Returns the function that gives the lanes from `first` on of two consecutive vectors."""
+        """Returns the definition of a helper that selects `lanes` lanes, from lane `first` on, of two consecutive vectors."""
         v = f"{dtype.name}x{lanes}"
         mask = prelude.vector_type(mask_dtype(dtype), lanes)
         items = ", ".join(str(first + k) for k in range(lanes))
@@ -175,7 +175,7 @@ class CHelpers(Helpers):
     def instruction(
         self, prelude: Prelude, operation: str, dtype: DType, lanes: int
     ) -> tuple[str, str] | None:
-        """Returns the feature test and the call of one x86 instruction for a whole vector, if there is one.
+        """Returns (feature test, call) of the x86 instruction for `operation` on a whole vector; None if there is none.
 
         Programs are built without the compiler's vectoriser, so lane-by-lane loops stay scalar.
         """
@@ -200,12 +200,14 @@ class CHelpers(Helpers):
         return feature, f"({dtype.name}x{lanes}){prefix}_{operation}_{suffix}(({register})x)"
 
     def stream(self, prelude: Prelude, name: str, c: str, v: str, size: int) -> str:
-        """Returns a store around the caches.
+        """Returns the definition of a vector store around the caches (non-temporal).
 
-        It stores a whole vector that begins at a multiple of its size, and pieces if it begins at 16 bytes, as NumPy's arrays do.
-        Otherwise it is an ordinary store. `is_aligned`: the first case is known; 0: the store tests for it.
-
-        In assembly, because the header of the intrinsics takes longer to compile than the rest.
+        A vector aligned to its size is stored whole. One aligned to 16 bytes only, as NumPy's
+        arrays are, is stored in pieces. Any other one is stored through the caches.
+        The helper's argument `is_aligned` is nonzero if alignment to the vector's size is known;
+        with 0 the helper tests the address.
+        It is inline assembly, because the header of the intrinsics takes longer to compile than the
+        rest of a text.
         """
         prelude.streams = True
         opening = f"static inline void {name}({c} *p, {v} x, int is_aligned) {{\n"
@@ -237,7 +239,7 @@ class CHelpers(Helpers):
         return f"{opening}    (void)is_aligned;\n{streamed}#endif\n{plain}}}"
 
     def fold(self, prelude: Prelude, name: str, operation: str, dtype: DType, lanes: int) -> str:
-        """Returns a fold that halves the vector until one lane is left: log2(lanes) steps instead of a chain of lanes."""
+        """Returns the definition of a reduction over a vector's lanes, by halving: log2(lanes) steps instead of a chain."""
         c, v = SCALAR_TYPES[dtype.name], f"{dtype.name}x{lanes}"
         if lanes == 2:
             a_b = OPS[operation].combine.replace("a", "x[0]").replace("b", "x[1]")
@@ -256,9 +258,10 @@ class CHelpers(Helpers):
 
 
 def _between(source: DType, dtype: DType) -> DType | None:
-    """Returns the intermediate type of a conversion from or to a small integer; None if it is one step.
+    """Returns the intermediate type of a conversion from or to a small integer; None if one step suffices.
 
-    Compilers have instructions that double or halve the elements of a vector, and take other conversions apart.
+    Compilers have instructions that double or halve the size of a vector's elements; they split
+    other conversions into scalar ones.
     """
     if min(source.size_bytes, dtype.size_bytes) >= 4:
         return None

@@ -1,4 +1,7 @@
-"""Memory accesses of CUDA text: moves of elements and vectors, with other operations for vectors that may be misaligned."""
+"""Memory accesses in CUDA text: loads and stores of elements and vectors.
+
+Vectors that may be misaligned use other helpers.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +15,15 @@ from .memory import Emitter, Memory, Value
 
 
 class CudaMemory(Memory):
-    """Memory accesses of a GPU."""
+    """CUDA text of loads and stores on a GPU."""
 
     reserved = RESERVED_CUDA
 
     def access(self, w: Emitter, operation: str, index: c.CExpr, lanes: int) -> str:
-        """Returns the operation of an access. Vectors that may be misaligned are moved one element at a time."""
+        """Returns the name of the vector load or store `operation`.
+
+        Its element-by-element variant if `index` may be misaligned.
+        """
         is_aligned = w.is_multiple(index, lanes)
         return operation if is_aligned else f"{operation}_unaligned"
 
@@ -57,7 +63,7 @@ class CudaMemory(Memory):
 
 
 def gather(w: Builder, array: str, places: list[c.CExpr], dtype: DType) -> Value:
-    """Returns a vector of elements at any places of an array; once in a scope."""
+    """Returns a vector of the elements of `array` at the indices `places`; a scope loads it only once."""
     key = (array, ", ".join(map(expression, places)), len(places))
     if key not in w.block.known:
         items = tuple(c.Index(c.Id(array), x) for x in places)

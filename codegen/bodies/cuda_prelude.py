@@ -1,4 +1,7 @@
-"""Text for the head of generated CUDA files: functions without a name in CUDA C, which the emulator has too."""
+"""Prelude of generated CUDA files: helper functions that CUDA C lacks.
+
+The CUDA emulator compiles the same prelude.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
-"""Helper functions of CUDA text: vector types of up to 16 bytes a load, mathematics by element, reductions over lanes and threads.
+"""Helper functions of CUDA text: vector types (loads of up to 16 bytes), element-wise mathematics, reductions.
 
-Names are those of codegen/bodies/vectors.py, so that there is one lowering; the definitions need no extension of any compiler.
+Reductions combine lanes, threads of a warp, or threads of a block. Helper names are those of
+codegen/bodies/vectors.py, so one lowering serves CPUs and GPUs. The definitions use no compiler
+extension.
 """
 
 from __future__ import annotations
@@ -78,7 +80,7 @@ _SMALL_INTEGERS = "\n".join(
 
 
 class CudaHelpers(Helpers):
-    """Helpers in CUDA C++."""
+    """Definitions of vector types and helper functions in CUDA C++."""
 
     def printing(self) -> tuple[str, str, tuple[str, ...]]:
         return "", "printf", ()
@@ -163,7 +165,7 @@ class CudaHelpers(Helpers):
 
 
 def _counted(text: str) -> str:
-    """Returns a text with CUDA's names of bit-counting functions if CUDA's compiler reads it."""
+    """Returns `text` with an #ifdef: CUDA's compiler sees CUDA's names of popcount, clz and ctz, other compilers GNU's."""
     for ours, theirs in (
         ("popcountll", "__popcll("),
         ("popcount", "__popc("),
@@ -180,7 +182,10 @@ def _counted(text: str) -> str:
 
 
 def _move(name: str, operation: str, dtype: DType, lanes: int) -> str:
-    """Returns a load or store of neighbours: 16 or 8 bytes at once if they are aligned, otherwise one by one."""
+    """Returns the definition of a load or store of `lanes` contiguous elements.
+
+    Aligned elements move 16 or 8 bytes at once, others one by one.
+    """
     c, v = SCALAR_TYPES[dtype.name], f"{dtype.name}x{lanes}"
     what = operation.removesuffix("_unaligned")
     whole = _BUILT_IN.get((dtype.name, lanes)) if what == operation else None
@@ -206,7 +211,7 @@ def _move(name: str, operation: str, dtype: DType, lanes: int) -> str:
 
 
 def _fold(name: str, operation: str, c: str, v: str, lanes: int) -> str:
-    """Returns a fold that combines neighbours until one value is left."""
+    """Returns the definition of a reduction over a vector's lanes: combines neighbours pairwise until one value is left."""
     step = OPS[operation].combine.replace("a", "x[l]").replace("b", "x[l + n]")
     return (
         f"{_INLINE} {c} {name}({v} x) {{\n"
@@ -217,7 +222,7 @@ def _fold(name: str, operation: str, c: str, v: str, lanes: int) -> str:
 
 
 def _atomic(name: str, operation: str, dtype: DType) -> str:
-    """Returns an atomic update of a sum, or of a least or greatest value, that several blocks share."""
+    """Returns the definition of an atomic add, minimum or maximum, for an element that several blocks update."""
     c = SCALAR_TYPES[dtype.name]
     wide = "unsigned long long" if operation == "atomic_add" else "long long"
     # CUDA has no sum of signed ones, and its names for them are other types.
@@ -233,11 +238,12 @@ def _atomic(name: str, operation: str, dtype: DType) -> str:
 
 
 def _threads(name: str, operation: str, c: str) -> str:
-    """Returns a reduction over threads whose numbers in the block differ in some digits.
+    """Returns the definition of a reduction over threads of a warp or block.
 
-    Every thread takes part and gets the result. `warp_*` combines threads with a distance of `first`, 2 * `first`, ... below `end`.
-    `block_*` combines threads with a distance of less than `count` times `first`, through shared memory. There `first` is at least
-    a warp, so that warps differ and lanes do not.
+    It combines threads whose flat numbers differ in some digits. Every thread takes part and
+    receives the result. `warp_*` combines threads at the distances `first`, 2 * `first`, 4 *
+    `first` and so on below `end`. `block_*` combines threads at distances below `count` * `first`,
+    through shared memory; there `first` is at least a warp, so only the numbers of warps differ.
     """
     scope, op = operation.split("_")
     combined = OPS[op].combine

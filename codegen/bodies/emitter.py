@@ -1,4 +1,4 @@
-"""Straight-line code: statements of one C scope, with each load done once and stored values forwarded to later loads."""
+"""Emitter of straight-line code: a scope of C loads each element once, and forwards stored values to later loads."""
 
 from __future__ import annotations
 
@@ -31,7 +31,10 @@ _LOCALITY = {PASSING_BY: c.Num("0"), 1: c.Num("3"), 2: c.Num("2")}
 
 
 class LineAhead(NamedTuple):
-    """The cache line that is `elements` further on, for a prefetch into a cache as in `Builder.ask`."""
+    """Prefetch target: the cache line `elements` elements behind a load's own.
+
+    `cache`: level, as in `Builder.ask`.
+    """
 
     elements: int
     cache: int
@@ -39,7 +42,7 @@ class LineAhead(NamedTuple):
 
 @dataclass
 class Block:
-    """One C scope: its statements, and the loads and stores whose values are still valid."""
+    """One C scope: its statements, and by `known` the loaded or stored values that later loads of the scope may reuse."""
 
     statements: list[c.CStmt] = field(default_factory=list)
     known: dict[tuple[str, str, int], Value] = field(
@@ -48,7 +51,10 @@ class Block:
 
 
 class Builder:
-    """Builder of C text: statements in nested scopes, and expressions. All writers of a text share it."""
+    """Builder of C text: appends statements to nested scopes, translates expressions.
+
+    All writers of a text share one.
+    """
 
     def __init__(
         self,
@@ -57,7 +63,11 @@ class Builder:
         memory: Memory,
         knows_alignment: bool = False,
     ) -> None:
-        """`names`: identifiers of arrays and scalars (see codegen/text/names.py). `knows_alignment`: ARE_ALIGNED is defined."""
+        """Starts a text with the helpers of `prelude` and the memory accesses of `memory`.
+
+        `names`: C identifiers of arrays and scalars (see codegen/text/names.py).
+        `knows_alignment`: the text defines ARE_ALIGNED.
+        """
         self.knows_alignment, self.memory = knows_alignment, memory
         self.prelude, self.names = prelude, names
         self.blocks: list[Block] = [Block()]
@@ -79,7 +89,7 @@ class Builder:
 
     @contextmanager
     def scope(self) -> Iterator[Block]:
-        """Opens a nested C scope. Its loads are not reused outside."""
+        """Context of a nested C scope. Loads inside are not reused behind the scope."""
         self.blocks.append(Block())
         try:
             yield self.blocks[-1]
@@ -88,18 +98,18 @@ class Builder:
 
     @contextmanager
     def rounding(self, level: int) -> Iterator[None]:
-        """Scope whose sums (SUMS), and products too (ALL), are each rounded by themselves; FREE changes nothing."""
+        """Context in which results are rounded one by one: of sums (level SUMS), of sums and products (ALL), of none (FREE)."""
         before, self.level = self.level, max(self.level, level)
         yield
         self.level = before
 
     def exact(self, op: str, dtype: DType) -> str | None:
-        """Returns the helper of a sum or product of floats that must not be contracted; None if it may be."""
+        """Returns the name of the helper that does `op` without contraction; None if `op` may be contracted."""
         is_one = self.level == ALL if op == "mul" else self.level and op in ("add", "sub")
         return f"exact_{op}" if is_one and dtype in (DType.f32, DType.f64) else None
 
     def fresh(self, stem: str) -> str:
-        """Returns an unused name: `stem` made an identifier, or that with the first free number."""
+        """Returns an unused C identifier: `stem`, or `stem` with the first free number."""
         name = stem = identifier(stem)
         while name in self.used:
             self.counters[stem] = self.counters.get(stem, 0) + 1
@@ -113,7 +123,7 @@ class Builder:
         return name
 
     def multiple_of(self, x: c.CExpr) -> int:
-        """Returns a known divisor of an index, as far as powers of two go; 0 if the index is 0."""
+        """Returns the greatest known power of two that divides index `x`; 0 if `x` is 0."""
         match x:
             case c.Num(text):
                 return int(text)
@@ -128,18 +138,18 @@ class Builder:
         return 1
 
     def is_multiple(self, x: c.CExpr, n: int) -> bool:
-        """True if an index is surely a multiple of a power of two."""
+        """True if index `x` is surely a multiple of `n`, a power of two."""
         return self.multiple_of(x) % n == 0
 
     def fresh_family(self, stem: str) -> str:
-        """Returns an unused name that no name in use continues after an underscore."""
+        """Returns an unused C identifier x such that no used identifier begins with x and an underscore."""
         name = self.fresh(stem)
         while any(other.startswith(f"{name}_") for other in self.used):
             name = self.fresh(stem)
         return name
 
     def forget(self, array: str) -> None:
-        """Discards the loads of `array`, in all open scopes: a store makes them stale."""
+        """Discards all reusable loads of `array` in the open scopes, since a store may have made them stale."""
         for block in self.blocks:
             for key in [k for k in block.known if k[0] == array]:
                 del block.known[key]
@@ -157,9 +167,11 @@ class Builder:
         ahead: LineAhead | None = None,
         hint: str = "",
     ) -> Value:
-        """Returns one element, or `lanes` of them, `lane_stride` apart; each is loaded only once in a scope.
+        """Returns one element, or a vector of `lanes` elements with stride `lane_stride`.
 
-        If `ahead` is given, its line is prefetched first. `hint`: a value of LOAD_CACHE other than the default.
+        A scope loads each only once.
+        `ahead`: the cache line to prefetch before the load.
+        `hint`: a value of choice LOAD_CACHE other than the default.
         """
         if lane_stride == 0:
             lanes = 0
@@ -186,15 +198,16 @@ class Builder:
         return self.remember(key, array, Value(x, dtype, lanes))
 
     def ask(self, base: c.CExpr, index: c.CExpr, cache: int, *, is_stored: bool = False) -> None:
-        """Prefetches the line of an element, for cache 1 or 2, or PASSING_BY.
+        """Writes a prefetch of the cache line that holds element `base[index]`.
 
-        With `is_stored` the line is taken from other cores.
+        `cache`: the level, 1 or 2, or PASSING_BY for data that caches need not retain.
+        `is_stored`: the prefetch is for a store, so the line is taken from other cores.
         """
         place, kind = c.Un("&", c.Index(base, index)), c.Num(str(int(is_stored)))
         self.write(c.Evaluate(c.Call(c.PREFETCH, (place, kind, _LOCALITY[cache]))))
 
     def knows(self, array: str, index: c.CExpr, lanes: int) -> bool:
-        """True if this scope has the contiguous value at a place of an array."""
+        """True if this scope already has the value of `lanes` contiguous elements at this index of an array."""
         return (array, expression(index), lanes) in self.block.known
 
     def remember(self, key: tuple[str, str, int], stem: str, value: Value) -> Value:
@@ -203,7 +216,7 @@ class Builder:
         return named
 
     def name(self, value: Value, stem: str) -> Value:
-        """Returns the value under a name of its own."""
+        """Returns the value under a C variable of its own, which is declared if need be."""
         if isinstance(value.x, c.Id):
             return value
         name = self.fresh(f"{stem}_")
@@ -215,7 +228,10 @@ class Builder:
     def store(
         self, array: str, base: c.CExpr, index: c.CExpr, value: Value, dtype: DType, stream: bool
     ) -> None:
-        """Stores a value. A later load of the same element in this scope reuses it."""
+        """Stores a value at `base[index]`; with `stream` around the caches.
+
+        A later load in this scope reuses the value.
+        """
         value = self.name(self.converted(value, dtype), array)
         self.forget(array)
         place = c.Index(base, index)
@@ -231,7 +247,7 @@ class Builder:
     # --- values ---
 
     def splat(self, value: Value, lanes: int) -> Value:
-        """Returns the value in all lanes."""
+        """Returns a vector with the scalar `value` in all lanes."""
         if value.lanes or not lanes:
             return value
         return Value(
@@ -247,7 +263,7 @@ class Builder:
         return Value(c.CastTo(type_name(dtype, 0), value.x), dtype)
 
     def cast(self, value: Value, source: DType, dtype: DType) -> Value:
-        """Returns the value of an expression of type `source` in another type."""
+        """Returns `value`, of type `source`, converted to `dtype`."""
         if dtype is DType.bool_ and source is not DType.bool_:
             mask = mask_dtype(source) if value.lanes else DType.bool_
             zero = self.splat(Value(constant(0, source), source), value.lanes)
@@ -261,16 +277,16 @@ class Builder:
         return Value(c.Call(operation, (value.x,)), dtype, value.lanes)
 
     def combine(self, op: str, a: Value, b: Value) -> Value:
-        """Returns `a op b` for the operators of reductions."""
+        """Returns `a op b`, with `op` an operator of reductions (add, mul, min, max and others)."""
         return self.binary(op, a, b, a.dtype)
 
     def evaluate(
         self, e: ir.Expr, leaf: Callable[[ir.Expr], Value], ulp: float | None = None
     ) -> Value:
-        """Translates an expression; `leaf` gives loads, loop indices, locals and the accumulator.
+        """Translates an IR expression to C; `leaf` translates loads, loop indices, locals and the accumulator.
 
-        If `ulp` is given, factors may be multiplied in another order than they are written in. Functions of vectors may then err by
-        so many units in the last place.
+        With `ulp` given, factors of a product may be multiplied in any order, and vector functions
+        may err by `ulp` units in the last place.
         """
         if (level := self.level_of(e)) > self.level:
             with self.rounding(level):
@@ -324,13 +340,13 @@ class Builder:
         return leaf(e)
 
     def level_of(self, e: ir.Expr) -> int:
-        """Returns the rounding level of an expression: ALL if it must not be contracted, SUMS for a step, else FREE."""
+        """Returns the rounding level of expression `e`: ALL if it must not be contracted, SUMS for a step, else FREE."""
         if isinstance(e, ir.Binary) and self.exact(e.op, e.dtype):
             return ALL
         return SUMS if is_step(e) else FREE
 
     def unary(self, op: str, x: Value, of: DType, dtype: DType, ulp: float | None = None) -> Value:
-        """Returns `op x` for an `x` of type `of`; `ulp` as of `evaluate`."""
+        """Returns `op x`, where `x` has type `of` and the result `dtype`; `ulp` as in `evaluate`."""
         if op == "not":
             return Value(c.Un("~" if x.lanes else "!", x.x), x.dtype, x.lanes)
         if op == "neg" and operator("sub", dtype):
@@ -343,7 +359,10 @@ class Builder:
         return Value(c.Call(self.function(op, of, x.lanes, ulp), (x.x,)), result, x.lanes)
 
     def function(self, op: str, dtype: DType, lanes: int, ulp: float | None) -> str:
-        """Returns the name of the function that computes `op` on values of a type; `ulp` as of `evaluate`."""
+        """Returns the name of the C function that computes `op` on scalars or vectors of `dtype`.
+
+        `ulp` as in `evaluate`.
+        """
         if not lanes:
             return math_function(op, dtype) or self.prelude.use(op, dtype, 0)
         if ulp is None:
@@ -365,7 +384,7 @@ class Builder:
         )
 
     def divided(self, op: str, x: Value, by: int, dtype: DType) -> Value:
-        """Returns `x op by` for a division of integers by a constant."""
+        """Returns `x op by`: the quotient or remainder of integers by the constant `by`."""
         name = self.prelude.divided(op, dtype, x.lanes, by) if x.lanes else None
         if name is None:
             return self.binary(op, x, Value(constant(by, dtype), dtype), dtype)
@@ -380,7 +399,7 @@ class Builder:
         return Value(c.Bin("&" if op == "and" else "|", sides[0].x, sides[1].x), widest, lanes)
 
     def as_mask(self, value: Value, dtype: DType, lanes: int) -> Value:
-        """Returns a condition as a vector of 0 and -1 of `dtype`."""
+        """Returns condition `value` as a mask: a vector with lanes -1 (true) and 0, as wide as `dtype`."""
         if value.lanes:
             return self.converted(value, dtype)
         is_compared = isinstance(value.x, c.Bin) and value.x.op in _COMPARE.values()

@@ -1,8 +1,8 @@
-"""Bounds checks of the indices that arrays hold, as C that runs before a tuned sequence and writes nothing.
+"""Bounds checks of indices that come from arrays: C functions that run before a tuned sequence.
 
-The checks follow the recorded calls as they stand, with all that decides about an index (loops, conditions, locals) and nothing
-else. An index that depends on an array that the sequence itself writes, or on a while loop, is unknown before the run. Such indices
-are not checked.
+The functions write nothing. They repeat the control flow of the recorded calls (loops, conditions,
+locals) as far as indices depend on it. An index that depends on an array that the sequence itself
+writes, or on a while loop, cannot be computed before the run. Such an index is not checked.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from .vectors import Prelude
 
 @dataclass(frozen=True)
 class IndexSite:
-    """One checked index: the user's kernel and line, and the indexed array."""
+    """One checked index: the user's kernel and source line, the indexed array and axis, its extent, the index as text."""
 
     kernel: str
     where: ir.Location
@@ -51,7 +51,7 @@ class IndexSite:
     text: str
 
     def sentence(self, value: int) -> str:
-        """Returns the error message for a value of the index that is out of range."""
+        """Returns the error message for `value`, an index out of range."""
         return (
             f"the index {self.text} of {self.array} is {value} and must be from 0 to {self.extent - 1}"
             f" (axis {self.axis}; kernel {self.kernel}, line {self.where.line}); nothing was written"
@@ -60,10 +60,11 @@ class IndexSite:
 
 @dataclass(frozen=True)
 class IndexChecks:
-    """C text with two functions of the argument vector that the sequence's entry takes.
+    """C text with two functions; each takes the sequence's argument vector.
 
-    `int64_t check_indices(void **args)` is 0 if all indices are in range. `int64_t find_index(void **args, int64_t *value)` is 1
-    more than the number of the first of `sites` that is not, with its value, or 0.
+    `int64_t check_indices(void **args)` returns 0 if all indices are in range. `int64_t
+    find_index(void **args, int64_t *value)` returns 0 too, or 1 + the number in `sites` of the
+    first index out of range, and stores this index in `value`.
     """
 
     text: str
@@ -71,7 +72,7 @@ class IndexChecks:
 
 
 def index_checks(recording: Recording, arguments: Sequence[Argument]) -> IndexChecks | None:
-    """Returns the checks of a sequence; None if no index depends on the contents of arrays or scalars."""
+    """Returns the bounds checks of a sequence; None if no index depends on contents of arrays or on scalars."""
     prelude = Prelude(CHelpers())
     lines, sites = check_functions(recording, arguments, prelude)
     if not sites:
@@ -86,10 +87,12 @@ def check_functions(
     prelude: Prelude,
     plain_indices: bool = False,
 ) -> tuple[list[str], tuple[IndexSite, ...]]:
-    """Returns the lines of the two functions, which use helpers of `prelude`, and the checked indices.
+    """Returns the lines of the two C functions, and the checked indices; no lines if no index needs a check.
 
-    There are no lines if there is nothing to check. `plain_indices`: True if the checked code computes indices as longs, see
-    `index_of`; otherwise it does as the language does. An index that wraps around is then outside.
+    `prelude`: receives the helpers that the lines call.
+    `plain_indices`: True if the checked code computes indices in C's type long, see `index_of`.
+    Otherwise indices wrap around as in the kernel language, and a wrapped index counts as out of
+    range.
     """
     names = c_names([a.name for a in arguments], frozenset({"bad", "value"}))
     quick, exact = (
@@ -115,9 +118,10 @@ def check_functions(
 
 
 class CheckWriter:
-    """Writes the checks of all calls.
+    """Writes one C function that checks the indices of all recorded calls.
 
-    With `is_exact` each failed check ends the function, otherwise only those on which a later load relies.
+    With `is_exact` each failed check returns at once. Otherwise only a check on which a later load
+    of the function relies does.
     """
 
     def __init__(
@@ -155,7 +159,7 @@ class CheckWriter:
         self.around = Around()
 
     def lines(self) -> list[str]:
-        """Returns the statements of the function's body."""
+        """Returns the lines of the C function's body."""
         for k, call in enumerate(self.recording.calls):
             arrays = {p.name: n for p, n in zip(call.ir.arrays, call.arrays, strict=True)}
             params = {
@@ -185,7 +189,10 @@ class CheckWriter:
 
     @contextmanager
     def nested(self, head: str) -> Iterator[int]:
-        """Opens a C block, which is removed if it stays empty. Yields the number of its first line."""
+        """Context of a C block opened by `head`; a block that stays empty is removed.
+
+        Yields its first line's number.
+        """
         begin = len(self.out)
         self.line(head)
         self.depth += 1
@@ -200,7 +207,7 @@ class CheckWriter:
         self.out.append("    " * self.depth + text)
 
     def declare(self, body: tuple[ir.Stmt, ...]) -> None:
-        """Declares the locals on which some index, extent or condition depends, unless they are unknown."""
+        """Declares the locals on which an index, an extent or a condition depends, except unknown ones."""
         needed: set[str] = set()
         values: dict[str, list[ir.Expr]] = {}
         for s in nested_statements(body):
@@ -290,10 +297,10 @@ class CheckWriter:
         self.proved, self.around = before, around
 
     def hoist(self, s: ir.For, inside: Around) -> set[tuple[str, int, ir.Expr]]:
-        """Hoists checks out of a loop, and returns the checked indices.
+        """Writes, in front of loop `s`, checks for all of its iterations; returns the checked (array, axis, index).
 
-        Each is the loop's index plus a loop-invariant part, and is accessed in every iteration. `inside`: the facts that hold in
-        the loop.
+        Such an index is the loop's index plus a loop-invariant term, and every iteration accesses
+        it. `inside`: the facts that hold in the loop.
         """
         changing = {local_changed(x) for x in nested_statements(s.body)}
         inner = {x.loop for x in nested_statements(s.body) if isinstance(x, ir.For)} | {s.loop}
@@ -323,7 +330,11 @@ class CheckWriter:
     # --- expressions
 
     def look(self, e: ir.Expr, is_loaded: bool) -> None:
-        """Checks the loads of an expression, inner ones first; `is_loaded`: the checks themselves evaluate it."""
+        """Writes the checks of all loads in expression `e`, inner loads first.
+
+        `is_loaded`: the checking function evaluates `e` itself, so an index out of range would make
+        it read outside.
+        """
         for part in children(e):
             self.look(part, is_loaded or isinstance(e, ir.Load))
         if isinstance(e, ir.Load):
@@ -342,9 +353,9 @@ class CheckWriter:
         )
 
     def may_leave_unseen(self, array: str, axis: int, index: ir.Expr) -> bool:
-        """True if an affine index may be outside without an earlier check.
+        """True if an affine index may be out of range although no earlier check has rejected it.
 
-        No check was possible before the run if data decide whether control reaches the index.
+        The check at definition skips an index if data decide whether control reaches it.
         """
         x = to_affine(index)
         if self.around.is_known or x is None or not self.around.has(x):
@@ -374,7 +385,7 @@ class CheckWriter:
                 self.line(f"if ({test}) return 1;" if is_loaded else f"bad |= {test};")
 
     def index(self, e: ir.Expr) -> str:
-        """Returns an index as the code computes it."""
+        """Returns index `e` as C text, computed as the checked code computes it."""
         return expression(self.index_value(e))
 
     def index_value(self, e: ir.Expr) -> c.CExpr:

@@ -1,4 +1,4 @@
-"""Facts about indices and locals before a sequence has run: their dependences and their ranges."""
+"""Static facts about the indices and locals of a recorded call: dependence on computed data, and value ranges."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ from ...kernels.tasks.bounds_check import Around
 
 
 class IndexFacts:
-    """Facts about the statements of one call after the other; `written` are the arrays that the sequence itself writes."""
+    """Facts about the indices and locals of one call after another.
+
+    `written`: arrays that the sequence itself writes.
+    """
 
     def __init__(self, written: AbstractSet[str]) -> None:
         self.written = written
@@ -24,7 +27,7 @@ class IndexFacts:
         self.of_locals: dict[str, Range] = {}
 
     def is_unknown(self, e: ir.Expr) -> bool:
-        """True if an expression depends on values that the sequence computes."""
+        """True if expression `e` depends on values that the sequence computes, unknown before its run."""
         return any(
             (isinstance(x, ir.Load) and x.array in self.written)
             or (isinstance(x, ir.Local) and x.name in self.unknown)
@@ -33,15 +36,15 @@ class IndexFacts:
         )
 
     def depends_on_data(self, e: ir.Expr) -> bool:
-        """True if an expression is no affine function of loops of constant extent.
+        """True if expression `e` is not an affine function of loops with constant extents.
 
-        Such functions are checked at the definition of kernels.
+        Indices that are such functions are checked when a kernel is defined.
         """
         form = to_affine(e)
         return form is None or any(loop in self.data_loops for loop, _ in form.terms)
 
     def unknown_locals(self, body: tuple[ir.Stmt, ...]) -> set[str]:
-        """Returns the locals that some assignment makes unknown, or whose assignment itself may or may not happen."""
+        """Returns the locals that have an unknown value, or are assigned under an unknown condition."""
         self.unknown = set()
         while True:
             before = len(self.unknown)
@@ -65,7 +68,10 @@ class IndexFacts:
                     self.spread((*then, *orelse), unsure)
 
     def range_of(self, e: ir.Expr) -> Range:
-        """Returns the range of an integer expression: all values of its type if it may wrap around."""
+        """Returns the least and greatest value of integer expression `e`.
+
+        Those of its type if it may wrap around.
+        """
         return range_of(e, self._known)
 
     def _known(self, e: ir.Expr) -> Range | None:
@@ -78,7 +84,10 @@ class IndexFacts:
 
 
 def always_accessed(body: tuple[ir.Stmt, ...]) -> Iterator[tuple[str, tuple[ir.Expr, ...]]]:
-    """Yields array and indices of the accesses that the statements always make, without loops and branches in them."""
+    """Yields (array, indices) of each access that every run of the statements makes.
+
+    Loops and branches are skipped.
+    """
     for s in body:
         if isinstance(s, ir.For | ir.If | ir.While):
             continue
@@ -89,7 +98,7 @@ def always_accessed(body: tuple[ir.Stmt, ...]) -> Iterator[tuple[str, tuple[ir.E
 
 
 def beside(e: ir.Expr, loop: str) -> ir.Expr | None:
-    """Returns the term added to the loop's index in `e`; None if `e` is no sum of both."""
+    """Returns `rest` if `e` is the index of `loop` plus `rest`, in either order; None for other expressions."""
     match e:
         case ir.LoopIndex(name) if name == loop:
             return ir.Const(0, e.dtype)
@@ -101,13 +110,13 @@ def beside(e: ir.Expr, loop: str) -> ir.Expr | None:
 
 
 def stays(around: Around, index: ir.Expr, n: int) -> bool:
-    """True if an index is an affine function of loops that is proved to be inside of an axis, as that of a triangle."""
+    """True if an index is an affine function of loops and proved to be within 0 to `n` - 1, also in a triangular domain."""
     x = to_affine(index)
     return x is not None and around.has(x) and not around.may_leave(x, n)
 
 
 def without_widening(e: ir.Expr) -> ir.Expr:
-    """Returns an index before its conversion to a wider integer."""
+    """Returns the operand of an index's conversion to a wider integer type; any other index unchanged."""
     match e:
         case ir.Cast(x, dtype) if x.dtype.is_integer and x.dtype.size_bytes <= dtype.size_bytes:
             return x

@@ -1,4 +1,4 @@
-"""Points of a task's iteration space during emission: an index per loop, some of them vectors of neighbours."""
+"""Iteration points during emission: a C index for each loop of a task, or a vector of consecutive indices."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ _SIGNED = {ir.DType.i32, ir.DType.i64}
 
 @dataclass(frozen=True)
 class LoopIndexAt:
-    """`variable + offset`, or, if `lanes` > 0, the vector of that and its following neighbours."""
+    """Index of one loop: `variable + offset`.
+
+    If `lanes` > 0, the vector of `lanes` consecutive indices from there on.
+    """
 
     variable: c.CExpr | None
     offset: int = 0
@@ -27,10 +30,11 @@ class LoopIndexAt:
 
 @dataclass(frozen=True)
 class Point:
-    """One register-tile copy of a task.
+    """Iteration point of a task within a register tile.
 
-    `copies` numbers the copy of each unrolled or vector loop, `indices` is the position inside the register tile of each loop that
-    runs through a partial tile one by one. `lane` is the place in a vector of a point that is one lane of it.
+    `copies`: number of the copy, by unrolled or vectorised loop. `indices`: index inside the
+    register tile, by loop that runs one by one through a partial tile. `lane`: the lane's number,
+    if the point is one lane of a vector.
     """
 
     index: dict[str, LoopIndexAt]
@@ -43,11 +47,11 @@ class Point:
         return next((name for name, at in self.index.items() if at.lanes), None)
 
     def at(self, loop: str) -> LoopIndexAt:
-        """Returns the index of a loop of the task, or of an outer (time) loop around it: see `variable_of`."""
+        """Returns the index of a loop of the task, or of an outer (time) loop around the task: see `variable_of`."""
         return self.index[loop] if loop in self.index else LoopIndexAt(c.Id(loop))
 
     def first_lane(self) -> Point:
-        """The same point for its first lane only."""
+        """Returns the scalar point of this vector point's first lane."""
         return replace(self, index={k: replace(at, lanes=0) for k, at in self.index.items()})
 
     def lanes(self) -> int:
@@ -55,14 +59,14 @@ class Point:
 
 
 def variable_of(loops: Mapping[str, c.CExpr], name: str) -> c.CExpr:
-    """Returns the index of a loop: its known variable, else the outer (time) step, which a launch receives by its name."""
+    """Returns the C variable of a loop; for an outer (time) loop the launch's parameter of that name."""
     return loops[name] if name in loops else c.Id(name)
 
 
 def affine_at(
     axes: tuple[Affine | None, ...], strides: tuple[int, ...], point: Point
 ) -> tuple[c.CExpr, int]:
-    """Returns the flat index of an affine access at a point (its first lane), and the stride from lane to lane."""
+    """Returns the flat index of an affine access at a point (of its first lane), and the stride from lane to lane."""
     terms: dict[c.CExpr, int] = {}
     const, lane_stride = 0, 0
     for axis, stride in zip(axes, strides, strict=True):
@@ -80,13 +84,13 @@ def affine_at(
 
 
 def affine_offset(axes: tuple[Affine | None, ...], strides: tuple[int, ...]) -> int:
-    """Returns the flat index of an affine access with all loops at 0."""
+    """Returns the constant part of an affine access's flat index: its value with all loop indices 0."""
     pairs = zip(axes, strides, strict=True)
     return sum(axis.const * stride for axis, stride in pairs if axis is not None)
 
 
 def row_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Strides in elements of a C-ordered array."""
+    """Returns the strides, in elements, of a C-ordered array, one per axis."""
     strides, n = [], 1
     for extent in reversed(shape):
         strides.append(n)
@@ -97,9 +101,10 @@ def row_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
 def index_of(
     e: ir.Expr, loops: Mapping[str, c.CExpr], evaluate: Callable[[ir.Expr], c.CExpr]
 ) -> c.CExpr:
-    """Returns an index as a `long`.
+    """Returns index `e` as a C expression of type `long`.
 
-    With narrower types compilers must consider sums that wrap around, and find no stride. Such a sum is no index of any array.
+    In narrower types compilers must allow for sums that wrap around, and recognise no stride. A sum
+    that wraps around is out of range anyway.
     """
     match e:
         case ir.LoopIndex(loop):

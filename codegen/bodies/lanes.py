@@ -37,7 +37,10 @@ _FEW_NODES = 256
 
 
 class LaneWriter:
-    """Writes the loop of `lanes` with this body. Its own locals begin as 0 in each iteration."""
+    """Writes the loop of `lanes` vectorised: `width` iterations at once.
+
+    Locals of its body begin as 0 in each iteration.
+    """
 
     def __init__(
         self, w: Builder, scope: LaneScope, lanes: Lanes, body: tuple[ir.Stmt, ...]
@@ -47,7 +50,7 @@ class LaneWriter:
         self._is_free = is_free(body)
 
     def loop(self, lo: c.CExpr, hi: c.CExpr) -> tuple[c.CStmt, ...]:
-        """Returns the iterations from lo to hi, with their sums."""
+        """Returns the iterations from `lo` to `hi`, masked where they do not fill all lanes, and the final sums."""
         width = self.lanes.width
         self.w.blocks.append(Block())
         partial = self._begin_sums()
@@ -60,9 +63,9 @@ class LaneWriter:
         return tuple(self.w.blocks.pop().statements)
 
     def iterations(self, first: c.CExpr, n: c.CExpr | None) -> tuple[c.CStmt, ...]:
-        """Returns the iterations first, first + 1 and so on: n of them, at most one a lane.
+        """Returns the code of at most `width` iterations at once, from `first` on.
 
-        n is at least 1; None: as many as lanes.
+        `n`: their number, at least 1; None: as many as lanes.
         """
         self.w.blocks.append(Block())
         self.v.first, self.v.mask = first, self.v.everyone
@@ -71,7 +74,7 @@ class LaneWriter:
         return self._each()
 
     def _each(self) -> tuple[c.CStmt, ...]:
-        """Returns the body, for the iterations from `first` on of the lanes in the mask."""
+        """Returns the code of the body for the lanes of the present mask; lane k runs iteration `first` + k."""
         order = self.scope.iterations.order
         if order is not None:
             at = c.Un("&", c.Index(order, self.v.first))
@@ -84,7 +87,7 @@ class LaneWriter:
         return tuple(self.w.blocks.pop().statements)
 
     def whole(self, lo: c.CExpr, hi: c.CExpr) -> tuple[c.CStmt, ...]:
-        """Returns the same loop for ranges that fill all lanes each time, which then need no mask."""
+        """Returns the iterations from `lo` to `hi`, which fill all lanes, without masks; and the final sums."""
         self.w.blocks.append(Block())
         partial = self._begin_sums()
         first = self.w.fresh(self.lanes.loop)
@@ -95,7 +98,10 @@ class LaneWriter:
         return tuple(self.w.blocks.pop().statements)
 
     def _begin_sums(self) -> dict[str, Value]:
-        """Declares a partial sum in each lane. Returns the outer locals to which the partial sums are added afterwards."""
+        """Declares a vector of partial sums for each reduction.
+
+        Returns the outer locals to which they are added at the end.
+        """
         outer = {name: self.scope.locals[name] for name in self.scope.sums}
         for name, op in self.scope.sums.items():
             dtype = outer[name].dtype
@@ -185,7 +191,7 @@ class LaneWriter:
         return self.scope.problem.array(array).dtype
 
     def _may_row(self, s: ir.Update) -> bool:
-        """True if an update may be combined with those of neighbouring elements."""
+        """True if an update may be made together with updates of neighbouring elements, as one row (lanes_rows.py)."""
         around, dtype = self.scope.iterations, self._dtype(s.array)
         may = around.in_any_order or dtype.is_integer
         if not (may and not around.is_shared(s) and self.v.rows.has(dtype) and self._is_free(s)):
@@ -194,7 +200,10 @@ class LaneWriter:
         return place.offsets is not None or place.stride > 1  # else lanes are side by side
 
     def row(self, row: UpdateRow, s: ir.Update, values: dict[ir.Update, c.CExpr]) -> None:
-        """Writes the updates of a row, once the values of all of them are computed."""
+        """Adds the value of update `s` to `values`.
+
+        Writes the whole row (contiguous updates) once all values are there.
+        """
         dtype = self._dtype(s.array)
         value = self.v.splat(self.v.converted(self.v.evaluate(s.value), dtype)).x
         values[s] = self.v.named(value, dtype, "part")
@@ -274,9 +283,10 @@ class LaneWriter:
         self.v.mask, self.v.is_live = outer, was_live
 
     def masked(self, body: tuple[ir.Stmt, ...], mask: c.CExpr) -> None:
-        """Writes the statements for the lanes of a mask.
+        """Writes statements for the lanes of `mask`.
 
-        They are skipped if there are no lanes, if that pays or if they are only safe with a live lane.
+        A test skips them if no lane is live, unless they are cheap and safe without a live lane
+        (`_is_cheap`).
         """
         self.v.mask = mask
         if not body:
@@ -306,7 +316,7 @@ class LaneWriter:
         self.v.mask, self.v.is_live = outer, was_live
 
     def inner_loop(self, s: ir.For) -> None:
-        """Writes an inner loop: all lanes are in the same iteration, as long as theirs last."""
+        """Writes a loop inside the body: all lanes run the same iteration, masked off once their own loop has ended."""
         index = c.Id(self.w.fresh(s.loop))
         around = self.v.scalar.loops.get(s.loop)
         self.v.scalar.loops[s.loop] = index
@@ -362,7 +372,7 @@ class LaneWriter:
         self.w.write(c.Evaluate(call))
 
     def update(self, s: ir.Update) -> None:
-        """Writes an update: at once for lanes with elements of their own, otherwise lane by lane."""
+        """Writes an update of array elements: as vectors if all lanes have different elements, otherwise lane by lane."""
         dtype = self.scope.problem.array(s.array).dtype
         place = self.v.place(s.array, s.indices)
         value = self.v.splat(self.v.converted(self.v.evaluate(s.value), dtype)).x
@@ -393,7 +403,7 @@ class LaneWriter:
 
 
 def _is_cheap(body: tuple[ir.Stmt, ...]) -> bool:
-    """True if a block costs no more than a test for lanes that need it, and is safe without such lanes."""
+    """True if a block costs no more than the test that would skip it, and is safe if no lane is live."""
     nodes = 0
     for s in nested_statements(body):
         if not isinstance(s, ir.SetLocal | ir.UpdateLocal | ir.Store | ir.If):

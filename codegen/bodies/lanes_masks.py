@@ -1,8 +1,10 @@
-"""Types of values in lanes, and masks; lanes_operations.py and lanes_memory.py hold the other helper functions of lanes.
+"""Vector types and masks of vectorised loops, as C helpers; lanes_operations.py and lanes_memory.py have others.
 
-A *lane* is one iteration of a loop of which `width` run at once. The values of all lanes are a vector of GNU C if it fits into a
-register, otherwise a structure of two halves, `lo` and `hi`. A mask has a bit a lane with AVX-512, otherwise it is a vector of i32,
-0 or -1. Each helper exists in both forms, so that one text is for all machines: those without vectors of this size are slower.
+A *lane* is one iteration of a loop of which `width` run at once. A value of all lanes is a vector
+of GNU C if it fits into a register, otherwise a structure of two halves, `lo` and `hi`. A mask is
+an integer with a bit per lane with AVX-512, otherwise a vector of i32 with lanes 0 or -1. The
+helpers of masks have both definitions behind an #ifdef. So one text compiles on all machines;
+machines without vectors of this size run it more slowly.
 """
 
 from __future__ import annotations
@@ -33,13 +35,13 @@ I32 = DType.i32
 
 
 class LaneMasks:
-    """Types and masks of loops that run `width` iterations at once on registers of `vector_bytes`.
+    """Types and masks of a loop that runs `width` iterations at once on registers of `vector_bytes` bytes.
 
-    Its methods return names of functions, and make these available.
+    Methods return the names of C helpers, and add their definitions to the prelude.
     """
 
     def __init__(self, prelude: Prelude, width: int, vector_bytes: int, ulp: float | None) -> None:
-        """`ulp`: the permitted error of functions; None: those of <math.h> are called lane by lane."""
+        """`ulp`: permitted error of mathematical functions; None: functions of <math.h> are called lane by lane."""
         self.prelude, self.width, self.vector_bytes = prelude, width, vector_bytes
         self.ulp = ulp
         if "LANES_AVX512" not in prelude.defined:
@@ -51,11 +53,11 @@ class LaneMasks:
         return type(self)(self.prelude, self.width // 2, self.vector_bytes, self.ulp)
 
     def is_pair(self, dtype: DType) -> bool:
-        """True if the values of the lanes take two registers."""
+        """True if a value of all lanes exceeds one register, and so is a structure of two halves."""
         return dtype.size_bytes * self.width > self.vector_bytes
 
     def type(self, dtype: DType) -> str:
-        """Returns the name of the type of values of all lanes; of bools a mask."""
+        """Returns the C type of a value of all lanes; for bools, the type of masks."""
         if dtype is DType.bool_:
             return self.mask
         if not self.is_pair(dtype):
@@ -69,7 +71,7 @@ class LaneMasks:
 
     @property
     def mask(self) -> str:
-        """The name of the type of masks."""
+        """Name of the C type of masks."""
         name, n = f"mask{self.width}", self.width
         if name not in self.prelude.defined:
             if self.is_pair(I32):
@@ -87,14 +89,17 @@ class LaneMasks:
         return dtype.size_bytes * self.width
 
     def made(self, name: str, text: Callable[[], str]) -> str:
-        """Returns the name of a helper, and makes it available; `text` may use others."""
+        """Adds helper `name` to the prelude, and returns the name.
+
+        `text` gives the definition; it may add other helpers.
+        """
         if name not in self.prelude.defined:
             written = text()
             self.prelude.defined[name] = written
         return name
 
     def both(self, opening: str, avx512: str, other: str, avx2: str = "") -> str:
-        """Returns a function with a body for masks of bits and one for vectors of them."""
+        """Returns a C function with a body for masks that are bits (AVX-512), and one for masks that are vectors."""
         lines = [f"static inline {opening} {{"]
         lines += ["#ifdef LANES_AVX512", f"    {avx512}"]
         if avx2:
@@ -103,7 +108,7 @@ class LaneMasks:
         return "\n".join([*lines, "}"])
 
     def first(self) -> str:
-        """`lane_first(n)`: the mask of the first n lanes."""
+        """Returns the helper `lane_first(n)`: the mask of the first n lanes."""
         m, n = self.mask, self.width
         name, iota = f"lane_first_{n}", ", ".join(map(str, range(n)))
         if self.is_pair(I32):
@@ -125,7 +130,10 @@ class LaneMasks:
         )
 
     def mask_operation(self, op: str) -> str:
-        """`op(a, b)` of masks: "and", "or", "xor", or "without": a where not b. Masks stay in registers of their own."""
+        """Returns the helper `op(a, b)` of two masks: "and", "or", "xor", or "without" (a and not b).
+
+        Masks stay in the registers of masks.
+        """
         m, n = self.mask, self.width
         name, b = f"lane_{op}_{n}", DType.bool_
         if self.is_pair(I32):
@@ -145,16 +153,19 @@ class LaneMasks:
 
     @property
     def word(self) -> str:
-        """The type of a bit a lane."""
+        """C type of an unsigned integer with a bit per lane."""
         return "unsigned" if self.width <= 32 else "uint64_t"
 
     def each(self) -> tuple[str, str]:
-        """Returns the head of a loop over the live lanes of `m`, by the bits `left`, and its current lane."""
+        """Returns the head of a C loop over the live lanes of mask m, and C text of the current lane's number.
+
+        The loop's variable `left` holds a bit for each remaining lane.
+        """
         head = f"for ({self.word} left = {self.bits()}(m); left; left &= left - 1)"
         return head, f"__builtin_ctz{'' if self.width <= 32 else 'll'}(left)"
 
     def bits(self) -> str:
-        """`lane_bits(m)`: a bit a lane."""
+        """Returns the helper `lane_bits(m)`: an integer with a bit per live lane."""
         n = self.width
         name = f"lane_bits_{n}"
         if self.is_pair(I32):
@@ -182,7 +193,7 @@ class LaneMasks:
         )
 
     def any(self) -> str:
-        """`lane_any(m)`: true if a lane is live."""
+        """Returns the helper `lane_any(m)`: true if a lane of mask m is live."""
         n, bits = self.width, self.bits()
         name = f"lane_any_{n}"
         if self.is_pair(I32):
@@ -208,7 +219,7 @@ class LaneMasks:
         )
 
     def of_bool(self) -> str:
-        """`lane_mask(x)`: all lanes where x, else none."""
+        """Returns the helper `lane_mask(x)`: the mask of all lanes if scalar x is true, else of none."""
         m, n = self.mask, self.width
         name = f"lane_mask_{n}"
         if self.is_pair(I32):
@@ -229,7 +240,7 @@ class LaneMasks:
         )
 
     def part(self, is_high: bool) -> str:
-        """`lane_lo(m)`, `lane_hi(m)`: half a mask that is no pair."""
+        """Returns the helper `lane_lo(m)` or `lane_hi(m)`: one half of a mask that is not a pair of halves."""
         n, which = self.width, "hi" if is_high else "lo"
         h = self.half
         shift = f"_kshiftri_mask{n}(m, {n // 2})" if is_high else "m"
@@ -245,7 +256,7 @@ class LaneMasks:
         )
 
     def _half_of(self, dtype: DType, is_high: bool) -> str:
-        """Returns the function that gives half of a vector of GNU C."""
+        """Returns the helper that gives the lower or upper half of a vector of GNU C."""
         n, which = self.width, "hi" if is_high else "lo"
         whole, half = self._vectors(dtype)
         name = f"lane_{which}_{whole}"
@@ -261,7 +272,7 @@ class LaneMasks:
         )
 
     def _join(self, dtype: DType) -> str:
-        """Returns the function that joins the halves of a vector of GNU C."""
+        """Returns the helper that joins two half vectors to a vector of GNU C."""
         whole, half = self._vectors(dtype)
         name, lanes = f"lane_join_{whole}", ", ".join(map(str, range(self.width)))
         return self.made(
@@ -275,11 +286,11 @@ class LaneMasks:
         )
 
     def _vectors(self, dtype: DType) -> tuple[str, str]:
-        """The types of a vector and of half of it."""
+        """Returns the C types of a vector of all lanes and of half of it."""
         return self.type(dtype), self.half.type(dtype)
 
     def lo(self, x: str, dtype: DType, is_high: bool = False) -> str:
-        """Returns the text of one half of the value `x`."""
+        """Returns C text of the lower half of value `x`; of the upper one with `is_high`."""
         if dtype is DType.bool_ and not self.is_pair(I32):
             return f"{self.part(is_high)}({x})"
         if dtype is DType.bool_:
@@ -291,7 +302,10 @@ class LaneMasks:
     def by_halves(
         self, name: str, dtype: DType, function: str, args: tuple[tuple[DType, str], ...]
     ) -> str:
-        """Returns a function of values that calls the function for half as many lanes."""
+        """Returns the definition of helper `name`, which calls `function` for each half of its arguments.
+
+        `args`: type and name of each argument.
+        """
         parameters = ", ".join(f"{self.type(d)} {x}" for d, x in args)
         halves = [
             f"{function}({', '.join(self.lo(x, d, is_high) for d, x in args)})"
@@ -302,7 +316,7 @@ class LaneMasks:
         return f"static inline {result} {name}({parameters}) {{ return {made}; }}"
 
     def joined(self, dtype: DType, lo: str, hi: str) -> str:
-        """Returns the text of a value of two halves."""
+        """Returns C text of the value that consists of the halves `lo` and `hi`."""
         if dtype is DType.bool_ and not self.is_pair(I32):
             return f"{self._join_masks()}({lo}, {hi})"
         if dtype is not DType.bool_ and not self.is_pair(dtype):
@@ -323,14 +337,17 @@ class LaneMasks:
         )
 
     def has_registers(self, dtype: DType) -> bool:
-        """True if elements have 4 or 8 bytes and a vector of all lanes at least 16.
+        """True if elements have 4 or 8 bytes, and a vector of all lanes has at least 16 bytes.
 
-        Such registers have instructions that compare, blend, load and store their elements by masks.
+        Vectors of these sizes have masked instructions to compare, blend, load and store.
         """
         return dtype.size_bytes >= 4 and self.size(dtype) >= 16
 
     def intrinsic(self, dtype: DType, signed: bool = True) -> tuple[str, str]:
-        """Returns prefix and suffix of the intrinsics for a type. Without `signed` unsigned types have a suffix of their own."""
+        """Returns prefix and suffix of the x86 intrinsics for `dtype`.
+
+        Without `signed` unsigned types have a suffix of their own.
+        """
         bits = 8 * dtype.size_bytes
         if dtype.is_float:
             suffix = "ps" if bits == 32 else "pd"

@@ -1,4 +1,4 @@
-"""Loads, stores, gathers, scatters and updates in lanes: the third part of their helpers, see codegen/bodies/lanes_masks.py."""
+"""C helpers of vectorised loops: loads, stores, gathers, scatters and updates (see codegen/bodies/lanes_masks.py)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from .vectors import operator
 
 
 class LaneMemory:
-    """Loads, stores, gathers, scatters and updates of the lanes of `m`."""
+    """Helpers for loads, stores, gathers, scatters and updates by the lanes of a mask `m`.
+
+    Methods return their names.
+    """
 
     def __init__(self, m: LaneMasks, ops: LaneOperations) -> None:
         self.m, self.ops = m, ops
@@ -22,7 +25,7 @@ class LaneMemory:
         return LaneMemory(self.m.half, self.ops.half)
 
     def load(self, dtype: DType) -> str:
-        """`load(m, p)`: p[0], p[1] and so on where m, else 0."""
+        """Returns the helper `load(m, p)`: lane l gets p[l] if it is live in m, else 0."""
         v, t, n = self.m.type(dtype), SCALAR_TYPES[dtype.name], self.m.width
         name = f"lane_load_{v}"
         opening = f"{v} {name}({self.m.mask} m, const {t} *p)"
@@ -31,7 +34,7 @@ class LaneMemory:
         return self.m.made(name, lambda: self._loading(name, dtype, opening, v, n))
 
     def load_all(self, dtype: DType) -> str:
-        """`load_all(p)`: p[0], p[1] and so on."""
+        """Returns the helper `load_all(p)`: lane l gets p[l]."""
         v, t, n = self.m.type(dtype), SCALAR_TYPES[dtype.name], self.m.width
         if not self.m.is_pair(dtype):
             return self.m.prelude.use("load", dtype, n)
@@ -40,7 +43,7 @@ class LaneMemory:
         return self.m.made(f"load_{v}", lambda: text)
 
     def store_all(self, dtype: DType) -> str:
-        """`store_all(p, x)`: p[0] = x[0], p[1] = x[1] and so on."""
+        """Returns the helper `store_all(p, x)`: each lane l stores x[l] in p[l]."""
         v, t, n = self.m.type(dtype), SCALAR_TYPES[dtype.name], self.m.width
         if not self.m.is_pair(dtype):
             return self.m.prelude.use("store", dtype, n)
@@ -60,7 +63,7 @@ class LaneMemory:
         return self.m.both(opening, f"return ({v}){prefix}_maskz_loadu_{suffix}(m, p);", one)
 
     def store(self, dtype: DType) -> str:
-        """`store(p, m, x)`: p[0] = x[0] and so on where m."""
+        """Returns the helper `store(p, m, x)`: each live lane l of m stores x[l] in p[l]."""
         v, t, n = self.m.type(dtype), SCALAR_TYPES[dtype.name], self.m.width
         name = f"lane_store_{v}"
         opening = f"void {name}({t} *p, {self.m.mask} m, {v} x)"
@@ -96,7 +99,7 @@ class LaneMemory:
         )
 
     def gather(self, dtype: DType) -> str:
-        """`gather(m, p, i)`: p[i] where m, else 0; i are i32."""
+        """Returns the helper `gather(m, p, i)`: lane l gets p[i[l]] if it is live in m, else 0; i holds i32."""
         v, t, i = self.m.type(dtype), SCALAR_TYPES[dtype.name], self.m.type(I32)
         name = f"lane_gather_{v}"
         opening = f"{v} {name}({self.m.mask} m, const {t} *p, {i} i)"
@@ -133,7 +136,7 @@ class LaneMemory:
         return self.m.made(name, lambda: self.m.both(opening, f"return ({v}){call};", one, avx2))
 
     def scatter(self, dtype: DType) -> str:
-        """`scatter(p, m, i, x)`: p[i] = x where m, from the first lane to the last."""
+        """Returns the helper `scatter(p, m, i, x)`: each live lane l of m stores x[l] in p[i[l]], in the order of lanes."""
         v, t, i = self.m.type(dtype), SCALAR_TYPES[dtype.name], self.m.type(I32)
         name = f"lane_scatter_{v}"
         opening = f"void {name}({t} *p, {self.m.mask} m, {i} i, {v} x)"
@@ -156,16 +159,22 @@ class LaneMemory:
         return self.m.made(name, lambda: self.m.both(opening, call, one))
 
     def _is_small(self, dtype: DType) -> bool:
-        """True if gathers are made lane by lane: no instruction has elements of these sizes, or indices of half a register."""
+        """True if gathers of `dtype` load lane by lane: no gather instruction fits these sizes of elements or of indices."""
         return not (self.m.has_registers(dtype) and self.m.has_registers(I32))
 
     def _of_small(self, opening: str, one: str) -> str:
-        """Returns a function with the indices of the lanes, `i`, in an array `at`: they may take more than a register."""
+        """Returns a C function whose body `one` finds the lanes' indices `i` in an array `at`.
+
+        The indices may exceed one register, so the function copies them to memory.
+        """
         places = f"    int32_t at[{self.m.width}];\n    __builtin_memcpy(at, &i, sizeof at);\n"
         return f"static inline {opening} {{\n{places}{one}\n}}"
 
     def update(self, op: str, dtype: DType, atomic: bool) -> str:
-        """`update(p, m, i, x)`: p[i] op= x where m, one lane after the other; returns the old values of the elements."""
+        """Returns the helper `update(p, m, i, x)`: each live lane l of m does p[i[l]] op= x[l], in their order.
+
+        The helper returns the old values of the elements.
+        """
         v, t, i = self.m.type(dtype), SCALAR_TYPES[dtype.name], self.m.type(I32)
         n = self.m.width
         name = f"lane_{'atomic_' if atomic else ''}{op}_at_{v}"

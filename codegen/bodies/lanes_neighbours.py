@@ -1,7 +1,9 @@
-"""Load grouping in lanes: each lane loads its row of neighbouring elements at once, and a transposition makes lane vectors.
+"""Load grouping in vectorised loops: each lane loads a row of contiguous elements at once.
 
-This replaces a gather for each element. Live lanes read only from one element of their iteration to another one, other lanes the
-beginning of the array: nothing outside of it. See kernels/analysis/neighbour_loads.py and codegen/bodies/lanes_rows.py.
+A transposition in registers then makes vectors over lanes. This replaces a gather per element. A
+live lane reads only between the first and the last element that its iteration reads, any other lane
+the begin of the array: nothing outside the array. See kernels/analysis/neighbour_loads.py and
+codegen/bodies/lanes_rows.py.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ _Elements = Mapping[ir.Load, tuple[Near, int]]
 
 
 class NearLoads:
-    """Neighbouring loads of one block, which is written from its first statement to its last."""
+    """Grouped loads of the statements of one block, which are written in their order."""
 
     def __init__(self, v: LaneValues, body: Sequence[ir.Stmt]) -> None:
         self.v, around = v, v.scope.iterations
@@ -30,7 +32,7 @@ class NearLoads:
         self._held: dict[Near, c.CExpr] = {}
 
     def before(self, at: int) -> None:
-        """Writes the grouped loads of a statement. Statements behind it reuse them."""
+        """Writes the grouped loads of statement number `at` of the block. Later statements reuse them."""
         found: dict[ir.Load, c.CExpr] = {}
         for load, (near, k) in self.of[at].items():
             if near not in self._held:
@@ -45,7 +47,7 @@ class NearLoads:
         return self.v.scope.problem.array(array).dtype
 
     def _may(self, load: ir.Load) -> bool:
-        """True if an element would be gathered, out of an array that is in one piece."""
+        """True if a load would become a gather, and its array is stored in one piece (not as a tile)."""
         shape, dtype = self._shape(load.array), self._dtype(load.array)
         if load.array in self.v.scope.iterations.tiles or prod(shape) < row_length(dtype):
             return False
@@ -55,7 +57,7 @@ class NearLoads:
         return place.offsets is not None or place.stride not in (0, 1)
 
     def _loaded(self, near: Near) -> c.CExpr:
-        """Returns the vectors of the elements, in an array that compilers put in registers."""
+        """Returns a C array of vectors over lanes, one per element of `near`; compilers hold it in registers."""
         if near.group.place not in self._places:
             self._places[near.group.place] = self._placed(near.group)
         array, dtype = near.group.load.array, self._dtype(near.group.load.array)
@@ -67,9 +69,9 @@ class NearLoads:
         return name
 
     def _placed(self, group: LoadGroup) -> c.CExpr:
-        """Returns the index of the first element of each lane's group, as 64-bit numbers.
+        """Returns a C array (int64_t) with the flat index of the first element of each lane's group.
 
-        It is 0 in lanes that are not live.
+        It is 0 for lanes that are not live.
         """
         name = c.Id(self.v.w.fresh("at"))
         self.v.w.write(c.Declare("int64_t", name.name, None, self.v.lanes.width))

@@ -1,4 +1,4 @@
-"""Operations on values in lanes: the second part of the helpers of lanes, see codegen/bodies/lanes_masks.py."""
+"""C helpers of vectorised loops: comparisons, blends, conversions and arithmetic (see codegen/bodies/lanes_masks.py)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ _ROUNDING = {"rint": 8, "floor": 9, "ceil": 10, "trunc": 11}
 
 
 class LaneOperations:
-    """Comparisons, blends, conversions and arithmetic of the lanes of `m`."""
+    """Helpers for comparisons, blends, conversions and arithmetic on values of all lanes.
+
+    Methods return their names.
+    """
 
     def __init__(self, m: LaneMasks) -> None:
         self.m = m
@@ -38,7 +41,7 @@ class LaneOperations:
         )
 
     def iota(self, dtype: DType) -> str:
-        """`iota(first)`: first, first + 1 and so on."""
+        """Returns the helper `iota(first)`: lane l gets first + l."""
         v, t = self.m.type(dtype), SCALAR_TYPES[dtype.name]
         if not self.m.is_pair(dtype):
             return self.m.prelude.use("iota", dtype, self.m.width)
@@ -51,7 +54,7 @@ class LaneOperations:
         )
 
     def compare(self, op: str, dtype: DType) -> str:
-        """`op(a, b)`: the mask of lanes in which it holds."""
+        """Returns the helper `op(a, b)`: the mask of the lanes in which the comparison holds."""
         v = self.m.type(dtype)
         name = f"lane_{op}_{v}"
         if not (self.m.is_pair(dtype) or self.m.has_registers(dtype)):
@@ -83,7 +86,7 @@ class LaneOperations:
         return f"static inline {self.m.mask} {name}({v} a, {v} b) {{ return {of}({widen}(a), {widen}(b)); }}"
 
     def select(self, dtype: DType) -> str:
-        """`select(m, a, b)`: a where m, else b."""
+        """Returns the helper `select(m, a, b)`: a in the lanes of mask m, b in the others."""
         v, m = self.m.type(dtype), self.m.mask
         name = f"lane_select_{v}"
         if dtype is DType.bool_:
@@ -130,7 +133,7 @@ class LaneOperations:
         )
 
     def convert(self, dtype: DType, source: DType) -> str:
-        """`convert(x)`: the values in another type."""
+        """Returns the helper `convert(x)`: values of type `source` converted to `dtype`."""
         if not self.m.is_pair(dtype) and not self.m.is_pair(source):
             return self.m.prelude.use("convert", dtype, self.m.width, source)
         of = self.m.type(source) if self.m.is_pair(source) else source.name
@@ -143,7 +146,7 @@ class LaneOperations:
         )
 
     def bitcast(self, dtype: DType, source: DType) -> str:
-        """`bitcast(x)`: the same bits."""
+        """Returns the helper `bitcast(x)`: the bits of values of type `source`, read as `dtype`."""
         if not self.m.is_pair(dtype):
             self.m.prelude.vector_type(source, self.m.width)
             return self.m.prelude.use("bitcast", dtype, self.m.width, source)
@@ -156,9 +159,9 @@ class LaneOperations:
         )
 
     def operation(self, op: str, dtype: DType) -> str:
-        """Returns the function of an operation of kernels/ir/ops.py that gives no bools, or of an exact one.
+        """Returns the helper for `op` of kernels/ir/ops.py whose results are not bools, or for "exact_" + `op`.
 
-        Comparisons are `compare`.
+        Exact operations are not contracted. For results that are bools see `compare`.
         """
         row = OPS[op.removeprefix("exact_")]
         result = row.result(dtype)
@@ -188,7 +191,7 @@ class LaneOperations:
         return self.m.prelude.use(op, dtype, self.m.width)
 
     def _infix(self, op: str, dtype: DType, sign: str) -> str:
-        """Returns the function of an operator of C."""
+        """Returns the helper for an operation that is the C operator `sign`."""
         v = self.m.type(dtype)
         name, is_binary = f"lane_{op}_{v}", OPS[op].arity == 2
         given, made = (f"{v} a, {v} b", f"a {sign} b") if is_binary else (f"{v} x", f"{sign}x")
@@ -238,9 +241,9 @@ class LaneOperations:
         )
 
     def _division(self, op: str, dtype: DType) -> str:
-        """Returns a division of integers of at most 32 bits, in doubles, which hold their quotients.
+        """Returns the helper for a division or remainder of integers of at most 32 bits, computed in doubles.
 
-        By zero it is 0, as of scalars.
+        Doubles represent their quotients exactly. A division by zero gives 0, as in scalar code.
         """
         v, f64 = self.m.type(dtype), DType.f64
         name = f"lane_{op}_{v}"
@@ -265,7 +268,7 @@ class LaneOperations:
         return self.m.made(name, text)
 
     def fold(self, op: str, dtype: DType) -> str:
-        """`fold(x)`: all lanes combined."""
+        """Returns the helper `fold(x)`: the reduction of all lanes by `op` to a scalar."""
         v, t = self.m.type(dtype), SCALAR_TYPES[dtype.name]
         name = f"lane_fold_{op}_{v}"
         if self.m.is_pair(dtype):
@@ -291,14 +294,14 @@ class LaneOperations:
 
 
 def _wider(dtype: DType) -> DType:
-    """Returns a type of at least twice the size that holds the numbers of another one."""
+    """Returns a type of at least twice the size that represents all numbers of `dtype`."""
     if dtype.is_float:
         return DType.f64
     return I32 if dtype.size_bytes < 4 else DType.i64
 
 
 def _sign(op: str, dtype: DType) -> str | None:
-    """Returns the operator of C for an operation on vectors; None if there is none."""
+    """Returns the C operator that does `op` on vectors of `dtype`; None if there is none."""
     if op == "neg" and dtype.is_float:
         return "-"
     return "~" if op == "bit_not" else operator(op, dtype)

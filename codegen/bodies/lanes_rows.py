@@ -1,6 +1,7 @@
-"""Rows: contiguous elements that each lane updates or loads, such as a grid node's numbers for a vector of particles.
+"""Rows in vectorised loops: contiguous elements that one lane loads or updates, e.g. components of a grid node.
 
-Values of lanes are vectors over lanes, rows are vectors along memory: a transposition in registers makes one of the other.
+A value of all lanes is a vector over lanes, a row is a vector along memory. A transposition in
+registers converts one into the other.
 """
 
 from __future__ import annotations
@@ -26,20 +27,23 @@ _Key = tuple[str, ir.ReduceOp, DType, tuple[ir.Expr, ...], ir.Expr | None]
 
 @dataclass(frozen=True)
 class UpdateRow:
-    """Updates of elements that follow one another, in their order in memory."""
+    """Updates of contiguous elements, in the order of memory."""
 
     updates: tuple[ir.Update, ...]
 
 
 def _longest(dtype: DType) -> int:
-    """The number of iterations of the longest loop along rows that is unrolled: those of a cache line."""
+    """Greatest number of iterations of a loop along a row that is unrolled (a cache line of elements).
+
+    0 without rows.
+    """
     return _LINE_BYTES // dtype.size_bytes if row_length(dtype) > 1 else 0
 
 
 def is_free(body: tuple[ir.Stmt, ...]) -> Callable[[ir.Update], bool]:
-    """Returns a test for updates of a body that may be made later in it.
+    """Returns a predicate: may this update of `body` be delayed to a later statement of it?
 
-    Nothing else accesses their arrays, and all use one operator.
+    It may if all accesses to its array in `body` are updates by one operator.
     """
     every = tuple(nested_statements(body))
     loaded = {x.array for s in every for e in children(s) for x in _loads(e)}
@@ -63,7 +67,7 @@ def written_out(
     may_row: Callable[[ir.Update], bool],
     dtype_of: Callable[[str], DType],
 ) -> tuple[ir.Stmt, ...]:
-    """Returns the statements with loops along a row unrolled."""
+    """Returns the statements with loops along a row (short loops over contiguous updates) unrolled."""
     found: list[ir.Stmt] = []
     for s in body:
         match s:
@@ -79,7 +83,7 @@ def written_out(
 
 
 def _is_along(u: ir.Update, loop: str) -> bool:
-    """True if an update goes from an element to the next with each iteration of a loop."""
+    """True if consecutive iterations of `loop` update consecutive elements."""
 
     def reads(e: ir.Expr) -> bool:
         return any(isinstance(x, ir.LoopIndex) and x.loop == loop for x in walk(e))
@@ -100,7 +104,7 @@ def _loads(e: ir.Expr) -> Iterator[ir.Load]:
 
 
 def _at(u: ir.Update, loop: str, k: int) -> ir.Update:
-    """Returns an update in one iteration of a loop."""
+    """Returns update `u` with the index of `loop` replaced by `k`."""
 
     def there(e: ir.Expr) -> ir.Expr:
         if isinstance(e, ir.LoopIndex) and e.loop == loop:
@@ -115,10 +119,10 @@ def update_rows(
     may_row: Callable[[ir.Update], bool],
     dtype_of: Callable[[str], DType],
 ) -> dict[int, UpdateRow]:
-    """Returns the rows of the updates of a block, by the places of their statements in it.
+    """Returns the rows of updates in a block, by the position in it of each row's updates.
 
-    No update is in two rows. Values are computed at each statement, and updates are made at the last one of a row: nothing in
-    between may change the place.
+    No update is in two rows. Values are computed at each update's own statement; all elements are
+    updated at the last statement of the row. No statement in between may change an element's index.
     """
     groups: dict[_Key, dict[int, int]] = {}
     for at, s in enumerate(body):
@@ -142,7 +146,7 @@ def update_rows(
 
 
 def _runs(numbers: Sequence[int], most: int) -> list[list[int]]:
-    """Returns runs of consecutive numbers, each of at most `most`."""
+    """Returns `numbers` split into runs of consecutive numbers, each of at most `most`."""
     found: list[list[int]] = []
     for n in numbers:
         if found and n == found[-1][-1] + 1 and len(found[-1]) < most:
@@ -153,25 +157,31 @@ def _runs(numbers: Sequence[int], most: int) -> list[list[int]]:
 
 
 class LaneRows:
-    """Helper functions that update and load rows, of the lanes of `m`."""
+    """Helpers that update and load rows (contiguous elements of one lane) for the lanes of a mask.
+
+    Methods return their names.
+    """
 
     def __init__(self, m: LaneMasks) -> None:
         self.m = m
 
     def has(self, dtype: DType) -> bool:
-        """True if vectors of lanes are made of groups in which instructions exchange elements."""
+        """True if the vectors of `dtype` consist of 16-byte groups within which instructions can transpose."""
         if self.m.is_pair(dtype) or self.m.is_pair(I32):
             return self.m.width > 1 and LaneRows(self.m.half).has(dtype)
         return self.m.has_registers(dtype)
 
     def can_load(self, dtype: DType) -> bool:
-        """True if vectors of lanes, and those of their indices, are made of such groups."""
+        """True if `has(dtype)`, and vectors of i32 indices are such registers too."""
         if self.m.is_pair(dtype) or self.m.is_pair(I32):
             return self.m.width > 1 and LaneRows(self.m.half).can_load(dtype)
         return self.m.has_registers(dtype) and self.m.has_registers(I32)
 
     def update(self, op: str, dtype: DType, n_rows: int) -> str:
-        """`update(p, m, i, x0, x1 ...)`: p[i + k] op= xk where m, one lane after the other, each its row at once."""
+        """Returns the helper `update(p, m, i, x0, x1 ...)`: each live lane l does p[i[l] + k] op= xk[l], all k.
+
+        Lanes follow one another; each updates its row at once.
+        """
         v, t, i, n = self.m.type(dtype), SCALAR_TYPES[dtype.name], self.m.type(I32), self.m.width
         name = f"lane_{op}_row{n_rows}_at_{v}"
         rows = [f"x{k}" for k in range(n_rows)]
@@ -218,7 +228,7 @@ class LaneRows:
         return self.m.made(name, text)
 
     def places(self) -> str:
-        """`places(m, i, at)`: at[l] = i[l] in the lanes of m, 0 in others."""
+        """Returns the helper `places(m, i, at)`: at[l] = i[l] for live lanes l of m, 0 for others."""
         i, n = self.m.type(I32), self.m.width
         name = f"lane_places_{n}"
         opening = f"static inline void {name}({self.m.mask} m, {i} i, int64_t *at)"
@@ -241,9 +251,10 @@ class LaneRows:
         )
 
     def load(self, dtype: DType, n_rows: int) -> str:
-        """`load(p, at, x)`: x[k] = p[at[l] + k] in each lane l, which loads its row at once.
+        """Returns the helper `load(p, at, x)`: x[k][l] = p[at[l] + k]; each lane l loads its row at once.
 
-        Places are read again for each row. Compilers try to put those of all lanes in registers, which takes most of their time.
+        The helper reads `at` again for each row: compilers that try to hold all indices in
+        registers spend most of their time on it.
         """
         v, t, n = self.m.type(dtype), SCALAR_TYPES[dtype.name], self.m.width
         name = f"lane_row{n_rows}_{v}"
@@ -275,7 +286,7 @@ class LaneRows:
         return self.m.made(name, text)
 
     def _row_of_one(self, dtype: DType, n: int) -> str:
-        """`row(p)`: p[0] to p[n - 1] in 16 bytes. Elements that need not be read are 0."""
+        """Returns the helper `row(p)`: p[0] to p[n - 1] in a vector of 16 bytes, 0 beyond."""
         group, t = row_length(dtype), SCALAR_TYPES[dtype.name]
         kind = self.m.prelude.vector_type(dtype, group)
         name = f"lane_near{n}_{kind}"
@@ -297,7 +308,7 @@ class LaneRows:
         return self.m.made(name, lambda: f"{opening}\n{one}\n}}")
 
     def _side_by_side(self, dtype: DType, parts: Sequence[str]) -> str:
-        """Returns vectors of 16 bytes, joined into one."""
+        """Returns C text that concatenates vectors of 16 bytes, the texts `parts`, to one vector."""
         if len(parts) == 1:
             return parts[0]
         half = len(parts) // 2
@@ -310,9 +321,10 @@ class LaneRows:
         return masks.joined(dtype, lo, hi)
 
     def _transposed(self, dtype: DType, rows: Sequence[str]) -> tuple[list[str], list[int]]:
-        """Returns vectors that hold the row of each lane in one piece, and the begin of each lane's row in them.
+        """Returns C texts of vectors that hold each lane's row contiguously, and the position of each lane's row.
 
-        A missing row repeats the last.
+        `rows`: C texts of the vectors over lanes, one per element of a row. A missing one repeats
+        the last.
         """
         n, group = self.m.width, row_length(dtype)
         x = [*rows, *[rows[-1]] * (len(rows) % 2)]
@@ -333,7 +345,7 @@ class LaneRows:
         return x, [flat.index((0, lane)) for lane in range(n)]
 
     def _mix(self, dtype: DType, lanes: Sequence[int], size: int, half: int) -> str:
-        """Returns a function that builds a vector from the elements of two."""
+        """Returns the helper that selects the elements `lanes` out of two concatenated vectors."""
         v, mask = self.m.type(dtype), self.m.prelude.vector_type(mask_dtype(dtype), self.m.width)
         items = ", ".join(map(str, lanes))
         name = f"lane_mix{size}_{'hi' if half else 'lo'}_{v}"
@@ -347,7 +359,7 @@ class LaneRows:
         )
 
     def _pieces(self, op: str, dtype: DType, n_rows: int) -> Iterator[str]:
-        """Yields the statements that update the row at `q` by the one at `r`: by pairs or fours, never beyond its end."""
+        """Yields C statements that update the elements at `q` by the row at `r`: four, two or one at a time."""
         prelude, first = self.m.prelude, 0
         while first < n_rows:
             n = 4 if n_rows - first >= 4 else 2 if n_rows - first >= 2 else 1
@@ -364,9 +376,9 @@ class LaneRows:
 
 
 def _two(m: LaneMasks, dtype: DType) -> str:
-    """`two(lo, hi)`: a vector of 32 bytes of its halves, by one instruction.
+    """Returns the helper `two(lo, hi)`: a vector of 32 bytes of two halves, by one instruction.
 
-    For others gcc clears the upper half of the first.
+    gcc clears the upper half of `lo` before it joins halves in other ways.
     """
     v, half = m.type(dtype), m.half.type(dtype)
     name, joined = f"lane_two_{v}", m.joined(dtype, "lo", "hi")
@@ -382,9 +394,11 @@ def _two(m: LaneMasks, dtype: DType) -> str:
 
 
 def _interleaved(n: int, group: int, size: int, half: int) -> list[int]:
-    """Returns the lane numbers of an interleaving of two vectors of n lanes, group by group.
+    """Returns the element numbers that interleave one half of each group of two vectors of `n` elements.
 
-    Pieces of one half of the first and of the second vector alternate.
+    `group`: elements of a group. `half`: 0 for its lower, 1 for its upper half. Pieces of `size`
+    elements of the first and of the second vector alternate; elements of the second are numbered
+    from n on.
     """
     return [
         start + half * (group // 2) + piece * size + k + vector * n

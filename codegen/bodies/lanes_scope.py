@@ -1,4 +1,4 @@
-"""Emission context around a loop that runs in lanes (codegen/bodies/lanes.py)."""
+"""Inputs of a vectorised loop's writer (codegen/bodies/lanes.py): loops, locals and arrays from outside, and iteration order."""
 
 from __future__ import annotations
 
@@ -18,11 +18,15 @@ _FREE = ExactRounding(False)
 
 @dataclass(frozen=True)
 class Iterations:
-    """Order of a loop's iterations and places of their updates, if these differ from the loop's own.
+    """Order of a vectorised loop's iterations and targets of its updates, where they differ from the default.
 
-    `order`: an array with the numbers (i32) of the iterations, which then are not consecutive; `kept`: arrays with the values of
-    locals, by number. `is_shared`: True for updates that are atomic. `tiles`: arrays of which a part is elsewhere. `in_any_order`:
-    True if sums of floats may be reordered. `loads_rows`: True if neighbouring elements are loaded at once.
+    `order`: C array of iteration numbers (i32), in the order to run; without it they are
+    consecutive.
+    `kept`: C arrays with values of locals computed before, indexed by iteration number.
+    `is_shared`: True for updates that must be atomic.
+    `tiles`: copies of a part of an array, by array, which accesses use in place of the array.
+    `in_any_order`: True if floating-point sums may be reordered.
+    `loads_rows`: True if contiguous loads of a lane are grouped.
     """
 
     order: c.CExpr | None = None
@@ -35,11 +39,13 @@ class Iterations:
 
 @dataclass(frozen=True)
 class LaneScope:
-    """Emission context around a loop that runs in lanes.
+    """Inputs of a vectorised loop's writer from the code around the loop.
 
-    `array_of`: the C expression of an array's first element. `loops`, `locals`: the values of loop indices and locals from outside,
-    which are uniform; `extents` are the lengths of loops, the one in lanes too, if they are constants. `sums`: locals from outside
-    that the loop reduces into and does not read. `ulp`: the permitted error of functions, see LaneMasks.
+    `array_of`: the C expression of an array's first element.
+    `loops`, `locals`: uniform values of outer loop indices and locals.
+    `extents`: constant numbers of iterations, by loop; the vectorised loop may be among them.
+    `sums`: outer locals that the loop only reduces into, with the operators.
+    `ulp`: permitted error of functions, see LaneMasks.
     """
 
     problem: Problem

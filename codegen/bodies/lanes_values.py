@@ -1,4 +1,4 @@
-"""Expressions and elements of arrays in lanes, for the statements of `LaneWriter` (codegen/bodies/lanes.py)."""
+"""Expressions and array elements in vectorised loops, for the statements that `LaneWriter` writes (codegen/bodies/lanes.py)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ I32, I64, BOOL = DType.i32, DType.i64, DType.bool_
 
 @dataclass(frozen=True)
 class LaneAddress:
-    """An element a lane: `base` of the first lane, then `stride` apart, and `offsets` (i32) more, if there are any."""
+    """Address of one array element per lane: lane l accesses `base + stride * l`, plus its `offsets` (i32) if present."""
 
     base: c.CExpr
     stride: int
@@ -38,10 +38,10 @@ class LaneAddress:
 
 @dataclass(frozen=True)
 class _Index:
-    """An index in parts.
+    """An index split into parts: `base` + `stride` * lane + `offsets`.
 
-    They are a uniform `base` within `reach` (None: unknown), `stride` times the number of the lane, and `offsets` by their last 32
-    bits.
+    `base`: uniform over lanes, within `reach` (None: unknown). `offsets`: terms that vary freely,
+    by their last 32 bits.
     """
 
     base: c.CExpr
@@ -51,12 +51,12 @@ class _Index:
 
 
 def _keeps_apart(reach: tuple[int, int] | None, n_elements: int) -> bool:
-    """True if the distance from a base to any element of an array surely fits into 32 bits."""
+    """True if the distance from a base within `reach` to any of `n_elements` elements surely fits into 32 bits."""
     return reach is not None and reach[1] <= 2**31 and n_elements - reach[0] <= 2**31
 
 
 class LaneValues:
-    """Values of the body of a loop of `lanes`, under the mask in force."""
+    """Translates the expressions of a vectorised loop's body to C, under the present mask."""
 
     def __init__(
         self, w: Builder, scope: LaneScope, lanes: Lanes, body: tuple[ir.Stmt, ...]
@@ -104,14 +104,14 @@ class LaneValues:
         return c.Call(self.m.any(), (mask,))
 
     def splat(self, value: Value) -> Value:
-        """Returns the value in all lanes."""
+        """Returns `value` with the same element in all lanes."""
         if value.lanes:
             return value
         function = self.m.of_bool() if value.dtype is BOOL else self.ops.splat(value.dtype)
         return Value(c.Call(function, (value.x,)), value.dtype, self.lanes.width)
 
     def converted(self, value: Value, dtype: DType) -> Value:
-        """Returns the value in another type, as `Builder.cast`."""
+        """Returns `value` converted to `dtype`, as `Builder.cast`."""
         if value.dtype is dtype:
             return value
         if not value.lanes:
@@ -127,7 +127,7 @@ class LaneValues:
         return Value(c.Call(self.ops.convert(dtype, value.dtype), (value.x,)), dtype, width)
 
     def evaluate(self, e: ir.Expr) -> Value:
-        """Returns the value of an expression: scalar if it is uniform."""
+        """Returns the C value of an expression: a scalar if it is uniform over lanes, otherwise a vector."""
         if not self.varies(e):
             return self.w.evaluate(e, self._uniform_leaf)
         if (level := self.w.level_of(e)) > self.w.level:
@@ -192,7 +192,10 @@ class LaneValues:
         return Value(c.Call(self.ops.compare(op, x.dtype), (x.x, y.x)), BOOL, x.lanes)
 
     def logical(self, op: str, a: ir.Expr, b: ir.Expr) -> Value:
-        """Returns `a op b`. Look-ups of `b` are masked: only lanes that `a` does not decide make them."""
+        """Returns `a op b`.
+
+        Loads in `b` are masked: only lanes in which `a` does not decide the result make them.
+        """
         x = self.splat(self.evaluate(a))
         outer, was_live = self.mask, self.is_live
         if looks_up(b):
@@ -253,14 +256,14 @@ class LaneValues:
         return LaneAddress(c.Num("0"), found.stride, self._from_nowhere(first, total))
 
     def flat_offsets(self, array: str, indices: tuple[ir.Expr, ...], more: int) -> c.CExpr:
-        """Returns the index of an element of each lane, plus `more`, in an array as it is stored."""
+        """Returns a C vector with each lane's flat index into the stored array, plus `more`."""
         found, _ = self._flat(array, indices)
         first = c.add(found.base, c.number(more))
         offsets = self.lane_offsets(LaneAddress(first, found.stride, self._total(found)))
         return offsets if first == c.Num("0") else self._from_nowhere(first, offsets)
 
     def _flat(self, array: str, indices: tuple[ir.Expr, ...]) -> tuple[_Index, int]:
-        """Returns a place as one index, and the number of elements."""
+        """Returns the flat index of an array element in parts, and the number of elements that the array's strides span."""
         info, tile = self.scope.problem.array(array), self.scope.iterations.tiles.get(array)
         found = _Index(c.Num("0"), 0, (), (0, 0))
         strides = row_strides(info.shape if tile is None else tile.shape)
@@ -280,7 +283,10 @@ class LaneValues:
         return self._index_op("add", base, offsets)
 
     def _split(self, e: ir.Expr) -> _Index:
-        """Returns an index in parts. Sums that wrap around are no index of any array."""
+        """Returns index `e` in parts.
+
+        A sum that wraps around is out of range anyway, so it need not be preserved.
+        """
         if not self.varies(e):
             return _Index(self.scalar_index(e), 0, (), self.ranges.of(e))
         match e:
@@ -332,7 +338,7 @@ class LaneValues:
         return c.Call(self.ops.operation(op, I32), (a, b))
 
     def in_32_bits(self, e: ir.Expr) -> c.CExpr:
-        """Returns the last 32 bits of an integer in each lane."""
+        """Returns a C vector with the last 32 bits of integer expression `e`."""
         narrow = self.ranges.narrowed(e)
         if narrow is not None:
             return self.splat(self.evaluate(narrow)).x
@@ -352,7 +358,7 @@ class LaneValues:
         return c.Un("&", c.Index(held, place.base))
 
     def lane_offsets(self, place: LaneAddress) -> c.CExpr:
-        """Returns the distance of each lane's element from the first one's base."""
+        """Returns a C vector with the distance of each lane's element from the address's base."""
         if place.stride == 0:
             return self._whole(0) if place.offsets is None else place.offsets
         steps: c.CExpr = c.Call(self.ops.iota(I32), (c.Num("0"),))
@@ -375,13 +381,16 @@ class LaneValues:
         return Value(c.Call(self.memory.gather(dtype), args), dtype, width)
 
     def side_by_side(self, at: c.CExpr, dtype: DType) -> c.CExpr:
-        """Returns contiguous elements, one a lane, from `at` on."""
+        """Returns a C vector of contiguous elements from address `at` on, one per lane."""
         if self.mask is self.everyone:
             return c.Call(self.memory.load_all(dtype), (at,))
         return c.Call(self.memory.load(dtype), (self.mask, at))
 
     def uniform_load(self, e: ir.Load) -> Value:
-        """Returns an element for all lanes; 0 if none is live, since its index may be outside of the array."""
+        """Returns the element that all lanes load.
+
+        0 if no lane is live, since its index may then be out of range.
+        """
         place = self.place(e.array, e.indices)
         dtype = self.scope.problem.array(e.array).dtype
         x: c.CExpr = c.Index(self.scope.array_of(e.array), place.base)
@@ -390,9 +399,9 @@ class LaneValues:
         return Value(x, dtype)
 
     def elements_of(self, held: Value, index: ir.Expr) -> tuple[c.CExpr, c.CExpr]:
-        """Returns the start of a local array, and the distance of each lane's element from it.
+        """Returns the address of a local array, and C text of each lane's distance (in elements) from it.
 
-        Vectors of lanes are stored one behind the other.
+        If the elements are vectors over lanes, they are contiguous, one vector after the other.
         """
         place = c.Un("&", c.Index(c.CastTo(f"{type_name(held.dtype, 0)} *", held.x), c.Num("0")))
         offsets = self.in_32_bits(index)

@@ -1,4 +1,4 @@
-"""Memory accesses: moves of elements and vectors between memory and registers, and values in registers."""
+"""Interface of memory accesses (loads and stores of elements and vectors), its implementation in C, and C values with types."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .vectors import Prelude
 
 @dataclass(frozen=True)
 class Value:
-    """A C expression with its type; `lanes` 0 for scalars."""
+    """A C expression with its type; `lanes`: length of the vector, 0 for scalars."""
 
     x: c.CExpr
     dtype: DType
@@ -21,24 +21,24 @@ class Value:
 
 
 class Emitter(Protocol):
-    """The part of an emitter of straight-line code that decides how memory is accessed."""
+    """The facts of an emitter of C text that a `Memory` needs: helpers, and known alignment of indices and arrays."""
 
     prelude: Prelude
     knows_alignment: bool
     aligned: dict[str, int]
 
     def is_multiple(self, x: c.CExpr, n: int) -> bool:
-        """True if `x` is surely a multiple of `n`."""
+        """True if index `x` is surely a multiple of `n`."""
 
 
 class Memory(ABC):
-    """Memory accesses of a target: moves of elements and vectors between memory and registers."""
+    """Loads and stores of a target, as C text."""
 
     reserved: frozenset[str] = frozenset()  # names that a text keeps for itself besides RESERVED
 
     @abstractmethod
     def element(self, base: c.CExpr, index: c.CExpr, hint: str) -> c.CExpr:
-        """One element of an array, loaded with a hint for caches."""
+        """Returns a load of element `base[index]`, with a cache `hint`."""
 
     @abstractmethod
     def strided(
@@ -51,33 +51,34 @@ class Memory(ABC):
         stride: int,
         hint: str,
     ) -> c.CExpr:
-        """A vector of elements that are `stride` apart."""
+        """Returns a vector of `lanes` elements, `stride` elements apart, from `base[index]` on."""
 
     @abstractmethod
     def access(self, w: Emitter, operation: str, index: c.CExpr, lanes: int) -> str:
-        """The operation that moves a vector to or from an index."""
+        """Returns the name of the helper for vector load or store `operation` at this index: a variant, if it may be misaligned."""
 
     @abstractmethod
     def vector_of(
         self, w: Emitter, dtype: DType, lanes: int, items: tuple[c.CExpr, ...]
     ) -> c.CExpr:
-        """A vector of these lanes; lanes that are left out are 0."""
+        """Returns a vector with the lanes `items`; missing lanes are 0."""
 
     @abstractmethod
     def alignment(
         self, w: Emitter, base: c.CExpr, index: c.CExpr, value: Value
     ) -> tuple[c.CExpr, ...]:
-        """Returns the arguments of a store around the caches besides its place and value."""
+        """Returns the further arguments of a store around the caches, behind its address and value."""
 
     @abstractmethod
     def assignment(self, place: c.CExpr, x: c.CExpr, stream: bool) -> c.CStmt:
-        """Stores one element."""
+        """Returns the store of one element; with `stream` around the caches."""
 
 
 class CMemory(Memory):
-    """Memory accesses of a CPU.
+    """Loads and stores on a CPU, as C text.
 
-    There are no hints for loads, only vectors are streamed, and unaligned accesses need no other operation.
+    C has no cache hints for loads, streams only vectors, and has one operation for aligned and
+    unaligned vectors.
     """
 
     def element(self, base: c.CExpr, index: c.CExpr, hint: str) -> c.CExpr:
@@ -93,7 +94,7 @@ class CMemory(Memory):
         stride: int,
         hint: str,
     ) -> c.CExpr:
-        """Returns the call of a helper: compilers take seconds over long lists of indices."""
+        """Returns a call of a helper: lists of indices written out cost compilers seconds."""
         place = c.Un("&", c.Index(base, index))
         return c.Call(w.prelude.use("gather", dtype, lanes), (place, c.number(stride)))
 
@@ -108,9 +109,10 @@ class CMemory(Memory):
     def alignment(
         self, w: Emitter, base: c.CExpr, index: c.CExpr, value: Value
     ) -> tuple[c.CExpr, ...]:
-        """Returns ARE_ALIGNED if a vector is aligned as soon as arrays are, otherwise 0.
+        """Returns ARE_ALIGNED if the vector at `index` is aligned whenever its array is, otherwise 0.
 
-        A test at each store takes the place of loads in the core's window, and fewer of these are under way.
+        With 0 the store tests its address: the test occupies room in the core's reorder window, so
+        fewer loads are in flight.
         """
         if not (w.knows_alignment and w.is_multiple(index, value.lanes)):
             return (c.Num("0"),)

@@ -1,7 +1,8 @@
 """Software prefetch for loops over lists: each row of the current block prefetches one row of a later block.
 
-All prefetches at once would be more than a core can have under way. On Zen 3 a 7-point stencil on leaves of 8^3 (2.1 million cells)
-took 0.46 to 0.53 ns a cell without prefetches, and as long with all of them first. This way it took 0.34 to 0.40.
+All prefetches at once exceed the misses that a core can have in flight. On Zen 3 a 7-point stencil
+on leaves of 8^3 (2.1 million cells) took 0.46 to 0.53 ns a cell without prefetches, and as long
+with all of them first. Row by row it took 0.34 to 0.40 ns.
 """
 
 from __future__ import annotations
@@ -18,13 +19,13 @@ _LATER = "later block"  # no local of a program has such a name
 
 
 def declare(prefetch: BlockPrefetch, v: BodyValues, local: str) -> None:
-    """Declares a variable for the number of a later block, beside that of the current one."""
+    """Declares a variable for the number of the block to prefetch, if `local` is the number of the current block."""
     if local == prefetch.blocks.own and _LATER not in v.locals:
         v.declare(_LATER, prefetch.blocks.number.dtype, f"{local}_later")
 
 
 def advance(prefetch: BlockPrefetch, v: BodyValues, local: str) -> Iterator[c.CStmt]:
-    """Sets the number of the later block where the current one is set."""
+    """Yields the assignment of the later block's number, if `local` is the number of the current block."""
     if local == prefetch.blocks.own and _LATER in v.locals:
         held = v.locals[_LATER]
         later = v.evaluate(prefetch.blocks.later(prefetch.distance))
@@ -32,16 +33,20 @@ def advance(prefetch: BlockPrefetch, v: BodyValues, local: str) -> Iterator[c.CS
 
 
 def before(prefetch: BlockPrefetch, v: BodyValues, loop: str) -> Iterator[c.CStmt]:
-    """Yields prefetches in front of a loop over a row; none if the number of the block is private to lanes."""
+    """Yields the prefetches in front of `loop` over a row of a block.
+
+    None if the block's number differs from lane to lane.
+    """
     for row in prefetch.blocks.rows:
         if row.loop == loop and _LATER in v.locals:
             yield from _lines(v, row)
 
 
 def _lines(v: BodyValues, row: PrefetchRow) -> Iterator[c.CStmt]:
-    """Yields prefetches of the lines that begin in a row.
+    """Yields prefetches of the cache lines that begin in a row.
 
-    Blocks begin at line boundaries; otherwise a row prefetches the line before its own.
+    They assume blocks that begin at line boundaries. For any other array a row prefetches the line
+    before its own.
     """
     info = v.problem.array(row.array)
     size = info.dtype.size_bytes

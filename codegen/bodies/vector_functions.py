@@ -53,11 +53,11 @@ _REGISTERS = {64: ("e", "__AVX512F__"), 32: ("d", "__AVX2__"), 16: ("b", "__SSE4
 
 @dataclass(frozen=True)
 class Polynomial:
-    """The text of one function on a vector.
+    """C text of one function on a vector. `error_ulp`: greatest measured error, in units in the last place.
 
-    V, I and U are the vectors of floats, of signed and of unsigned integers; SELECT, ANY and SCALE are helpers (`_HELPERS`), names
-    with an @ are other functions of this table, and $ is the scalar function of <math.h>. `error_ulp` is the greatest error
-    measured, in units in the last place.
+    In `text` V, I and U are the vectors of floats, of signed and of unsigned integers; SELECT, ANY
+    and SCALE are helpers (`_HELPERS`), names with an @ are other functions of this table, and $ is
+    the scalar function of <math.h>.
     """
 
     error_ulp: float
@@ -125,7 +125,7 @@ static inline V SCALE(V y, I n) {
 
 
 def _horner(x: str, coefficients: str, suffix: str) -> str:
-    """Returns the text of a polynomial in `x`; its coefficients, the constant one first."""
+    """Returns C text of a polynomial in `x` by Horner's rule. `coefficients`: from the constant term on."""
     *others, text = (c + suffix for c in coefficients.split())
     for c in reversed(others):
         text = f"({text} * {x} + {c})"
@@ -163,7 +163,7 @@ _SLOW = """\
 
 
 def _of_exponent(f: _Format, x: str) -> str:
-    """Returns text that decomposes a positive normal number: x = 2^k (1 + g) with sqrt(1/2) <= 1 + g < sqrt(2)."""
+    """Returns C text that splits a positive normal number `x` = 2^k (1 + g) with sqrt(1/2) <= 1 + g < sqrt(2)."""
     return f"""\
     const I b = (I){x} - {f.root_half}, e = (I)((U)(b + (((I){{0}} + {f.bias}) << {f.mantissa})) >> {f.mantissa}) - {f.bias};
     const V k = (V)(e + {f.magic_bits}) - {f.magic};
@@ -171,7 +171,7 @@ def _of_exponent(f: _Format, x: str) -> str:
 
 
 def _log(f: _Format, p: str, function: str, end: str) -> str:
-    """log(1 + g) = g - (g^2/2 - s (g^2/2 + z R(z))) with s = g / (2 + g) and z = s^2."""
+    """Returns C text of log(1 + g) = g - (g^2/2 - s (g^2/2 + z R(z))) with s = g / (2 + g) and z = s^2."""
     return f"""\
 static inline V {function}@(V x) {{
     const I slow = ~((x >= {f.least}) & (x < INFINITY_));
@@ -193,9 +193,9 @@ def _log2_end(f: _Format, high: str, low: str) -> str:
 
 
 def _trigonometric(f: _Format, function: str, limit: str, parts: str, s: str, c: str) -> str:
-    """Returns a sine or cosine of |x| reduced by multiples of pi / 2.
+    """Returns C text of a sine or cosine; |x| is reduced by n times pi / 2.
 
-    `parts` add up to pi / 2; products of all but the last with n are exact.
+    `parts`: summands of pi / 2. The products of all but the last with n are exact.
     """
     first, *others = (p + f.suffix for p in parts.split())
     steps = "".join(f"    w = n * {p}; a = r - w; low += (r - a) - w; r = a;\n" for p in others)
@@ -229,7 +229,10 @@ static inline V tanh@(V x) {{
 
 
 def _erf(f: _Format, top: str, middle: str, p: str, q: str) -> str:
-    """erf(x): below 1 a polynomial in x^2; above it 1 - exp(-x^2) Q(t) / (1 + 2x) with t = (x - c) / (x + c)."""
+    """Returns C text of erf(x): below 1 a polynomial in x^2.
+
+    Above 1 it is 1 - exp(-x^2) Q(t) / (1 + 2x) with t = (x - c) / (x + c).
+    """
     return f"""\
 static inline V erf@(V x) {{
     const I sign = (I)x & {f.sign};
@@ -242,10 +245,11 @@ static inline V erf@(V x) {{
 
 
 def _pow(f: _Format, most: str, range_of_exp: str, two_thirds: str, u: str, p: str) -> str:
-    """exp(y log x) with the logarithm, the product and the reduced argument of exp in two parts each.
+    """Returns C text of exp(y log x).
 
-    log(1 + g) = 2 s + 2/3 s^3 + s^5 U(s^2) with s = g / (2 + g). Names with an h have half of the bits, so products of two are
-    exact.
+    Logarithm, product and reduced argument of exp are each a sum of two floats. log(1 + g) = 2 s +
+    2/3 s^3 + s^5 U(s^2) with s = g / (2 + g). Names with an h have half of the bits, so products of
+    two are exact.
     """
     third_h, third_l = two_thirds.split()
     upper = f"& {f.upper}"
@@ -371,22 +375,23 @@ POLYNOMIALS: dict[tuple[str, DType], Polynomial] = {
 
 
 def permitted_ulp(plan: Plan, task: TaskPlan) -> float | None:
-    """Returns the permitted error of a task's functions of vectors; None: they are those of <math.h>, lane by lane."""
+    """Returns the permitted error, in ulp, of a task's vector functions; None: it calls <math.h> lane by lane."""
     if not task.task.fast_math:
         return None
     return ULP1 if plan.choice("accuracy", task.index) == "ULP1" else ULP4
 
 
 def has_vector_function(op: str, dtype: DType) -> bool:
-    """True if some accuracy permits a vector function for an operation."""
+    """True if `op` on `dtype` has a vector function at some permitted error."""
     known = op in _LIBMVEC or (op, dtype) in POLYNOMIALS
     return known and math_function(op, dtype) is not None
 
 
 def vector_function(prelude: Prelude, op: str, dtype: DType, lanes: int, ulp: float) -> str:
-    """Returns the name of the function that computes `op` on a vector with an error of at most `ulp`, made available.
+    """Adds the vector function for `op`, with an error of at most `ulp`, to the prelude; returns its name.
 
-    `op` has a vector function (`has_vector_function`). Functions of <math.h> are taken to be within every `ulp`.
+    `op` has a vector function (`has_vector_function`). Functions of <math.h> count as accurate
+    enough for every `ulp`.
     """
     polynomial = POLYNOMIALS.get((op, dtype))
     own = (op, dtype, lanes) if polynomial is not None and polynomial.error_ulp <= ulp else None
@@ -405,9 +410,9 @@ def vector_function(prelude: Prelude, op: str, dtype: DType, lanes: int, ulp: fl
 def _of_libmvec(
     name: str, op: str, dtype: DType, lanes: int, other: str, registers: tuple[str, str]
 ) -> str:
-    """Returns a call of libmvec if the compiler has registers of this size, otherwise of `other`.
+    """Returns the definition of helper `name`: it calls libmvec if the target has these `registers`, else `other`.
 
-    The attribute lets compilers call a function once for values that several tasks of a loop have in common.
+    The helper's attribute lets compilers merge equal calls of several tasks in a loop.
     """
     letter, feature = registers
     v, n = f"{dtype.name}x{lanes}", OPS[op].arity
@@ -423,7 +428,7 @@ def _of_libmvec(
 
 
 def _polynomial(prelude: Prelude, op: str, dtype: DType, lanes: int) -> str:
-    """Returns the name of a function of POLYNOMIALS, made available with the functions that it calls."""
+    """Adds a function of POLYNOMIALS, and those it calls, to the prelude; returns its name."""
     vector = prelude.vector_type(dtype, lanes)
     name = f"{op}_{vector}_inline"
     if name in prelude.defined:
@@ -441,7 +446,7 @@ def _polynomial(prelude: Prelude, op: str, dtype: DType, lanes: int) -> str:
 
 
 def _spelled(prelude: Prelude, text: str, op: str, dtype: DType, lanes: int) -> str:
-    """Returns a text of this table for one vector type."""
+    """Returns `text` of POLYNOMIALS or `_HELPERS` with its placeholders replaced for one vector type."""
     prelude.defined.setdefault("IN_ORDER", _IN_ORDER)
     text = f"IN_ORDER {text}".replace("{\n", "{\n    KEEPS_ORDER\n", 1)
     of = F32 if dtype is DType.f32 else F64

@@ -22,10 +22,10 @@ SHIFTS = {"shl": "<<", "shr": ">>", "bit_shr": ">>"}
 
 
 def operator(op: str, dtype: DType) -> str | None:
-    """Returns the operator of C that does `op` on values of a type; None if a helper does it.
+    """Returns the C operator that does `op` on values of `dtype`; None if a helper function does it.
 
-    Sums of signed integers wrap around, which C leaves undefined, and C computes with small ones as int. Halves are computed in
-    float and rounded once an operation.
+    Sums of signed integers wrap around here but are undefined in C, and C computes small integers
+    as int. Halves are computed in float, and rounded after each operation.
     """
     if dtype is DType.f16 or (dtype.is_integer and not _is_plain(op, dtype)):
         return None
@@ -37,11 +37,11 @@ def _is_plain(op: str, dtype: DType) -> bool:
 
 
 class Helpers(ABC):
-    """Vector types and helper functions in one member of the C family."""
+    """Definitions of vector types and helper functions in one C-like language."""
 
     @abstractmethod
     def vector_type(self, dtype: DType, lanes: int) -> dict[str, str]:
-        """Returns the definitions of a vector type and of its prerequisites, by name."""
+        """Returns the definitions of a vector type and of the types it requires, by name."""
 
     @abstractmethod
     def function(
@@ -53,23 +53,26 @@ class Helpers(ABC):
         lanes: int,
         other: DType | None,
     ) -> str:
-        """Returns the definition of a helper, which takes its prerequisites from the prelude."""
+        """Returns the definition of helper `name`; adds the helpers that it calls to `prelude`."""
 
     def of_vectors(
         self, prelude: Prelude, operation: str, dtype: DType, lanes: int, ulp: float
     ) -> str:
-        """Returns the name of the function that computes an operation on vectors with an error of at most `ulp`."""
+        """Adds a vector function for `operation`, with an error of at most `ulp`, to the prelude.
+
+        Returns its name.
+        """
         return prelude.use(operation, dtype, lanes)
 
     def divided(
         self, prelude: Prelude, operation: str, dtype: DType, lanes: int, by: int
     ) -> str | None:
-        """Returns the name of the function that divides the integers of a vector by a constant; None if there is none."""
+        """Returns the name of a helper that divides integer vectors by the constant `by`; None if there is none."""
         return None
 
     @abstractmethod
     def printing(self) -> tuple[str, str, tuple[str, ...]]:
-        """Returns the declaration and the name of a function that prints in one of printf's formats.
+        """Returns declaration, name and leading arguments of a printf-like function; the format follows them.
 
         Its arguments before the format are the third part.
         """
@@ -91,7 +94,7 @@ static void ks_fail(const char *format, ...) {{
 
 
 class Prelude:
-    """Collects helpers and writes their definitions, each behind its prerequisites."""
+    """Collects the helpers that a text uses, and returns their definitions, each behind the helpers that it calls."""
 
     def __init__(self, helpers: Helpers) -> None:
         self.helpers = helpers
@@ -100,7 +103,7 @@ class Prelude:
         self.intrinsics = False  # of x86
 
     def use(self, operation: str, dtype: DType, lanes: int, other: DType | None = None) -> str:
-        """Makes a helper available and returns its name."""
+        """Adds the helper for `operation` on these types, and returns its name."""
         kind = f"{dtype.name}x{lanes}" if lanes else dtype.name
         name = f"{operation}_{kind}" + (f"_from_{other.name}" if other else "")
         if name not in self.defined:
@@ -111,15 +114,18 @@ class Prelude:
         return name
 
     def of_vectors(self, operation: str, dtype: DType, lanes: int, ulp: float) -> str:
-        """Makes an operation on vectors available that errs by at most `ulp` units in the last place, and returns its name."""
+        """Adds a vector function for `operation` with an error of at most `ulp` units in the last place.
+
+        Returns its name.
+        """
         return self.helpers.of_vectors(self, operation, dtype, lanes, ulp)
 
     def divided(self, operation: str, dtype: DType, lanes: int, by: int) -> str | None:
-        """Makes a division of vectors by a constant available, and returns its name; None if there is none."""
+        """Adds a division of integer vectors by the constant `by`, and returns its name; None if there is none."""
         return self.helpers.divided(self, operation, dtype, lanes, by)
 
     def vector_type(self, dtype: DType, lanes: int) -> str:
-        """Makes a vector type available and returns its name."""
+        """Adds a vector type, and returns its name."""
         name = f"{dtype.name}x{lanes}"
         if name not in self.defined:
             for part, text in self.helpers.vector_type(dtype, lanes).items():
@@ -127,14 +133,14 @@ class Prelude:
         return name
 
     def printing(self) -> tuple[str, tuple[str, ...]]:
-        """Makes a function like printf available. Returns its name and its arguments before the format."""
+        """Adds a printf-like function. Returns its name, and the arguments that precede the format."""
         definition, name, first = self.helpers.printing()
         if definition:
             self.defined.setdefault("ks_printing", definition)
         return name, first
 
     def failing(self) -> str:
-        """Makes the function that ends a call available, and returns its name; see FAILING."""
+        """Adds the function with which a failed assertion ends the call (FAILING), and returns its name."""
         self.printing()
         self.defined.setdefault("ks_fail", FAILING)
         for name in ("ks_stopped", "ks_message"):
@@ -143,7 +149,7 @@ class Prelude:
 
     @property
     def may_fail(self) -> bool:
-        """True if a call may end early."""
+        """True if an assertion in the text may end a call early."""
         return "ks_fail" in self.defined
 
     def text(self) -> str:
@@ -153,7 +159,7 @@ class Prelude:
 def scalar_helper(
     prelude: Prelude, name: str, operation: str, dtype: DType, other: DType | None = None
 ) -> str:
-    """Returns the definition of an operation on scalars."""
+    """Returns the definition of helper `name`, which does `operation` on scalars."""
     c = SCALAR_TYPES[dtype.name]
     result = SCALAR_TYPES[OPS[operation].result(dtype).name] if operation in OPS else c
     one = f"static inline {result} {name}({c} x) {{"
@@ -177,7 +183,7 @@ def scalar_helper(
 
 
 def _of_half(prelude: Prelude, operation: str, one: str, two: str) -> str:
-    """Returns an operation on halves: in float, rounded once.
+    """Returns C text of an operation on halves, computed in float and rounded once.
 
     For + - * / and the square root this equals a computation in halves.
     """
@@ -198,9 +204,11 @@ def _of_half(prelude: Prelude, operation: str, one: str, two: str) -> str:
 
 
 def _with_near(dtype: DType, found: str, too_far: str) -> str:
-    """Returns text of // and % for machines with multiply-add instructions, if the quotient is small.
+    """Returns C text of // or % by a fused multiply-add, for small quotients; code behind it handles others.
 
-    Its floor q may be one too large, and a - q * b is exact then. Infinities and NaNs are left to the text behind it.
+    floor(a / b) = q may be one too large; then a - q * b is still exact. `found` is the text for a
+    result, `too_far` the correction of a q too large. Infinities and NaNs are left to the code
+    behind.
     """
     f, c = "f" if dtype is DType.f32 else "", SCALAR_TYPES[dtype.name]
     most = "0x1p22f" if dtype is DType.f32 else "0x1p51"
@@ -216,10 +224,12 @@ def _with_near(dtype: DType, found: str, too_far: str) -> str:
 
 
 def exact(operation: str, opening: str, dtype: DType, lanes: int) -> str:
-    """Returns a sum, difference or product that compilers do not contract with others.
+    """Returns the definition of a sum, difference or product of floats that compilers do not contract.
 
-    clang contracts within a statement only, others look through functions. A sum of barriers is no part of a multiply-add, but gcc
-    forgets them in loops that it vectorises by itself. A product that is a multiply-add already is none either.
+    Contraction fuses operations to a multiply-add. clang contracts within a statement only, so a
+    function of its own suffices. gcc contracts across functions: sums get optimisation barriers,
+    which gcc ignores in loops that it vectorises by itself. A product written as a multiply-add
+    cannot be contracted again.
     """
     sign = INFIX[operation]
     plain = f"    return a {sign} b;\n"
@@ -274,7 +284,7 @@ def _of_floats(prelude: Prelude, operation: str, one: str, two: str, dtype: DTyp
 
 
 def _fetching(name: str, operation: str, c: str, dtype: DType) -> str:
-    """Returns an atomic update of an element that gives its old value."""
+    """Returns the definition of an atomic update that returns the element's old value."""
     opening = f"static inline {c} {name}({c} *place, {c} b) {{\n"
     if not dtype.is_float and operation in ("add", "bit_and", "bit_or", "bit_xor"):
         built_in = f"__atomic_fetch_{operation.removeprefix('bit_')}"
@@ -290,7 +300,10 @@ def _fetching(name: str, operation: str, c: str, dtype: DType) -> str:
 
 
 def _of_integers(prelude: Prelude, operation: str, one: str, two: str, dtype: DType) -> str:
-    """Returns an operation that wraps around if C leaves it undefined: computed without a sign, in 32 bits at least."""
+    """Returns C text of an integer operation that wraps around.
+
+    If C leaves it undefined, it is computed unsigned, in at least 32 bits.
+    """
     c, own = SCALAR_TYPES[dtype.name], SCALAR_TYPES[unsigned(dtype).name]
     u = own if dtype.size_bytes >= 4 else "uint32_t"
     n_bits = 8 * dtype.size_bytes
@@ -332,9 +345,10 @@ def _of_integers(prelude: Prelude, operation: str, one: str, two: str, dtype: DT
 
 
 def _division(operation: str, dtype: DType) -> str:
-    """Returns a division of integers that is defined for all of them, as in NumPy.
+    """Returns C text of an integer division or remainder that is defined for all operands, as in NumPy.
 
-    By zero it gives 0, and the least integer divided by -1 wraps. The instruction itself ends the process in both cases.
+    Division by zero gives 0, and the least integer divided by -1 wraps around. The machine
+    instruction ends the process in both cases.
     """
     is_quotient = operation in ("floordiv", "raw_div")
     plain = "a / b" if is_quotient else "a % b"
@@ -351,7 +365,10 @@ def _division(operation: str, dtype: DType) -> str:
 
 
 def _power(dtype: DType) -> str:
-    """Returns a power by repeated squares, modulo the type's range; see `power` of kernels/ir/op_semantics.py."""
+    """Returns C text of an integer power by repeated squaring, modulo the type's range.
+
+    See `power` of kernels/ir/op_semantics.py.
+    """
     c, own = SCALAR_TYPES[dtype.name], SCALAR_TYPES[unsigned(dtype).name]
     u = own if dtype.size_bytes >= 4 else "uint32_t"
     negative = "    if (b < 0) return a == 1 ? 1 : a == -1 ? (b & 1 ? -1 : 1) : 0;\n"
@@ -367,13 +384,13 @@ def _power(dtype: DType) -> str:
 
 
 def math_function(operation: str, dtype: DType) -> str | None:
-    """Returns the C library function of an operation on floating-point scalars; None if there is none."""
+    """Returns the name of the <math.h> function for `operation` on scalars of `dtype`; None if there is none."""
     if dtype not in (DType.f32, DType.f64) or operation not in OPS or not OPS[operation].c:
         return None
     return OPS[operation].c + ("f" if dtype is DType.f32 else "")
 
 
 def uses_math(text: str) -> bool:
-    """True if a text in C needs <math.h>."""
+    """True if C text `text` needs <math.h>."""
     names = "|".join((*(op.c for op in OPS.values() if op.c), "fma", "copysign"))
     return re.search(rf"\b(({names})f?|NAN|INFINITY)\b", text) is not None

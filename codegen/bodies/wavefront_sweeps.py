@@ -1,6 +1,6 @@
-"""Wavefront sweep: tiles of a skewed nest, diagonal by diagonal; the threads of a team share the tiles of each diagonal.
+"""Wavefront sweep: runs the tiles of a skewed loop nest by diagonals; threads share the tiles of a diagonal.
 
-A thread has the same rows of tiles in every diagonal, so that its latest writes are in its caches.
+A thread runs the same rows of tiles in every diagonal, so its caches hold its latest writes.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ Write = Callable[[tuple[ir.Stmt, ...]], tuple[c.CStmt, ...]]
 
 
 def wavefront(w: Builder, v: BodyValues, wave: Wave, write: Write) -> tuple[c.CStmt, ...]:
-    """Returns the statements that each thread of a team runs.
+    """Returns the statements of a wavefront sweep that each thread of a team runs.
 
-    `write` gives the statements of an iteration, with its locals, for the indices in `v`.
+    `write`: gives the statements of one iteration, with its locals, for the loop indices in `v`.
     """
     names = ("diagonal", "tile", "first", "last", "row_begin", "row_end", "begin", "end")
     diagonal, tile, first, last, row, row_end, begin, end = (c.Id(w.fresh(x)) for x in names)
@@ -68,7 +68,7 @@ def _tile(
     ends: tuple[c.CExpr, c.CExpr, c.CExpr, c.CExpr],
     write: Write,
 ) -> tuple[c.CStmt, ...]:
-    """Returns the iterations of a tile of these rows and skewed indices."""
+    """Returns the loops over one tile. `ends`: begin and end of its rows, then of its skewed indices."""
     row, row_end, begin, end = ends
     sweep = wave.sweep
     i, j = c.Id(w.fresh(sweep.outer.partition("@")[0])), c.Id(w.fresh(sweep.inner.loop))

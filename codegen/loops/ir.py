@@ -46,7 +46,7 @@ _FEW = 2048
 
 
 class Schedule(Enum):
-    """Schedules of a loop: the threads or blocks that run its iterations."""
+    """Distribution of a loop's iterations to threads or blocks."""
 
     SEQUENTIAL = auto()
     BLOCKED = auto()
@@ -60,7 +60,7 @@ OF_TEAMS = (Schedule.BLOCKED, Schedule.CYCLIC, Schedule.GUIDED, Schedule.BALANCE
 
 
 class Runs(Enum):
-    """Executors of a launch."""
+    """Executors of a launch: one thread, a team, or a grid."""
 
     ONE_THREAD = auto()
     TEAM = auto()  # of threads of a CPU
@@ -68,7 +68,7 @@ class Runs(Enum):
 
 
 class Tails(Enum):
-    """Treatments of register tiles that the end of a loop cuts."""
+    """Treatments of a loop's last register tile, if the loop ends inside it."""
 
     ROWS_BEHIND = (
         auto()
@@ -80,7 +80,7 @@ class Tails(Enum):
 
 
 class Owner(Enum):
-    """Owners of the accumulators of a reduction."""
+    """Owners of a reduction's accumulators."""
 
     REGISTERS = auto()
     THREAD = auto()  # each thread an array of its own
@@ -93,16 +93,16 @@ class Owner(Enum):
 
 @dataclass(frozen=True)
 class TileBody:
-    """Computes one register tile of the task."""
+    """Phase: computes one register tile of a task."""
 
     task: int
 
 
 @dataclass(frozen=True)
 class JoinedBodies:
-    """Computes the bodies of these tasks, one after the other in each iteration of loops that they share, as the body of the first.
+    """Phase: runs the bodies of several tasks, in their order, in each iteration of shared loops, as one body.
 
-    Common values are computed once.
+    The loops are those of the first task. Values that the bodies have in common are computed once.
     """
 
     tasks: tuple[int, ...]
@@ -115,70 +115,73 @@ class JoinedBodies:
 
 @dataclass(frozen=True)
 class FillSums:
-    """Sets memory accumulators to the neutral element."""
+    """Phase: sets a task's accumulators in memory to the neutral element."""
 
     task: int
 
 
 @dataclass(frozen=True)
 class PrefetchSums:
-    """Prefetches the memory accumulators that a register tile is added to."""
+    """Phase: prefetches the accumulators in memory to which a register tile will be added."""
 
     task: int
 
 
 @dataclass(frozen=True)
 class ResetSums:
-    """Sets register accumulators to the neutral element."""
+    """Phase: sets a task's register accumulators to the neutral element."""
 
     task: int
 
 
 @dataclass(frozen=True)
 class FlushSums:
-    """Adds register accumulators to memory accumulators, or stores them as partial results of this thread or block."""
+    """Phase: adds register accumulators to those in memory, or stores them as partial results of this thread or block."""
 
     task: int
 
 
 @dataclass(frozen=True)
 class ReduceThreads:
-    """Combines the accumulators of the threads of a block that share a result; all of them get it."""
+    """Phase: combines the accumulators of the threads of a GPU block that share a result.
+
+    Each of them gets the total.
+    """
 
     task: int
 
 
 @dataclass(frozen=True)
 class FinishSums:
-    """Stores finished values."""
+    """Phase: applies the reduction's finish to complete accumulators, and stores the results."""
 
     task: int
 
 
 @dataclass(frozen=True)
 class AdvanceSums:
-    """Finishes the result so far, by which other tasks rescale their sums."""
+    """Phase: computes the running result, on which rescaled sums of other tasks depend, from the terms so far."""
 
     task: int
 
 
 @dataclass(frozen=True)
 class RescaleSums:
-    """Corrects the sums so far, since the result that their terms read has changed."""
+    """Phase: corrects a task's sums so far, as the running result in their terms has changed."""
 
     task: int
 
 
 @dataclass(frozen=True)
 class CombineSums:
-    """Combines, finishes and stores the partial results of all threads."""
+    """Phase: combines the partial results of all threads, applies the reduction's finish, and stores the results."""
 
     task: int
 
 
 @dataclass(frozen=True)
 class PackBlock:
-    """Packs a block of an operand: by the present threads, each for itself or all together."""
+    """Phase: packs a block of an operand; each present thread packs its own, or all pack one together."""
 
     task: int
     operand: Operand
@@ -186,7 +189,7 @@ class PackBlock:
 
 @dataclass(frozen=True)
 class PackFirstBlock:
-    """Packs the first block of a double-buffered operand, before the loop from block to block."""
+    """Phase: packs the first block of a double-buffered operand, before the loop over its blocks."""
 
     task: int
     operand: Operand
@@ -194,7 +197,10 @@ class PackFirstBlock:
 
 @dataclass(frozen=True)
 class OpenBlock:
-    """Determines, at the head of that loop, the half of the buffer with the present block, and the part of the next one to pack."""
+    """Phase: at the head of the loop over blocks, selects the buffer half of the current block.
+
+    It also determines the part of the next block to pack.
+    """
 
     task: int
     operand: Operand
@@ -202,7 +208,7 @@ class OpenBlock:
 
 @dataclass(frozen=True)
 class PackRest:
-    """Packs the remaining slices of the next block, at the end of that loop."""
+    """Phase: at the end of the loop over blocks, packs the remaining slices of the next block."""
 
     task: int
     operand: Operand
@@ -210,7 +216,10 @@ class PackRest:
 
 @dataclass(frozen=True)
 class Copy:
-    """An operand of a task whose blocks are copied into shared memory asynchronously, `stages` of them at a time."""
+    """Asynchronous copies of an operand's blocks to shared memory.
+
+    `stages`: number of blocks in shared memory at a time.
+    """
 
     task: int
     operand: Operand
@@ -219,7 +228,7 @@ class Copy:
 
 @dataclass(frozen=True)
 class StartCopies:
-    """Starts the copies of the first tiles, before the loop from tile to tile."""
+    """Phase: starts the copies of the first tiles, before the loop over tiles."""
 
     copies: tuple[Copy, ...]
     holder: Loop  # without its nodes
@@ -231,7 +240,7 @@ class StartCopies:
 
 @dataclass(frozen=True)
 class AwaitCopies:
-    """Waits for the copies of this iteration's tile, as far as this thread made them; a barrier follows."""
+    """Phase: waits for this thread's copies of the current tile; a barrier for the others' copies follows."""
 
     copies: tuple[Copy, ...]
     holder: Loop
@@ -243,7 +252,10 @@ class AwaitCopies:
 
 @dataclass(frozen=True)
 class AdvanceCopies:
-    """Starts the copies of the last tile for which there is room. Behind the barrier no thread uses the old contents."""
+    """Phase: starts the copies of the latest tile that has a stage.
+
+    After the barrier no thread reads its old contents.
+    """
 
     copies: tuple[Copy, ...]
     holder: Loop
@@ -255,35 +267,35 @@ class AdvanceCopies:
 
 @dataclass(frozen=True)
 class ClearCopies:
-    """Sets a thread's copies of the arrays that a task scatters to, to the neutral element."""
+    """Phase: sets a thread's private copies of the arrays that a task scatters to, to the neutral element."""
 
     task: int
 
 
 @dataclass(frozen=True)
 class AddCopies:
-    """Combines the copies of all threads with the arrays, of which each thread takes a part."""
+    """Phase: adds the private copies of all threads to their arrays; each thread adds a part of the elements."""
 
     task: int
 
 
 @dataclass(frozen=True)
 class CountIterations:
-    """Each thread determines the blocks of its part of the iterations, and counts them."""
+    """Phase: each thread computes the blocks of its part of the iterations, and counts the iterations per block."""
 
     task: int
 
 
 @dataclass(frozen=True)
 class StartBlocks:
-    """One thread adds the counts up to the begin of each block, and of each thread's part of it."""
+    """Phase: one thread computes, by prefix sums of the counts, where each block, and each thread's part of it, begins."""
 
     task: int
 
 
 @dataclass(frozen=True)
 class SortIterations:
-    """Each thread sorts its part of the iterations into their blocks."""
+    """Phase: each thread writes its part of the iterations to their blocks."""
 
     task: int
 
@@ -310,7 +322,10 @@ Phase = TileBody | JoinedBodies | SumPhase | PackPhase | CopyPhase | ScatterPhas
 
 @dataclass(frozen=True)
 class Strips:
-    """Strips of a loop: `length` iterations each. At the head of a strip, a slice of each of these operands of tasks is packed."""
+    """Strips of a loop, of `length` iterations each.
+
+    Before each strip, a slice of each operand in `packs` is packed.
+    """
 
     length: int
     packs: tuple[tuple[int, Operand], ...]
@@ -318,11 +333,11 @@ class Strips:
 
 @dataclass(frozen=True)
 class Within:
-    """Iteration-domain constraints of a loop: it leaves out iterations wholly outside of the cuts of its one task. The other loops
-    of the task are around it or take all values.
+    """Iteration-domain constraints (cuts) of a loop: it leaves out iterations wholly outside of its task's cuts.
 
-    This loop decides `splits`: all of their loops have begun. A register tile without an iteration outside of any constraint is
-    computed without tests.
+    In a cut the task's other loops have a value (outer loops) or take all values (inner loops).
+    `splits`: cuts whose loops have all begun at this loop. Where no iteration of a register tile
+    can violate a cut, the tile is computed without tests.
     """
 
     cuts: tuple[Cut, ...]
@@ -331,11 +346,12 @@ class Within:
 
 @dataclass(frozen=True)
 class Loop:
-    """A loop of the launch. Each iteration of it covers `step` iterations of the source loop.
+    """A loop of a launch. Each of its iterations covers `step` iterations of the source loop.
 
-    With `ends`, it ends at the largest of these values, which a run computes before it begins, and at `extent` at the latest. With
-    `is_last`, only its last iteration runs, for the rest of a retimed task. `unit`, of a BLOCKED loop: threads get multiples of so
-    many iterations of the source loop.
+    `ends`: values computed at run time; the loop ends at the greatest of them, at `extent` at the
+    latest.
+    `is_last`: only the last iteration runs, for the rest of a retimed task.
+    `unit`: of a BLOCKED loop: each thread gets a multiple of so many iterations of the source loop.
     """
 
     members: tuple[Member, ...]
@@ -362,7 +378,7 @@ class Loop:
 
 @dataclass(frozen=True)
 class Late:
-    """Nodes that run for the previous iteration of `loop` (given without its nodes), if there is one."""
+    """Nodes that run for the previous iteration of `loop` (given without its children), if there is one."""
 
     loop: Loop
     children: tuple[Node, ...]
@@ -370,7 +386,7 @@ class Late:
 
 @dataclass(frozen=True)
 class Alone:
-    """Nodes that only the first `n_threads` of the present threads run. The others continue behind it."""
+    """Nodes that only the first `n_threads` of the present threads run; the other threads skip them."""
 
     n_threads: int
     children: tuple[Node, ...]
@@ -378,11 +394,12 @@ class Alone:
 
 @dataclass(frozen=True)
 class InBlocks:
-    """A sorted loop: runs the iterations of a task's loop, its only child, block by block in sorted order, and as many at once as
-    the loop's step.
+    """A loop of a task, its only child, that runs its iterations sorted by block.
 
-    Blocks of one colour are distributed by their contents, and run before those of the next. The threads synchronise in between. A
-    block's tiles, if it has any, are cleared before its iterations and added to their arrays behind them.
+    It runs as many iterations at once as the child's step. Blocks of one colour are distributed by
+    their numbers of iterations, and run before those of the next colour, with a barrier in between.
+    A block's tiles, if it has any, are cleared before its iterations and added to their arrays
+    behind them.
     """
 
     task: int
@@ -392,7 +409,7 @@ class InBlocks:
 
 @dataclass(frozen=True)
 class Barrier:
-    """All threads of the launch, or of a block of a GPU, synchronise."""
+    """All threads of a team, or of a block of a GPU, synchronise."""
 
 
 Node = Loop | Late | Alone | InBlocks | Barrier | Phase
@@ -405,10 +422,11 @@ Node = Loop | Late | Alone | InBlocks | Barrier | Phase
 class AccumulatorPlan:
     """Placement of a reduction's accumulators.
 
-    `extents` gives, for each loop that indexes the result, the part that is live at once. It is the whole loop, a tile (`MID` level
-    inside the reduction) or a register tile. There are `n_partials` arrays of partial results. With `in_result`, accumulators are
-    elements of the result itself, and finished as they are. For `padded` loops the register tile that the end cuts is computed
-    whole.
+    `extents`: for each loop that indexes the result, the number of iterations whose accumulators
+    are live at once: the whole loop, a tile (`MID` level inside the reduction) or a register tile.
+    `n_partials`: number of arrays of partial results.
+    `in_result`: accumulators are the elements of the result itself, without a finish.
+    `padded`: loops of which a partial register tile is computed whole.
     """
 
     owner: Owner
@@ -422,23 +440,23 @@ class AccumulatorPlan:
 
     @property
     def has_room(self) -> bool:
-        """True if the array has room for whole register tiles. The last of them may reach beyond the end of a loop."""
+        """True if accumulators in memory are padded: a last register tile may exceed the end of a loop."""
         return self.owner is Owner.THREAD and not self.in_result
 
     @property
     def overhangs(self) -> frozenset[str]:
-        """The padded loops beyond whose ends the array has no room. The flush leaves out elements there."""
+        """Padded loops along which the array has no padding; the flush leaves out elements beyond the end."""
         return frozenset() if self.has_room else self.padded
 
     @property
     def is_small(self) -> bool:
-        """True if one thread combines partial results: distributing them costs more."""
+        """True if one thread combines the partial results: distributing so few costs more."""
         return self.n_partials * prod(self.extents.values()) < _FEW
 
 
 @dataclass(frozen=True)
 class Lines:
-    """Cache lines of a slice along one loop: `count` lines, `apart` iterations from one to the next."""
+    """Cache lines of a slice along one loop: `count` lines, each `apart` iterations behind the previous one."""
 
     count: int
     apart: int
@@ -446,7 +464,10 @@ class Lines:
 
 @dataclass(frozen=True)
 class InStrips:
-    """Lines of a slice, the cache that they are prefetched into, and the iterations of the innermost loop in a strip."""
+    """Prefetch of a slice, strip by strip: its cache lines along both loops, and the target `cache` (level).
+
+    `strip`: iterations of the innermost loop in a strip.
+    """
 
     across: Lines
     along: Lines
@@ -456,11 +477,12 @@ class InStrips:
 
 @dataclass(frozen=True)
 class DoubleBuffer:
-    """Double buffer of an operand of two loops: the next block is packed while the present one is used. There is a block for each
-    iteration of the outer level of `holder`.
+    """Double buffer of an operand indexed by two loops: the next block is packed while the current one is read.
 
-    A block has `chunks` slices for each register tile of `across`; each has `chunk` iterations of `along`. `in_strips` is None if
-    there is no loop around an innermost one. The next block is then packed after the present one has been used.
+    There is a block for each iteration of the outer level of `holder`. It has `chunks` slices for
+    each register tile of `across`; each slice has `chunk` iterations of `along`. `in_strips` is
+    None if no loop is around an innermost loop. The next block is then packed after the last use of
+    the current one.
     """
 
     holder: str
@@ -473,7 +495,7 @@ class DoubleBuffer:
 
 @dataclass(frozen=True)
 class Launch:
-    """One launch. `after`: nodes that one thread runs after the team has ended."""
+    """One launch: tasks and loop nodes; `after`: nodes that one thread runs after the team has ended."""
 
     tasks: tuple[int, ...]  # in the order of their bodies
     nodes: tuple[Node, ...]
@@ -491,12 +513,12 @@ class Launch:
 
 
 def loop_of(loop: Loop, task: int) -> str:
-    """Returns the loop of a task that a node stands for; "" if it is none of the task's."""
+    """Returns the name of the task's loop of which `loop` is a level; "" if `loop` has no member of this task."""
     return next((m.loop for m in loop.members if m.task == task), "")
 
 
 def paths(nodes: Sequence[Node], above: tuple[Loop, ...] = ()) -> Iterator[tuple[list[Loop], int]]:
-    """Yields the loops around each body, outermost first, with the task of the body."""
+    """Yields (loops around it, outermost first; task) for each body in the nodes."""
     for n in nodes:
         match n:
             case Loop():
@@ -511,7 +533,7 @@ def paths(nodes: Sequence[Node], above: tuple[Loop, ...] = ()) -> Iterator[tuple
 
 
 def loops_in(nodes: Sequence[Node]) -> Iterator[Loop]:
-    """Yields all loops, outer ones before inner ones, except retimed ones (`Late`): these occur again in a loop of their own."""
+    """Yields all loops, outer before inner ones, but not those in `Late` nodes, which occur again as loops of their own."""
     for n in nodes:
         if isinstance(n, Loop):
             yield n
@@ -526,7 +548,7 @@ def has_parallel(node: Node) -> bool:
 
 
 def phases_of(node: Node) -> Iterator[Phase]:
-    """Yields the phases in a node, in order."""
+    """Yields the phases in a node, in order of execution."""
     match node:
         case Loop() | Late() | Alone() | InBlocks():
             for c in node.children:
@@ -538,7 +560,10 @@ def phases_of(node: Node) -> Iterator[Phase]:
 
 
 def last_loop_plan(loop: Loop, tasks: tuple[TaskPlan, ...], member: Member) -> LoopPlan | None:
-    """Returns the loop plan of a member if `loop` is its innermost loop, so that register tiles start at its index; else None."""
+    """Returns the loop plan of `member` if `loop` is its innermost level, at whose index register tiles start.
+
+    Else None.
+    """
     p = tasks[member.task].loop(member.loop)
     innermost = MID if p.has_mid_loop else OUTER
     return p if loop.level == innermost else None

@@ -1,4 +1,4 @@
-"""Text of the loop IR: one line a node, in the order in which nodes run. Stable, so that golden files can hold it."""
+"""Text form of the loop IR: one line per node, in order of execution; stable, since golden files hold it."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def _loop(plan: Plan, n: loop_ir.Loop) -> str:
 
 
 def _words(node: loop_ir.Node) -> str:
-    """Returns the name of a phase as words."""
+    """Returns the name of a phase in words, for its line."""
     name = type(node).__name__
     return "".join(f" {x.lower()}" if x.isupper() else x for x in name).strip()
 

@@ -1,4 +1,4 @@
-"""Verifier of the loop IR. A tree is well formed after every pass; an ill-formed one is a bug of the pass."""
+"""Verifier of the loop IR: rules of well-formed trees. An ill-formed tree after a pass is a bug of the pass."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from . import ir as loop_ir
 
 
 class IllFormedError(AssertionError):
-    """Raised for a tree of the loop IR that no launch corresponds to."""
+    """Raised for a tree of the loop IR that breaks a rule of well-formed launches."""
 
 
 @dataclass(frozen=True)
 class _PhasePlace:
-    """A phase with the nodes around it, outermost first."""
+    """A phase, and the loops and other nodes around it, outermost first."""
 
     phase: loop_ir.Phase
     around: tuple[loop_ir.Loop | loop_ir.Late | loop_ir.Alone | loop_ir.InBlocks, ...]
@@ -31,7 +31,7 @@ class _PhasePlace:
 
 
 def verify(launch: loop_ir.Launch, plan: Plan) -> None:
-    """Raises IllFormedError with the first fault of a launch."""
+    """Raises IllFormedError with the first rule that a launch breaks."""
     nodes = (*launch.nodes, *launch.after)
     _lists(nodes, ())
     places = list(_places(nodes, ()))
@@ -65,7 +65,7 @@ def _places(
 
 
 def _lists(nodes: Sequence[loop_ir.Node], around: tuple[loop_ir.Node, ...]) -> None:
-    """Verifies loops, barriers and nodes of few threads, list by list."""
+    """Verifies loops, barriers and `Alone` nodes, one list of sibling nodes after the other."""
     for before, n in zip((None, *nodes), nodes, strict=False):
         match n:
             case loop_ir.Loop():
@@ -99,7 +99,7 @@ def _lists(nodes: Sequence[loop_ir.Node], around: tuple[loop_ir.Node, ...]) -> N
 def _in_blocks(
     task: int, n_colours: int, children: Sequence[loop_ir.Node], around: tuple[loop_ir.Node, ...]
 ) -> None:
-    """Verifies that the loop is the task's alone, and that no thread has parted where its threads synchronise."""
+    """Verifies an `InBlocks` node: its loop belongs to the task alone, and all threads reach its barriers."""
     is_own = (
         len(children) == 1
         and isinstance(children[0], loop_ir.Loop)
@@ -144,7 +144,7 @@ def _loop(loop: loop_ir.Loop, around: tuple[loop_ir.Node, ...]) -> None:
 
 
 def _bodies(launch: loop_ir.Launch, plan: Plan, places: Sequence[_PhasePlace]) -> None:
-    """Verifies that each task has one body, and another one if it is retimed, each inside all of its loops once."""
+    """Verifies that each task has one body (two if it is retimed), each inside each of the task's loops exactly once."""
     found = [p for p in places if isinstance(p.phase, loop_ir.TileBody)]
     once = sorted(p.phase.task for p in found if not p.is_late)
     _expect(once == sorted(launch.tasks), f"bodies of tasks {once}, not of {launch.tasks}")
@@ -191,8 +191,9 @@ _STEPS = {
 
 
 def _sums(launch: loop_ir.Launch, places: Sequence[_PhasePlace], is_whole: bool) -> None:
-    """Verifies that the phases of a reduction come in order, each once. With `is_whole`, the phases that its accumulators need must
-    exist.
+    """Verifies that the phases of each reduction occur once, in the right order.
+
+    `is_whole`: all phases that the accumulators need must exist.
     """
     for t, sums in launch.accumulators.items():
         kinds = [type(p.phase) for p in places if p.phase.task == t and isinstance(p.phase, _SUMS)]
@@ -214,8 +215,10 @@ def _sums(launch: loop_ir.Launch, places: Sequence[_PhasePlace], is_whole: bool)
 
 
 def _rescaled(launch: loop_ir.Launch, plan: Plan, places: Sequence[_PhasePlace]) -> None:
-    """Verifies that rescaled sums are corrected once between tiles of the results in their terms, which are finished so far, and
-    their own, in loops that all share, the innermost of them a reduction loop.
+    """Verifies that each rescaled sum is corrected once, between the tile of the running result and its own tile.
+
+    Running results in its terms are advanced before. All of these phases are in the same loops, the
+    innermost of which is a reduction loop.
     """
     for t in launch.accumulators:
         rescaled = plan.tasks[t].rescaled
@@ -247,8 +250,9 @@ def _rescaled(launch: loop_ir.Launch, plan: Plan, places: Sequence[_PhasePlace])
 
 
 def _blocks(launch: loop_ir.Launch, places: Sequence[_PhasePlace]) -> None:
-    """Verifies that blocks of operands are packed before the body that uses them. Asynchronous copies start before their loop, and
-    advance at its head.
+    """Verifies that operand blocks are packed before the body that reads them.
+
+    Asynchronous copies start before their loop, and advance at its head.
     """
     bodies = {
         p.phase.task: k for k, p in enumerate(places) if isinstance(p.phase, loop_ir.TileBody)

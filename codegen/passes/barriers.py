@@ -1,7 +1,8 @@
-"""Barrier placement: a launch gets a barrier where a hazard between two threads needs one, nowhere else.
+"""Barrier placement: inserts a barrier where a data hazard between two threads needs one, and nowhere else.
 
-Phases touch the arrays and buffers that threads share. Two touches of one array are a hazard if at least one of them writes. Two
-touches by the same thread are no hazard, since they are in the order of the tree. `by` names the threads that make a touch.
+Phases touch the arrays and buffers that threads share. Two touches of one array are a hazard if at
+least one is a write. Touches by the same thread are no hazard, since they run in the order of the
+tree. `by` names the threads that make a touch.
 """
 
 from __future__ import annotations
@@ -21,7 +22,10 @@ _COPIERS = "copiers"  # the threads of a block divide a copy in the same way eac
 
 @dataclass(frozen=True)
 class Touch:
-    """A read or write of shared data. Two touches with a common name in `by` are in order without a barrier."""
+    """A read or write of shared data, by the threads named in `by`.
+
+    Touches with a common name are ordered without a barrier.
+    """
 
     array: str
     is_write: bool
@@ -34,8 +38,10 @@ class Touch:
 
 @dataclass(frozen=True)
 class ThreadScope:
-    """The threads of a team or block, for barrier placement. `enter` is true for loops that all threads run together, so that
-    barriers may stand in them. `touches` returns the touches of a node that is no such loop.
+    """The threads of a team or of a GPU block, as barrier placement sees them.
+
+    `enter`: True for a loop that all threads run together, so that barriers may be inside it.
+    `touches`: the touches of any other node.
     """
 
     enter: Callable[[loop_ir.Loop], bool]
@@ -43,14 +49,14 @@ class ThreadScope:
 
 
 def place_team_barriers(launch: loop_ir.Launch, plan: Plan) -> loop_ir.Launch:
-    """Places the barriers for a team of a CPU. A single thread needs none."""
+    """Inserts the barriers for a CPU's team. A launch on a single thread gets none."""
     if not launch.is_parallel:
         return launch
     return replace(launch, nodes=_placed(of_team(launch, plan), launch.nodes, is_loop=False))
 
 
 def place_block_barriers(launch: loop_ir.Launch, plan: Plan) -> loop_ir.Launch:
-    """Places the barriers for the blocks of a GPU.
+    """Inserts the barriers for the blocks of a GPU.
 
     All iterations of one task are distributed to threads in the same way, so they need no barrier among themselves.
     """
@@ -58,7 +64,7 @@ def place_block_barriers(launch: loop_ir.Launch, plan: Plan) -> loop_ir.Launch:
 
 
 def of_team(launch: loop_ir.Launch, plan: Plan) -> ThreadScope:
-    """Returns the threads of a CPU's team."""
+    """Returns the threads of a CPU's team for barrier placement."""
     return ThreadScope(
         lambda loop: not loop.is_parallel and loop_ir.has_parallel(loop),
         lambda node: list(_team_touches(launch, plan, node)),
@@ -66,14 +72,17 @@ def of_team(launch: loop_ir.Launch, plan: Plan) -> ThreadScope:
 
 
 def of_block(plan: Plan) -> ThreadScope:
-    """Returns the threads of a block of a GPU."""
+    """Returns the threads of a GPU block for barrier placement."""
     return ThreadScope(lambda loop: True, lambda node: list(_block_touches(plan, node)))
 
 
 def _placed(
     threads: ThreadScope, nodes: Sequence[loop_ir.Node], is_loop: bool
 ) -> tuple[loop_ir.Node, ...]:
-    """Returns the nodes with barriers. With `is_loop`, the end of the list is followed by its beginning."""
+    """Returns the nodes with barriers inserted.
+
+    With `is_loop` the list repeats: its end is followed by its beginning.
+    """
     placed: list[loop_ir.Node] = []
     pending: list[Touch] = []
     for n in nodes:
@@ -98,10 +107,9 @@ def _conflict(before: Sequence[Touch], behind: Sequence[Touch]) -> bool:
 def _reached(
     threads: ThreadScope, nodes: Sequence[loop_ir.Node], step: int = 1
 ) -> tuple[list[Touch], bool]:
-    """Returns the touches up to the first barrier, and True if there is one. A `step` of 1 searches from the front, -1 from the
-    back.
+    """Returns the touches up to the first barrier, and True if there is a barrier.
 
-    Each loop runs at least once.
+    `step`: 1 to search from the front, -1 from the back. Each loop counts as run at least once.
     """
     found: list[Touch] = []
     for n in nodes[::step]:
@@ -121,9 +129,7 @@ def _reached(
 
 
 def _team_touches(launch: loop_ir.Launch, plan: Plan, node: loop_ir.Node) -> Iterator[Touch]:
-    """Yields the touches of data that the threads of a team share: arrays, blocks that they pack together, and accumulators of the
-    team.
-    """
+    """Yields a node's touches of data that a team shares: arrays, blocks packed together, accumulators of the team."""
     alone = frozenset([_ONE_THREAD]) if _is_serial(plan, node) else frozenset[str]()
     on_chip = {(f.consumer, f.array) for t in plan.tasks for f in (*t.registers, *t.shared)}
     for p in loop_ir.phases_of(node):
@@ -166,7 +172,10 @@ def _team_touches(launch: loop_ir.Launch, plan: Plan, node: loop_ir.Node) -> Ite
 
 
 def _scatter_touches(p: loop_ir.Phase, task: TaskPlan, alone: frozenset[str]) -> Iterator[Touch]:
-    """Yields the additional touches of a counting sort and of private copies. A body updates the copies of its own thread."""
+    """Yields the further touches of a scatter phase: data of the counting sort, and private copies.
+
+    A body updates only the copies of its own thread.
+    """
     own, t = alone | {_OWN_PART}, task.index
     match p:
         case loop_ir.CountIterations():
@@ -194,7 +203,7 @@ def _scatter_touches(p: loop_ir.Phase, task: TaskPlan, alone: frozenset[str]) ->
 
 
 def _is_serial(plan: Plan, node: loop_ir.Node) -> bool:
-    """True if one thread of a team runs the node alone, for a node that is in no parallel loop."""
+    """True if one thread of a team runs the node alone; the node is in no parallel loop."""
     match node:
         case loop_ir.Loop():
             return not loop_ir.has_parallel(node)
@@ -211,7 +220,7 @@ def _is_serial(plan: Plan, node: loop_ir.Node) -> bool:
 
 
 def _block_touches(plan: Plan, node: loop_ir.Node) -> Iterator[Touch]:
-    """Yields the touches of data that the threads of a GPU's block share: arrays, and values and operand blocks on chip."""
+    """Yields a node's touches of data that a GPU block shares: arrays, and values and operand blocks in shared memory."""
     on_chip = {
         (f.consumer, f.array): kind
         for t in plan.tasks
@@ -250,19 +259,19 @@ def _block_touches(plan: Plan, node: loop_ir.Node) -> Iterator[Touch]:
 
 
 def _is_map(p: loop_ir.Phase, task: TaskPlan) -> bool:
-    """True if a phase computes the values that its task stores: the body of a task that is no reduction."""
+    """True if a phase stores the final values of its task: the body of a task that is no reduction."""
     return isinstance(p, loop_ir.TileBody) and not task.task.is_reduction
 
 
 def _reads(p: loop_ir.Phase, task: TaskPlan) -> Iterator[str]:
-    """Yields the arrays of the sequence that a body reads, or the end of a reduction."""
+    """Yields the arrays of the sequence that a phase reads: as a body, or as the finish of a reduction."""
     in_finish = isinstance(p, loop_ir.FinishSums | loop_ir.CombineSums)
     if isinstance(p, loop_ir.TileBody) or in_finish:
         yield from dict.fromkeys(a.array for a, late in task_reads(task.task) if late == in_finish)
 
 
 def _places(p: loop_ir.Phase, task: TaskPlan, array: str) -> Iterable[str]:
-    """Returns the places where a phase reads an array: memory, and the blocks of operands that hold its accesses."""
+    """Returns the names of the data that a phase reads for an array: the array itself, or operand blocks with its elements."""
     if not isinstance(p, loop_ir.TileBody):
         return (array,)
     reads = (a for a, late in task_reads(task.task) if a.array == array and not late)
@@ -287,30 +296,30 @@ def accumulator_name(task: int) -> str:
 
 
 def block_name(task: int, site: str) -> str:
-    """Name of an operand's block that all threads of a team pack."""
+    """Returns the name, for hazards, of an operand's block that all threads of a team pack."""
     return f"block of {site} of task {task}"
 
 
 def counts_name(task: int) -> str:
-    """Name of the numbers of iterations that each thread has in each block."""
+    """Returns the name, for hazards, of the counts of iterations per thread and block."""
     return f"counts of task {task}"
 
 
 def order_name(task: int) -> str:
-    """Name of a task's iterations in the order of their blocks, with the start of each block."""
+    """Returns the name, for hazards, of a task's sorted iterations with the start of each block."""
     return f"order of task {task}"
 
 
 def copies_name(task: int) -> str:
-    """Name of the private copies, for each thread of a team, of the arrays that a task scatters to."""
+    """Returns the name, for hazards, of the private copies of the arrays that a task scatters to."""
     return f"copies of task {task}"
 
 
 def shared_name(array: str) -> str:
-    """Name of a value in the shared memory of a block."""
+    """Returns the name, for hazards, of a value in shared memory."""
     return f"shared value of {array}"
 
 
 def copy_name(task: int, site: str) -> str:
-    """Name of an operand's block in shared memory."""
+    """Returns the name, for hazards, of an operand's block in shared memory."""
     return f"copy of {site} for task {task}"

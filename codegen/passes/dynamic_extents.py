@@ -1,6 +1,6 @@
-"""Dynamic loop ends: a loop whose length is computed at run time, over a list for example, ends there.
+"""Dynamic loop ends: a loop whose number of iterations is computed at run time, such as one over a list, ends there.
 
-So threads share out only the iterations that exist.
+So threads share only the iterations that exist.
 """
 
 from __future__ import annotations
@@ -16,7 +16,10 @@ from ..plan.plan import Plan
 
 
 def end_loops(launch: Launch, plan: Plan) -> Launch:
-    """Sets the ends of each loop of step 1 whose bodies all define its end. A merged loop ends at the last of them."""
+    """Sets the run-time ends of each loop of step 1 whose bodies all define one.
+
+    A merged loop ends at the greatest.
+    """
     return replace(launch, nodes=_ended(launch.nodes, plan))
 
 

@@ -1,4 +1,4 @@
-"""Insertion of phases around loops and bodies, as passes use it."""
+"""Insertion of phases around loops and bodies: the common part of passes that add phases."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _OPENING = (
 
 @dataclass
 class Insertions:
-    """Phases to insert before a loop, at its head, at its end, and after it."""
+    """Phases to insert around one loop: in front of it, at its head, at its end, and behind it."""
 
     before: list[loop_ir.Node] = field(default_factory=list)
     head: list[loop_ir.Node] = field(default_factory=list)
@@ -29,24 +29,25 @@ class Insertions:
 
 
 class Notes:
-    """Insertions of a pass, around loops and around the bodies of tasks. They are collected first, and placed in one traversal."""
+    """Collected insertions of a pass, around loops and around task bodies; one traversal then inserts them."""
 
     def __init__(self, order: Sequence[int]) -> None:
-        """`order` is the order of the launch's tasks."""
+        """`order`: the tasks of the launch, in their order."""
         self.loops: dict[Member, Insertions] = {}
         self.bodies: dict[int, Insertions] = {}
         self.order = order
 
     def at(self, loop: loop_ir.Loop) -> Insertions:
-        """Returns the insertions of a loop. The first of its members identifies it."""
+        """Returns the insertions of a loop, which its first member identifies."""
         return self.loops.setdefault(loop.members[0], Insertions())
 
     def at_body(self, task: int) -> Insertions:
         return self.bodies.setdefault(task, Insertions())
 
     def placed(self, nodes: Sequence[loop_ir.Node]) -> tuple[loop_ir.Node, ...]:
-        """Returns the nodes with all insertions. Phases before a loop are sorted by task, and those that pack come first in each
-        task.
+        """Returns the nodes with all insertions.
+
+        Phases in front of a loop are sorted by task, packing phases of each task first.
         """
         made: list[loop_ir.Node] = []
         for n in nodes:
@@ -72,7 +73,7 @@ class Notes:
 
 
 def _opening_at_end(made: list[loop_ir.Node]) -> list[loop_ir.Node]:
-    """Removes the phases from the end of a list that belong to the loop that follows, and returns them."""
+    """Removes the phases at the end of a list that prepare the next loop, and returns them."""
     k = len(made)
     while k and isinstance(made[k - 1], _OPENING):
         k -= 1

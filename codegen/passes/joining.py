@@ -1,4 +1,4 @@
-"""Joins the bodies of consecutive statements in the same loops: value numbering then computes equal values once."""
+"""Joins the bodies of consecutive statement tasks in the same loops, so that value numbering computes equal values once."""
 
 from __future__ import annotations
 
@@ -21,8 +21,9 @@ _ROUNDS = 3  # of fusion and numbering: values that are known to be equal let lo
 
 
 def join_bodies(launch: Launch, plan: Plan) -> Launch:
-    """Joins adjacent bodies that have the same iterations, in tiles of the same size. A single body is joined too if it is
-    vectorised.
+    """Joins adjacent bodies of statements with the same iterations and equal tiles.
+
+    A vectorised body without a neighbour becomes a joined body too, of one task.
     """
     nodes = _joined(plan, launch.nodes, ())
     return replace(launch, nodes=nodes, after=_joined(plan, launch.after, ()))
@@ -66,8 +67,9 @@ def _joined(plan: Plan, nodes: Sequence[Node], around: tuple[Loop, ...]) -> tupl
 def _same_iterations(
     plan: Plan, first: int, t: int, around: tuple[Loop, ...]
 ) -> dict[str, str] | None:
-    """Maps the loops of task `t` to those of task `first`, if both have bodies of statements for the same iterations; else returns
-    None.
+    """Returns the map from loops of task `t` to loops of task `first`.
+
+    None unless both have bodies of statements and run the same iterations.
     """
     a, b = plan.tasks[first], plan.tasks[t]
     if a.task.body is None or b.task.body is None or not b.loops or len(a.loops) != len(b.loops):
@@ -106,7 +108,7 @@ def _same_iterations(
 
 
 def _same_ways(plan: Plan, tasks: Sequence[int]) -> bool:
-    """True if the decisions for the insides of the bodies agree, as in one body: unroll factors and prefetch distances."""
+    """True if the tasks have equal decisions about the insides of their bodies: unroll factors and prefetch distances."""
     copies = {value for t in tasks for _, value in plan.places("unrolled", t)}
     ahead = {value for t in tasks if (value := plan.choice("prefetch_distance", t))}
     return len(copies) < 2 and len(ahead) < 2
@@ -135,9 +137,11 @@ def _as_one(
     steps: tuple[str, ...],
     dtypes: tuple[tuple[str, ir.DType], ...],
 ) -> tuple[ir.Stmt, ...]:
-    """Returns bodies with their loops renamed as one. Equal values are computed once, and loops inside are fused.
+    """Returns several bodies as one, with the loops of the first.
 
-    Most candidates join the same, and steps of a program often differ in some arrays only.
+    Equal values are computed once, inner loops are fused.
+    The result is cached: most candidates join the same bodies, and steps of a program often differ
+    in some arrays only.
     """
     names = arrays_in_order(tuple(s for body in bodies for s in body))
     numbers = Renaming(arrays={name: f"{k}" for k, name in enumerate(names)})
@@ -161,7 +165,7 @@ def _of_numbered_arrays(
     steps: tuple[str, ...],
     dtypes: tuple[tuple[str, ir.DType], ...],
 ) -> tuple[ir.Stmt, ...]:
-    """`_as_one` for bodies whose arrays have numbers as names."""
+    """Returns the same as `_as_one`, for bodies whose array names are replaced by numbers."""
     taken = {*steps, *(name for own in loops for _, name in own)}
     made: list[ir.Stmt] = []
     for body, own in zip(bodies, loops, strict=True):
@@ -179,11 +183,14 @@ def _of_numbered_arrays(
 def _renamed(
     body: tuple[ir.Stmt, ...], loops: dict[str, str], taken: set[str]
 ) -> tuple[ir.Stmt, ...]:
-    """Returns the statements with the loops of their task renamed. Names that begin in them are replaced if they are `taken`."""
+    """Returns the statements with the loops of their task renamed.
+
+    Their own loops and locals get new names if these are `taken`.
+    """
     names = {("loop", loop): other for loop, other in loops.items()}
 
     def fresh(kind: str, name: str) -> str:
-        """Returns the new name of a loop or local of this body."""
+        """Returns the new name of a loop or local that this body declares."""
         if (kind, name) not in names:
             k, new = 1, name
             while new in taken:

@@ -1,4 +1,4 @@
-"""Maps loops to a GPU: some become blocks of a grid, and each node runs on as many threads of a block as its task has.
+"""Maps loops to a GPU: parallel outer loops to blocks of the grid, and each node to the threads that its task has.
 
 Conditions of loops and tests are the same for all threads of a block, except the tests around straight-line code. So all threads
 reach every barrier.
@@ -20,13 +20,13 @@ _ALL, _ANY = -1, 0  # threads of a node: all of the block, or any that need it
 
 
 def map_grid(launch: loop_ir.Launch, plan: Plan) -> loop_ir.Launch:
-    """Maps parallel outer loop levels to the blocks of a grid. All threads of a block run everything else."""
+    """Turns parallel outer loops into blocks of a grid; all threads of a block run the other nodes."""
     nodes = scheduled(launch.nodes, plan, lambda p: loop_ir.Schedule.GRID)
     return replace(launch, nodes=nodes, runs=loop_ir.Runs.GRID)
 
 
 def share_block(launch: loop_ir.Launch, plan: Plan) -> loop_ir.Launch:
-    """Restricts nodes to the first threads of a block, where the block has more threads than their tasks."""
+    """Restricts nodes to the first threads of a block, if the block has more threads than the node's task."""
     n_threads = prod(block_shape([plan.tasks[t] for t in launch.tasks]))
 
     def wanted(node: loop_ir.Node) -> int | None:
@@ -61,10 +61,11 @@ def _threads_of(plan: Plan, node: loop_ir.Node) -> int:
 
 
 def block_shape(tasks: Sequence[TaskPlan]) -> tuple[int, ...]:
-    """Returns the threads of a launch's blocks along x, y and z, with as many axes as needed.
+    """Returns the block's number of threads along x, y and z, with as many axes as needed.
 
-    An axis is a loop that is distributed to threads. All tasks must have these loops in the same sizes, but some may have only the
-    first of them. If the sizes differ, or there are more than three axes or fewer threads than a warp, all threads are along x.
+    Each axis is a loop that threads share. All tasks must have the same extents of these loops; a
+    task may have only the first ones. If extents differ, or there are more than three axes or fewer
+    threads than a warp, all threads are along x.
     """
     sizes = [tuple(task.loop(name).mid for name in task.threads) for task in tasks]
     widest = max(sizes, key=prod)
@@ -75,11 +76,11 @@ def block_shape(tasks: Sequence[TaskPlan]) -> tuple[int, ...]:
 
 
 def blocks_along(p: LoopPlan) -> int:
-    """The number of blocks that share a loop."""
+    """Number of blocks that share a loop."""
     return -(-p.loop.extent // p.tile)
 
 
 def partial_blocks(task: TaskPlan) -> int:
-    """The number of partial results that the blocks leave for each element."""
+    """Number of blocks that leave a partial result for each element of a reduction's result."""
     reduced = [p for p in task.loops if p.is_parallel and p.loop.is_reduction]
     return prod(map(blocks_along, reduced)) if task.partials else 1

@@ -17,7 +17,7 @@ _UNEVEN = 1.02
 
 
 def map_team(launch: loop_ir.Launch, plan: Plan) -> loop_ir.Launch:
-    """Distributes parallel outer loop levels to the threads of a team, by the schedule of the plan."""
+    """Distributes parallel outer loops to the threads of a team, by the decided schedules."""
 
     def schedule(p: LoopPlan) -> loop_ir.Schedule:
         return loop_ir.Schedule[p.schedule]
@@ -35,7 +35,7 @@ def map_team(launch: loop_ir.Launch, plan: Plan) -> loop_ir.Launch:
 def scheduled(
     nodes: Sequence[loop_ir.Node], plan: Plan, schedule: Callable[[LoopPlan], loop_ir.Schedule]
 ) -> tuple[loop_ir.Node, ...]:
-    """Returns the nodes with a schedule for each loop that the plan distributes."""
+    """Returns the nodes with `schedule(loop plan)` set on each loop that the plan distributes."""
     made: list[loop_ir.Node] = []
     for n in nodes:
         if isinstance(n, loop_ir.Loop):
@@ -49,10 +49,11 @@ def scheduled(
 
 
 def share_evenly(launch: loop_ir.Launch, plan: Plan) -> loop_ir.Launch:
-    """Sets the unit of each loop that is distributed in blocks: threads get multiples of it.
+    """Sets the unit of each BLOCKED loop: each thread gets a multiple of so many iterations.
 
-    The unit is a tile. If whole tiles give the busiest thread clearly more iterations, by 2 %, a smaller unit replaces it. That is
-    the least number with whole register tiles of all tasks, and whole cache lines along vectors.
+    The unit is a tile. If whole tiles give the busiest thread at least 2 % more iterations, a
+    smaller unit is used: the least number with whole register tiles of all tasks and whole cache
+    lines along vectors.
     """
 
     def shared(nodes: Sequence[loop_ir.Node]) -> tuple[loop_ir.Node, ...]:
@@ -86,7 +87,10 @@ def _unit(launch: loop_ir.Launch, plan: Plan, loop: loop_ir.Loop) -> int:
 
 
 def end_team(launch: loop_ir.Launch, plan: Plan) -> loop_ir.Launch:
-    """Moves small combinations at the end of a launch behind the team. The end of the team replaces their barrier."""
+    """Moves small combinations of partial results at the end of a launch behind the team.
+
+    Its end replaces their barrier.
+    """
     nodes = launch.nodes
     k = len(nodes)
     while k and _is_small_combination(plan, launch, nodes[k - 1]):
@@ -97,7 +101,7 @@ def end_team(launch: loop_ir.Launch, plan: Plan) -> loop_ir.Launch:
 
 
 def _is_small_combination(plan: Plan, launch: loop_ir.Launch, node: loop_ir.Node) -> bool:
-    """True if the node combines partial results that are so few that one thread does it."""
+    """True if the node combines so few partial results that one thread does it."""
     if not isinstance(node, loop_ir.CombineSums):
         return False
     finish = plan.tasks[node.task].task.finish
@@ -114,7 +118,7 @@ def _is_small_combination(plan: Plan, launch: loop_ir.Launch, node: loop_ir.Node
 
 
 def leave_alone(launch: loop_ir.Launch, plan: Plan) -> loop_ir.Launch:
-    """Puts runs of nodes under `Alone` that one thread of a team does alone."""
+    """Wraps runs of serial nodes (for one thread of a team) in `Alone`."""
     if not launch.is_parallel:
         return launch
     return replace(launch, nodes=_left_alone(launch, plan, launch.nodes))
@@ -123,7 +127,7 @@ def leave_alone(launch: loop_ir.Launch, plan: Plan) -> loop_ir.Launch:
 def _left_alone(
     launch: loop_ir.Launch, plan: Plan, nodes: Sequence[loop_ir.Node]
 ) -> tuple[loop_ir.Node, ...]:
-    """Returns the nodes, which all threads reach together, with serial runs of them under `Alone`."""
+    """Returns the nodes, which all threads of a team reach, with runs of serial nodes wrapped in `Alone`."""
 
     def is_alone(node: loop_ir.Node) -> bool:
         match node:
@@ -157,9 +161,10 @@ def grouped(
     threads_of: Callable[[loop_ir.Node], int | None],
     entered: Callable[[loop_ir.Loop], loop_ir.Loop],
 ) -> tuple[loop_ir.Node, ...]:
-    """Puts runs of nodes for the same few threads under `Alone`.
+    """Returns the nodes with each run of nodes for the same few threads wrapped in `Alone`.
 
-    `threads_of` is None where all threads run a node. If that is a loop, `entered` replaces it.
+    `threads_of`: number of threads that run a node; None: all. `entered`: the replacement for a
+    loop that all threads run.
     """
     made: list[loop_ir.Node] = []
     run: list[loop_ir.Node] = []

@@ -1,4 +1,4 @@
-"""Converts a plan to the loop IR: the loops of one launch with the bodies of its tasks inside, without other phases."""
+"""Converts a plan to loop IR: the loops of one launch with the bodies of its tasks, without other phases."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ..plan.plan import Plan, PlannedBody, PlannedNode
 
 
 def nests(plan: Plan, roots: tuple[PlannedNode, ...]) -> Launch:
-    """Returns the loops of one launch, all of them sequential."""
+    """Returns the loops of one launch, all of them sequential; `roots`: its forest in the plan."""
     nodes = tuple(_converted(plan, r) for r in roots)
     return Launch(tuple(task for _, task in paths(nodes)), nodes)
 

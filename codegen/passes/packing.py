@@ -1,10 +1,11 @@
-"""Packing of operand blocks: places it, and double-buffers blocks, so that the next block is packed while the present one is used.
+"""Packing of operand blocks: places the phases, and double-buffers blocks (one is packed while another is read).
 
-The next block is cut into slices, and a few are packed with each register tile that uses the present block. A slice has the
-elements of one register tile along one loop and a chunk of them along the other. It is packed between two strips of the innermost
-loop, whose arithmetic leaves loads and stores time to spare. Its lines are prefetched a register tile earlier. Elements that are
-far apart have a line each, and so many loads that miss would stall everything behind them. Nothing is packed inside of a strip:
-each iteration would have to test for work.
+The next block is cut into slices, and a few are packed with each register tile that uses the
+current block. A slice has the elements of one register tile along one loop and a chunk of them
+along the other. It is packed between two strips of the innermost loop, whose arithmetic leaves
+loads and stores time to spare. Its lines are prefetched a register tile earlier: elements that are
+far apart have a line each, and so many misses would stall everything behind them. Nothing is packed
+inside of a strip: each iteration would have to test for work.
 """
 
 from __future__ import annotations
@@ -27,8 +28,9 @@ _LEAST_STRIP = 8
 
 
 def place_blocks(launch: loop_ir.Launch, plan: Plan) -> loop_ir.Launch:
-    """Places the packing of operand blocks at the heads of the innermost loops that select them. Of two blocks, the next one is
-    packed early.
+    """Places the packing of operand blocks at the heads of the innermost loops that select them.
+
+    Double-buffered operands pack the next block early.
     """
     notes, buffers = Notes(launch.tasks), {}
     strips: dict[Member, loop_ir.Strips] = {}
@@ -55,7 +57,10 @@ def place_blocks(launch: loop_ir.Launch, plan: Plan) -> loop_ir.Launch:
 
 
 def place_block_copies(launch: loop_ir.Launch, plan: Plan) -> loop_ir.Launch:
-    """Places copies into shared memory on a GPU, made by all threads of a block. Copies in several stages are asynchronous."""
+    """Places the copies of operand blocks to shared memory, by all threads of a GPU block.
+
+    Copies with several stages are asynchronous.
+    """
     notes = Notes(launch.tasks)
     travelling: dict[loop_ir.Loop, list[loop_ir.Copy]] = {}
     for loops, t in loop_ir.paths(launch.nodes):
@@ -80,7 +85,7 @@ def place_block_copies(launch: loop_ir.Launch, plan: Plan) -> loop_ir.Launch:
 
 
 def _holder(loops: Sequence[loop_ir.Loop], t: int, operand: Operand) -> int:
-    """Returns the index of the innermost loop that selects a block."""
+    """Returns the index in `loops` of the innermost loop that selects the operand's block."""
     chosen = (n.level == OUTER and loop_ir.loop_of(n, t) in operand.loops for n in loops)
     return max(k for k, here in enumerate(chosen) if here)
 
@@ -88,7 +93,7 @@ def _holder(loops: Sequence[loop_ir.Loop], t: int, operand: Operand) -> int:
 def _stripped(
     nodes: Sequence[loop_ir.Node], strips: Mapping[Member, loop_ir.Strips]
 ) -> tuple[loop_ir.Node, ...]:
-    """Returns the nodes with strips set on their loops."""
+    """Returns the nodes with the given strips set on their loops."""
     return tuple(
         replace(n, children=_stripped(n.children, strips), strips=strips.get(n.members[0]))
         if isinstance(n, loop_ir.Loop)
@@ -100,8 +105,9 @@ def _stripped(
 def double_buffer(
     plan: Plan, nodes: Sequence[loop_ir.Loop], k: int, t: int, operand: Operand
 ) -> loop_ir.DoubleBuffer:
-    """Returns the double buffer of an operand for the loop `nodes[k]`, at whose head blocks are packed. `nodes` are the loops
-    around the body of task `t`.
+    """Returns the double buffer of an operand whose blocks are packed at the head of loop `nodes[k]`.
+
+    `nodes`: the loops around the body of task `t`, outermost first.
     """
     task, inside = plan.tasks[t], nodes[k + 1 :]
     array = plan.problem.array(operand.access.array)
@@ -143,13 +149,13 @@ def double_buffer(
 
 
 def iterations(plan: Plan, node: loop_ir.Loop) -> int:
-    """The number of iterations of a loop in a whole tile."""
+    """Number of iterations of a loop node; of a mid level, in a full tile."""
     first = node.members[0]
     p = plan.tasks[first.task].loop(first.loop)
     return -(-node.extent // node.step) if node.level == OUTER else p.mid
 
 
 def _lines(n: int, stride_bytes: int) -> loop_ir.Lines:
-    """Returns the cache lines of `n` elements that are so many bytes apart."""
+    """Returns the cache lines of `n` elements at distances of `stride_bytes`."""
     apart = max(1, LINE_BYTES // max(1, abs(stride_bytes)))
     return loop_ir.Lines(-(-n // apart), apart)

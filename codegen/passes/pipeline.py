@@ -32,9 +32,10 @@ SyntaxPass = Callable[[tuple[c.CStmt, ...], tuple[c.Parameter, ...]], tuple[c.CS
 
 @dataclass(frozen=True)
 class Passes:
-    """A pass pipeline: passes on the loop IR, then passes on the C syntax of a function's body with these parameters.
+    """A pass pipeline: passes on the loop IR, then passes on the C syntax of a function's body.
 
-    `apart_bytes` of the workspace, a multiple of ALIGNMENT_BYTES, follow the private buffers of each thread of a team.
+    `apart_bytes`: unused bytes of the workspace behind each thread's private buffers, a multiple of
+    ALIGNMENT_BYTES.
     """
 
     loops: tuple[Pass, ...]
@@ -42,7 +43,7 @@ class Passes:
     apart_bytes: int = APART_BYTES
 
     def without(self, *left_out: Pass | SyntaxPass) -> Passes:
-        """Returns the pipeline without some passes. Programs must be correct without these."""
+        """Returns the pipeline without the passes `left_out`. Programs must be correct without these."""
         loops = tuple(p for p in self.loops if p not in left_out)
         return replace(self, loops=loops, syntax=tuple(p for p in self.syntax if p not in left_out))
 
@@ -80,7 +81,10 @@ _verifies = False
 
 
 def run(passes: Sequence[Pass], launch: Launch, plan: Plan) -> Launch:
-    """Returns the launch after all passes. Inside `verifying` it is verified after each of them."""
+    """Returns the launch after all passes.
+
+    Inside the context `verifying` each pass is followed by the verifier.
+    """
     for make in passes:
         launch = make(launch, plan)
         if _verifies:
@@ -100,7 +104,10 @@ def launches_of(plan: Plan, target: Target) -> tuple[Launch, ...]:
 
 @contextmanager
 def verifying() -> Iterator[None]:
-    """Context manager that verifies the tree after every pass. An ill-formed tree raises an error with its first fault."""
+    """Context in which the verifier runs after every pass.
+
+    An ill-formed tree raises an error with its first fault.
+    """
     global _verifies
     before, _verifies = _verifies, True
     try:

@@ -1,8 +1,9 @@
-"""Reductions: places the phases that begin and end them, and decides where accumulators are in between.
+"""Reductions: places their phases (initialisation, flush, finish), and decides where accumulators are kept.
 
-A reduction is initialised just before its outermost reduction loop and finished just after it. If a loop that indexes the result
-runs inside that reduction loop, the results of all its iterations are live at once. They are then accumulated in memory, and
-registers hold only the part that the innermost reduction loops work on. On a GPU all accumulators are in registers.
+A reduction is initialised just before its outermost reduction loop and finished just after it. If a
+loop that indexes the result runs inside that reduction loop, the results of all its iterations are
+live at once. They are then accumulated in memory, and registers hold only the part that the
+innermost reduction loops work on. On a GPU all accumulators are in registers.
 """
 
 from __future__ import annotations
@@ -67,8 +68,9 @@ def place_sums(launch: loop_ir.Launch, plan: Plan) -> loop_ir.Launch:
 
 
 def _place_rescaled(launch: loop_ir.Launch, plan: Plan, notes: Notes) -> None:
-    """Places the correction of each rescaled sum before its part of the innermost loop that it shares with results in its terms.
-    Each result so far is finished behind its own part of that loop.
+    """Places each rescaled sum's correction before its part of the innermost loop shared with running results.
+
+    Each running result is advanced behind its own part of that loop.
     """
     around = {t: loops for loops, t in loop_ir.paths(launch.nodes)}
 
@@ -92,7 +94,8 @@ def _place_rescaled(launch: loop_ir.Launch, plan: Plan, notes: Notes) -> None:
 def place_block_sums(launch: loop_ir.Launch, plan: Plan) -> loop_ir.Launch:
     """Places the phases of reductions on a GPU. The threads of a block reduce together.
 
-    A launch of its own combines the results of blocks, or the blocks add to one result of all.
+    Results of several blocks are combined by a kernel of its own, or added atomically to one
+    result.
     """
     notes, accumulators = Notes(launch.tasks), {}
     for loops, t in loop_ir.paths(launch.nodes):
@@ -126,7 +129,7 @@ def _owner(task: TaskPlan, in_memory: bool, is_of_team: bool) -> loop_ir.Owner:
 
 
 def _levels(loops: Sequence[loop_ir.Loop], task: TaskPlan, r: int) -> dict[str, int]:
-    """Returns, for each loop of the result, the outermost of its levels inside the reduction, which begins with `loops[r]`."""
+    """Returns, by loop of the result, its outermost level inside the reduction, which begins with `loops[r]`."""
     levels = {}
     for p in task.loops:
         if p.loop.is_reduction:
@@ -145,12 +148,11 @@ def _extents(task: TaskPlan, levels: dict[str, int]) -> dict[str, int]:
 
 
 def _padded(plan: Plan, task: TaskPlan, made: loop_ir.AccumulatorPlan) -> frozenset[str]:
-    """Returns the loops of the result whose last register tile may run past the end.
+    """Returns the loops of the result whose last register tile may exceed the end.
 
-    This is legal if every operand that they index is packed with padding. Values computed from elements that were not packed then
-    go where there is room for them, or are dropped at the flush.
-
-    No loop is padded if only a register tile is live: the finish may read registers of a producer that is cut.
+    This is legal if every operand that they index is packed with padding. Values computed from
+    padding go to padded accumulators, or are dropped at the flush. No loop is padded if only a
+    register tile is live: the finish may read registers of a producer whose tile is partial.
     """
     if not made.has_room and (not made.in_memory or made.flushes_at_body):
         return frozenset()
@@ -166,9 +168,9 @@ def _padded(plan: Plan, task: TaskPlan, made: loop_ir.AccumulatorPlan) -> frozen
 def _is_in_result(
     launch: loop_ir.Launch, plan: Plan, task: TaskPlan, made: loop_ir.AccumulatorPlan
 ) -> bool:
-    """True if results are accumulated where they are stored.
+    """True if the elements of the result serve as accumulators.
 
-    The result must have the layout of an accumulator array, which needs no room beyond the end of a loop. No other task of the
+    The result must have the layout of accumulators in memory, without padding. No other task of the
     launch may access the array.
     """
     target = task.task.target

@@ -1,4 +1,4 @@
-"""Scatters: places the phases for private copies of arrays, and the counting sort of iterations by block."""
+"""Scatters: places the phases of private copies, and of the counting sort of iterations by block."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..plan.plan import Plan, TaskPlan
 
 
 def place_scatters(launch: loop_ir.Launch, plan: Plan) -> loop_ir.Launch:
-    """Places the phases of scatters.
+    """Places the phases of each scatter in a launch.
 
     Copies are cleared before the outermost loop around their task and added up behind it. The loop of a sorted task runs in blocks,
     behind the sort.

@@ -1,4 +1,4 @@
-"""Loop shifting: a consumer runs inside its producer's loop, one iteration late."""
+"""Loop shifting (retiming): a consumer runs inside its producer's loop, one iteration behind the producer."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from ..plan.plan import Member, Plan
 
 
 def shift_late(launch: Launch, plan: Plan) -> Launch:
-    """Moves the loops of retimed consumers into those of their producers, and leaves their last iterations behind.
+    """Moves the loops of retimed consumers into those of their producers, followed by the consumers' last iterations.
 
-    The shared loop is distributed to threads, so it contains no barrier, and both loops are its children. The constraints ensure
-    that (space/families/shifting.py).
+    The shared loop is distributed to threads, so it contains no barrier, and both loops are its
+    children (constraints in space/families/shifting.py).
     """
     nodes = launch.nodes
     for t in launch.tasks:
@@ -46,7 +46,7 @@ def _shifted(nodes: Sequence[Node], shift: Shift) -> tuple[Node, ...]:
 
 
 def _child(loop: Loop, task: int, name: str) -> Loop | None:
-    """Returns the loop directly inside a loop that stands for a task's outer loop; None if there is none."""
+    """Returns the child of a loop that is a level of loop `name` of the task; None if there is none."""
     wanted = Member(task, name, OUTER)
     inside = (n for n in loop.children if isinstance(n, Loop))
     return next((n for n in inside if wanted in n.members), None)

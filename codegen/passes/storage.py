@@ -1,4 +1,4 @@
-"""Storage of values while a launch runs: buffers in the workspace, their layouts, and the workspace itself."""
+"""Storage of values during a launch: buffers in the workspace, their layouts, and the workspace itself."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ APART_BYTES = 4096
 class Buffer:
     """An array in the workspace.
 
-    If `is_private`, each thread has a copy, `stride_bytes` from one to the next. The last `apart_bytes` of each stride are unused.
+    If `is_private`, each thread has a copy, at a distance of `stride_bytes` from the previous one.
+    The last `apart_bytes` of each stride are unused.
     """
 
     name: str
@@ -40,7 +41,7 @@ class Buffer:
 
 @dataclass
 class Workspace:
-    """Allocates buffers one after another, with the private buffers of threads apart from all others."""
+    """Allocates buffers one after another; private buffers of threads lie behind all others, separately."""
 
     n_threads: int
     apart_bytes: int = APART_BYTES
@@ -64,7 +65,7 @@ def aligned(size_bytes: int) -> int:
 
 @dataclass(frozen=True)
 class AccumulatorLayout:
-    """Layout of accumulators in memory: loops in the order of the target's axes, so that vectors stay contiguous."""
+    """Layout of accumulators in memory: loops in the order of the result's axes, so that vectors stay contiguous."""
 
     strides: dict[str, int]
     n_elements: int
@@ -85,8 +86,8 @@ class AccumulatorLayout:
 class CopyLayout:
     """Layout of a packed block: mid steps in the order of the loops, then register tiles, with the vector loop last.
 
-    `outer_strides[loop]` is the distance in elements from one mid step to the next, divided by the iterations of a step, so that it
-    multiplies an index. `inner_strides[loop]` is the distance inside a register tile.
+    `outer_strides[loop]`: distance in elements from one mid step to the next, per iteration of the
+    loop. `inner_strides[loop]`: distance inside a register tile.
     """
 
     order: tuple[str, ...]
@@ -116,9 +117,10 @@ class CopyLayout:
 
 @dataclass(frozen=True)
 class WindowLayout:
-    """Layout of a block with its border, as in the array: rows along the axis whose elements are neighbours.
+    """Layout of a halo block: rows along the axis that is contiguous in the array.
 
-    `strides` are by loop, in the order of memory. `least` are the axes of the first access, whose constants are the least.
+    `strides`: by loop, in the order of memory. `least`: indices of an iteration's first access,
+    whose constants are the least.
     """
 
     strides: dict[str, int]
@@ -138,14 +140,14 @@ class WindowLayout:
         return WindowLayout(order, extents, operand.access.axes, n)
 
     def beyond(self, axes: tuple[Affine | None, ...]) -> int:
-        """The distance, in elements of the block, from the first access of an iteration to an access with these axes."""
+        """Returns the distance, in elements of the block, from an iteration's first access to the access with these indices."""
         return sum(self.strides[name] * k for name, k in steps_between(self.least, axes).items())
 
 
 def steps_between(
     least: tuple[Affine | None, ...], axes: tuple[Affine | None, ...]
 ) -> dict[str, int]:
-    """Returns, by loop, the steps from an access to another one that differs in constants only."""
+    """Returns, by loop, the distance from access `least` to access `axes`, which differ in constants only."""
     found: dict[str, int] = {}
     for x, y in zip(least, axes, strict=True):
         assert x is not None
@@ -156,10 +158,11 @@ def steps_between(
 
 @dataclass(frozen=True)
 class SharedLayout:
-    """Layout of a thread's own copy of a value. Each axis has an extent, and the level whose index it is relative to (None: the
-    whole axis).
+    """Layout of a thread's array for values of a task.
 
-    `axes` index it in terms of the loops of the task that fills it.
+    Each axis has an extent, and a loop level at whose index it begins.
+    A level of None stands for the whole axis. `axes`: indices in terms of the loops of the task
+    that fills the array.
     """
 
     axes: tuple[Affine | None, ...]
@@ -188,9 +191,10 @@ class SharedLayout:
         array: ArrayInfo,
         merged: dict[tuple[Flow, str], int],
     ) -> SharedLayout:
-        """Returns the layout for the readers at the ends of `flows`, all of one array of one task.
+        """Returns the layout for the consumers of `flows`, all of one array of one task.
 
-        `merged[flow, loop of the producer]` is the innermost level at which the consumer shares that loop.
+        `merged[flow, loop of the producer]`: innermost level of that loop which producer and
+        consumer share.
         """
         extents: list[int] = []
         levels: list[int | None] = []
@@ -212,11 +216,11 @@ class SharedLayout:
 
 @dataclass(frozen=True)
 class SortMemory:
-    """Buffers of a counting sort.
+    """Buffers of a counting sort of iterations.
 
-    `blocks` has the block of each iteration, `counts` the number of iterations of each thread in each block, and `order` the sorted
-    iterations. `starts` has the begin of each block in that order. `kept` has locals from one computation of their iteration to the
-    next.
+    `blocks`: block of each iteration. `counts`: number of iterations, by thread and block. `order`:
+    the sorted iterations. `starts`: begin of each block in that order. `kept`: locals of an
+    iteration, computed in the count phase and read in the body.
     """
 
     blocks: Buffer
@@ -228,7 +232,7 @@ class SortMemory:
 
 @dataclass(frozen=True)
 class ScatterMemory:
-    """Targets of the updates of a task's scatters, by array: private copies, or tiles, each with the name of a tile's origin."""
+    """Targets of the updates of a task's scatters, by array: private copies, or tiles with the variable of their origin."""
 
     copies: dict[str, Buffer]
     tiles: dict[str, tuple[Buffer, str]]
@@ -236,7 +240,7 @@ class ScatterMemory:
 
     @property
     def shared(self) -> tuple[Buffer, ...]:
-        """The buffers that other threads access too."""
+        """Buffers that other threads access too."""
         s = self.sort
         of_sort = () if s is None else (s.blocks, s.counts, s.order, s.starts, *s.kept.values())
         return (*self.copies.values(), *of_sort)
@@ -245,7 +249,7 @@ class ScatterMemory:
 def merged_levels(
     plan: Plan, matches: dict[tuple[int, str, int], set[tuple[int, str, int]]]
 ) -> dict[tuple[Flow, str], int]:
-    """Returns, for each flow and loop of its producer, the innermost level at which the consumer shares that loop."""
+    """Returns, for each (flow, loop of its producer), the innermost level of that loop shared with the consumer."""
     found: dict[tuple[Flow, str], int] = {}
     for flow in plan.flows:
         for p, q in flow.pairs:
@@ -259,7 +263,7 @@ def merged_levels(
 
 
 def _is_in_memory(plan: Plan, array: ArrayInfo) -> bool:
-    """True if a temporary is stored by some task, or is filled or named by a body, even in a branch that is never taken."""
+    """True if a temporary array needs memory: some task stores it, or a body of statements names it."""
     named: set[str] = set()
     for t in plan.tasks:
         if t.is_stored or not t.task.is_structured:
@@ -270,7 +274,7 @@ def _is_in_memory(plan: Plan, array: ArrayInfo) -> bool:
 
 
 def place_temporaries(plan: Plan, workspace: Workspace) -> tuple[tuple[ArrayInfo, int], ...]:
-    """Allocates the temporaries that are in memory, and returns each with its offset in the workspace."""
+    """Allocates the temporary arrays that need memory; returns each with its offset in the workspace."""
     placed = []
     for array in plan.problem.arrays:
         if array.role == "temp" and _is_in_memory(plan, array):

@@ -1,4 +1,4 @@
-"""Tails of loops: chooses the treatment of register tiles that the end of a loop cuts."""
+"""Tails of loops: chooses the treatment of partial register tiles at the end of each loop."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from ..plan.plan import Plan
 
 
 def cut_rows(launch: Launch, plan: Plan) -> Launch:
-    """Puts the cut tiles of a CPU's loop behind it, if its last iteration runs last. Else a test in the loop detects them."""
+    """Puts a CPU loop's partial tiles behind the loop if its last iteration runs last.
+
+    Else the loop tests for them.
+    """
 
     def tails(loop: Loop) -> Tails:
         comes_anywhere = loop.schedule in (Schedule.CYCLIC, Schedule.GUIDED) or loop.is_last
@@ -20,8 +23,9 @@ def cut_rows(launch: Launch, plan: Plan) -> Launch:
 
 
 def cut_elements(launch: Launch, plan: Plan) -> Launch:
-    """Tests each element of cut tiles on a GPU. Rows there belong to one thread and are few: a separate version would only make
-    kernels longer.
+    """Makes a GPU loop test each element of partial tiles.
+
+    Rows there belong to one thread and are few: a separate version would only make kernels longer.
     """
     return replace(launch, nodes=_cut(launch.nodes, lambda loop: Tails.ELEMENTS_TESTED))
 

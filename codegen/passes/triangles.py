@@ -1,4 +1,4 @@
-"""Triangular domains: loops of a CPU leave out the tiles in which a task does nothing (kernels/analysis/domain_bounds.py)."""
+"""Triangular domains: loops of a CPU skip the tiles in which a task has no iterations (kernels/analysis/domain_bounds.py)."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ _CUT = (loop_ir.Schedule.SEQUENTIAL, loop_ir.Schedule.BLOCKED, loop_ir.Schedule.
 
 
 def cut_to_triangles(launch: loop_ir.Launch, plan: Plan) -> loop_ir.Launch:
-    """Restricts loops of one task to the tiles of its triangle. A parallel loop is restricted before it is distributed, by
-    constraints on its own index and on steps of outer (time) loops only.
+    """Restricts the loops of each triangular task to tiles with iterations.
 
-    Loops around barriers are left alone: barrier placement assumes that a loop runs at least once. So are the loops of a task whose
-    operands are packed ahead: each iteration packs a part that another one needs.
+    A parallel loop is restricted before it is distributed, by constraints on its own index and on
+    outer (time) steps only. Loops around barriers are left alone: barrier placement assumes that a
+    loop runs at least once. So are the loops of a task whose operands are packed ahead: each
+    iteration packs a part that another one needs.
     """
     cuts = {t: cuts_of(plan.tasks[t].task) for t in launch.tasks}
     ahead = {t for t, _ in launch.buffers}
@@ -84,9 +85,10 @@ def _within(
 
 
 def _are_decided(n: loop_ir.Loop, t: int, above: frozenset[str], branch: Sequence[Cut]) -> bool:
-    """True if loops of a nest decide all constraints of a task's branch, each the innermost loop of the constraint.
+    """True if each constraint of a branch can be tested at the innermost loop of the nest that it contains.
 
-    `n`: one of the loops, inside `above`. What loops around it decide, they have split already.
+    `n`: the outermost loop of the nest. `above`: loops around it, which have split their own
+    constraints already.
     """
     inside = [(loop_ir.loop_of(x, t), x) for x in (n, *loop_ir.loops_in(n.children))]
     for c in branch:

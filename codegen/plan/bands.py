@@ -1,4 +1,4 @@
-"""Reads decisions about the loop bands of tasks: tiling, order, launches, places of values, methods of scatters and so on."""
+"""Reads decisions about the loop bands of tasks into a plan: tiling, loop order, launches, places of values, scatters."""
 
 from __future__ import annotations
 
@@ -44,7 +44,10 @@ _WAVE_SIZES = (("wave_rows", 0), ("wave_columns", 1))
 def read_bands(
     problem: Problem, decisions: Decisions, target: Target, backbone: Backbone | None
 ) -> Plan:
-    """Returns the plan of a problem whose tasks have loops of their own. `backbone`: that of the problem, where it is known."""
+    """Returns the plan of a problem whose tasks are loop nests.
+
+    `backbone`: the problem's objects, if already built.
+    """
     return _Reader(problem, decisions, target, backbone or build_backbone(problem)).plan()
 
 
@@ -55,15 +58,16 @@ def read_component(
     backbone: Backbone,
     component: range,
 ) -> Plan:
-    """Returns the plan of one component by the decisions about it and about parts of trees. Others have no launches.
+    """Returns the plan of one component (tasks connected by choices) by the decisions about it and about sparse trees.
 
-    An empty component is that of the conversions.
+    Tasks of other components get no launches. An empty `component` stands for the layout
+    conversions.
     """
     return _Reader(problem, decisions, target, backbone).component_plan(component)
 
 
 def _converting(task: Task, t: int, target: Target) -> TaskPlan:
-    """Returns the plan of a conversion: threads share its loop in equal parts, or blocks of threads."""
+    """Returns the plan of a layout conversion: its loop is distributed in equal parts to threads, or to blocks of a GPU."""
     in_blocks = KINDS[target.kind].mid_dims_have_threads
     n_threads = _CONVERTERS if in_blocks else 1
     loops = tuple(
@@ -75,18 +79,18 @@ def _converting(task: Task, t: int, target: Target) -> TaskPlan:
 
 
 def _unplanned(task: Task, t: int) -> TaskPlan:
-    """Returns a plan that stands for a task of another component."""
+    """Returns an empty plan for a task of another component."""
     return TaskPlan(t, task, (), False, True, (), (), ())
 
 
 def _alone(plan: TaskPlan) -> tuple[PlannedNode, ...]:
-    """Returns a launch of one task with one loop."""
+    """Returns the loop forest of a launch with one task that has one loop."""
     (loop,) = plan.loops
     return (PlannedLoop((Member(plan.index, loop.loop.name, OUTER),), (PlannedBody(plan.index),)),)
 
 
 class _Reader:
-    """Reads the decisions on one problem."""
+    """Reads the decisions about one problem into task plans and loop forests."""
 
     def __init__(
         self, problem: Problem, decisions: Decisions, target: Target, backbone: Backbone
@@ -135,11 +139,11 @@ class _Reader:
         return Plan(problem, tasks, flows, launches, self.target, self.decisions, components)
 
     def table(self, kind: str) -> Mapping[Any, str]:
-        """Returns the values of a kind of choice, by object."""
+        """Returns the decided values of a kind of choice, by the object or site that has the choice."""
         return self.decisions.get(kind, {})
 
     def value(self, kind: str, site: Any) -> str:
-        """Returns the value of a choice by its name; "" where the object has none."""
+        """Returns the name of the decided value; "" if `site` has no choice of this kind."""
         return self.table(kind).get(site, "")
 
     # --- tasks
@@ -212,8 +216,9 @@ class _Reader:
     def prefetches(
         self, t: int, loops: Sequence[LoopPlan], copies: Sequence[Operand]
     ) -> tuple[Ahead, ...]:
-        """Returns the prefetches of vectorised reads from memory, except of packed operands and of values that an earlier task
-        stored for it.
+        """Returns the software prefetches of a task's vectorised reads from memory.
+
+        Packed operands and values that an earlier task stored for this one are left out.
         """
         name = self.value("prefetch", t)
         how = ch.PREFETCH.index(name) if name else ch.NO_PREFETCH
@@ -260,7 +265,7 @@ class _Reader:
         return Wave(sweep, rows, columns, order == ch.WAVES[ch.BY_DIAGONALS])
 
     def ranges(self, task: Task, t: int) -> dict[str, int]:
-        """Returns the lanes of each loop of the decided body that runs in vectors along its range."""
+        """Returns the number of lanes of each loop inside the task's body that is vectorised along its range, by loop."""
         if task.body is None:
             return {}
         trees, chosen = task.body.trees, self.table("ranges")
@@ -272,7 +277,10 @@ class _Reader:
         }
 
     def threads(self, t: int) -> tuple[str, ...]:
-        """Returns the loops of a task that are distributed to threads, in the order in which they vary from thread to thread."""
+        """Returns a task's loops that threads of a GPU block share.
+
+        The first one varies fastest from thread to thread.
+        """
         mids = [self.backbone.dim(t, loop.name, MID) for loop in self.problem.tasks[t].loops]
         kinds = self.table("dim_kind")
         names = [d.loop.name for d in mids if kinds[d] == ch.DIM_KIND[ch.THREAD]]
@@ -342,7 +350,10 @@ class _Reader:
         return tuple(launches)
 
     def relation(self, x: int, y: int) -> int:
-        """Returns the order of two objects. That of objects without a choice is the order of their tasks, as in the program."""
+        """Returns the order relation of objects `x` and `y`.
+
+        Without a choice, that of their tasks in the program.
+        """
         name = self.value("order", (x, y))
         if name:
             return _ORDERS[name]
@@ -352,7 +363,10 @@ class _Reader:
         return ch.BEFORE if place[x] < place[y] else ch.AFTER
 
     def launches_of(self, component: range) -> list[list[int]]:
-        """Returns the tasks of each launch of a component, increasing. The launches are in no order of time."""
+        """Returns the tasks of each launch of a component, in increasing order.
+
+        Launches are not in order of time.
+        """
         found: dict[int, list[int]] = {}  # by the first task
         first: dict[int, int] = {}
         for t in component:
@@ -367,11 +381,11 @@ class _Reader:
 
 
 def _stages(o: Operand, value: str) -> int:
-    """Returns the number of blocks of an operand's copy; 0 if it is read where it lies."""
+    """Returns the number of block buffers of an operand's copy: 0 if it is read in place, 2 if double-buffered."""
     return (ch.WINDOW if o.is_window else ch.STAGED).index(value)
 
 
 def _named(node: OrderNode, objects: Sequence[int]) -> OrderNode:
-    """Returns the same tree with each number replaced by its object."""
+    """Returns the order tree with each number replaced by the object of this number."""
     children = tuple(_named(child, objects) for child in node.children)
     return OrderNode(tuple(objects[x] for x in node.objects), children)

@@ -1,4 +1,4 @@
-"""Plans of complete candidates of a search."""
+"""Plans of a search's complete candidates."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _Place = tuple[str, Any, int]  # kind, object and position of a choice
 
 
 def plan_of(candidate: Candidate) -> Plan:
-    """Returns the plan of a complete candidate; an incomplete one is a bug of the caller."""
+    """Returns the plan of a complete candidate. An incomplete candidate is a bug of the caller."""
     space = candidate.space
     return read_plan(space.problem, by_kind(candidate), space.target, space.backbone)
 
 
 class ComponentPlans:
-    """Plans of single components of a space's candidates. Only the decisions about a component are read for it."""
+    """Plans of single components of a space's candidates, read from the decisions about the component alone."""
 
     def __init__(self, space: Space) -> None:
         self.space = space
@@ -43,7 +43,7 @@ class ComponentPlans:
         ]
 
     def key(self, candidate: Candidate, component: int) -> bytes:
-        """Returns a key that is equal for candidates with equal decisions about a component."""
+        """Returns a key; candidates have equal keys if their decisions about the component are equal."""
         of_trees = [var for *_, var in self._of_trees]
         own = self.components[component].choices if component != CONVERSIONS else ()
         return candidate.domains[[*of_trees, *own]].tobytes()

@@ -1,4 +1,4 @@
-"""Default choice of loops to vectorise: loops that compilers leave scalar, where most of the work is arithmetic."""
+"""Default rules for vectorisation: loops that compilers leave scalar, although arithmetic dominates in them."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ def lanes_of(
     are_apart: Callable[[Sequence[ir.For], tuple[ir.Stmt, ...]], bool],
     vector_bytes: int,
 ) -> tuple[str, int] | None:
-    """Returns the innermost loop of a perfect nest whose iterations are independent, if it is to be vectorised, and its lanes.
+    """Returns (loop, number of lanes) for the loop of a perfect nest to vectorise; None if no loop is.
 
-    `are_apart` is true if no iteration of loops around a body accesses elements that another one stores, or reads elements that
-    another one updates.
+    It is the innermost loop with independent iterations. `are_apart(loops, body)`: True if no
+    iteration accesses an element that another one stores, or reads one that another one updates.
     """
     if vector_bytes < _LEAST_BYTES or refusal(nest[0].body, problem):
         return None
@@ -55,7 +55,7 @@ def lanes_of(
 def ranges_of(
     problem: Problem, body: tuple[ir.Stmt, ...], fast_math: bool, vector_bytes: int
 ) -> tuple[str, ...]:
-    """Returns the loops inside a body that are to be vectorised: of a length known only at run time, with an index looked up."""
+    """Returns the loops inside a body to vectorise: extents known only at run time, and indices loaded from arrays."""
     if vector_bytes < _LEAST_BYTES:
         return ()
     return tuple(
@@ -66,7 +66,7 @@ def ranges_of(
 
 
 def _looks_up(body: tuple[ir.Stmt, ...]) -> bool:
-    """True if an index is computed from an element of an array."""
+    """True if some index is computed from an array element (an indirect access)."""
     found = (x for s in nested_statements(body) for e in children(s) for x in walk(e))
     indices = (i for x in found if isinstance(x, ir.Load) for i in x.indices)
     return any(isinstance(y, ir.Load) for i in indices for y in walk(i))
@@ -103,7 +103,7 @@ def _pays(loop: ir.For, problem: Problem) -> bool:
 
 
 def _is_function(e: ir.Expr) -> bool:
-    """True if an operation is no instruction of a machine."""
+    """True if the operation is a function call, not one machine instruction."""
     match e:
         case ir.Unary(op=op, x=x):
             return x.dtype.is_float and op not in _INSTRUCTIONS
@@ -113,9 +113,9 @@ def _is_function(e: ir.Expr) -> bool:
 
 
 def _runs_along_rows(s: ir.For, uniformity: Uniformity) -> bool:
-    """True if what an inner loop accesses is side by side in its iterations, but not in lanes around it.
+    """True if accesses are contiguous over the iterations of inner loop `s`, but not over the lanes of the outer loop.
 
-    Compilers vectorise such a loop, if it calls no functions.
+    Compilers vectorise such an inner loop if it calls no functions.
     """
     kinds = ir.SetLocal | ir.UpdateLocal | ir.Store | ir.Update
     if not all(isinstance(x, kinds) and x.value.dtype.is_float for x in s.body):
@@ -130,9 +130,10 @@ def _runs_along_rows(s: ir.For, uniformity: Uniformity) -> bool:
 
 
 def _adds_in_overlap(inside: Sequence[ir.Stmt], uniformity: Uniformity) -> bool:
-    """True if neighbouring iterations update one element, as adjoints of stencils do: compilers preserve the order of such updates.
+    """True if neighbouring iterations update the same element, as in adjoints of stencils.
 
-    Lanes update elements of their own at once, one update after the other.
+    Compilers leave such a loop scalar, to preserve the order of updates. Vectorised here, each
+    update statement adds for all lanes at once, to different elements.
     """
     places: dict[str, set[tuple[ir.Expr, ...]]] = {}
     for s in inside:
@@ -142,7 +143,10 @@ def _adds_in_overlap(inside: Sequence[ir.Stmt], uniformity: Uniformity) -> bool:
 
 
 def _in_rows(loop: ir.For, problem: Problem, uniformity: Uniformity) -> set[ir.Load]:
-    """Returns neighbouring loads at computed indices: compilers gather them one by one, or leave the loop scalar."""
+    """Returns loads that read, in each lane, contiguous elements at indirect indices.
+
+    Compilers gather these one by one, or leave the loop scalar.
+    """
 
     def may(load: ir.Load) -> bool:
         is_computed = any(to_affine(i) is None for i in load.indices)
@@ -155,7 +159,7 @@ def _in_rows(loop: ir.For, problem: Problem, uniformity: Uniformity) -> set[ir.L
 
 
 def _adds_up(loop: ir.For) -> bool:
-    """True if all lanes update one element. It is then better to vectorise a loop around."""
+    """True if all lanes update the same element; then an outer loop is vectorised instead."""
     uniformity = Uniformity(loop.loop, loop.body, frozenset())
     return any(
         isinstance(s, ir.Update) and _distance(s.indices, uniformity) == 0
@@ -164,7 +168,7 @@ def _adds_up(loop: ir.For) -> bool:
 
 
 def _distance(indices: tuple[ir.Expr, ...], uniformity: Uniformity) -> int | None:
-    """Returns the distance between the elements of neighbouring lanes; None where it varies, or they are not in a row."""
+    """Returns the distance (in elements) between the accesses of neighbouring lanes; None if it is not constant."""
     if not indices:
         return 0  # an array without axes has one element
     *rows, last = indices

@@ -1,4 +1,4 @@
-"""Default choice of sequential loops that run by wavefronts, and of their tiles (codegen/bodies/wavefront_sweeps.py)."""
+"""Default rules for wavefronts (codegen/bodies/wavefront_sweeps.py): loop nests to run by diagonals, and their tiles."""
 
 from __future__ import annotations
 
@@ -24,7 +24,10 @@ _LEAST_NS = 2_000.0  # of a whole sweep that is worth it
 
 @dataclass(frozen=True)
 class DefaultWave:
-    """Wavefronts of a sweep, which is so many statements of a body."""
+    """Wavefront execution of a sweep (two dependent loops).
+
+    `n_statements`: statements of the body that the sweep replaces.
+    """
 
     sweep: Sweep
     n_statements: int
@@ -32,7 +35,7 @@ class DefaultWave:
 
     @property
     def decisions(self) -> Iterator[tuple[str, Any, str]]:
-        """Yields kind, object and value of each decision."""
+        """Yields (kind, object, value) of each decision that stands for the wavefronts."""
         sweep, site = self.sweep, (0, self.sweep.outer)
         rows = max(_LEAST_ROWS, min(_ROWS, sweep.extent // (_PARTS * self.threads)))
         columns = max(_LEAST_COLUMNS, min(_COLUMNS, sweep.width // (_PARTS * self.threads)))
@@ -44,10 +47,10 @@ class DefaultWave:
 
 
 def wave_at(body: tuple[Stmt, ...], k: int, cores: int) -> DefaultWave | None:
-    """Returns the wavefronts for the statements from statement k on; None if they run in order.
+    """Returns the wavefronts of the sweep that begins at statement `k`; None if it runs in program order.
 
-    Wavefronts pay where threads share them, or where an iteration depends on the one before: the iterations of one diagonal are
-    independent.
+    Wavefronts pay if threads share them, or if each inner iteration depends on the previous one:
+    iterations of one diagonal are independent.
     """
     found = sweep_at(body, k)
     if found is None:

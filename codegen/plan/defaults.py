@@ -1,8 +1,9 @@
-"""Default decisions for a standalone kernel: rules that name values of choices about the loops of its body.
+"""Default decisions for a standalone kernel, by rules: values of choices about the loops of its body.
 
-They decide which loops a team shares, the method of conflicting updates, wavefronts, vectors, unrolling and prefetches. Nothing is
-searched and nothing timed; kernels/tasks/work.py estimates the times of loops. A loop of a body is the object (task, loop) of a
-choice, or (task, loop, level) of a choice about a tile level.
+They decide which loops a team shares, the method of conflicting updates, wavefronts, vectors,
+unrolling and prefetches. Nothing is searched or timed; kernels/tasks/work.py estimates the times of
+loops. A loop of a body is the object (task, loop) of a choice, or (task, loop, level) of a choice
+about a tile level.
 """
 
 from __future__ import annotations
@@ -41,10 +42,10 @@ _SCATTERED_NS = 20  # iterations up to which scattered parts of vectors take lon
 
 
 def defaults(problem: Problem, target: Target, independent: Container[str] = ()) -> Decisions:
-    """Returns the default decisions for a standalone kernel, a problem of `standalone` (kernels/tasks/standalone.py).
+    """Returns the default decisions for a standalone kernel (a problem made by kernels/tasks/standalone.py).
 
-    With registers of 0 bytes no loop is vectorised. `independent`: loops of the kernel, by their names before they were made
-    unique, whose iterations are parallel by definition.
+    Without vector registers (0 bytes) no loop is vectorised. `independent`: loops that the user
+    declared parallel, by their names before they were made unique.
     """
     rules = _Rules(problem, target, independent)
     rules.decide_body()
@@ -52,7 +53,7 @@ def defaults(problem: Problem, target: Target, independent: Container[str] = ())
 
 
 class _Rules:
-    """Decisions on the one task of a problem, made by rules."""
+    """Rules that decide about the one task of a standalone kernel."""
 
     def __init__(self, problem: Problem, target: Target, independent: Container[str]) -> None:
         self.problem, self.target, self.independent = problem, target, independent
@@ -80,8 +81,10 @@ class _Rules:
                 self.decide_nest(s)
 
     def is_bound_to_one_thread(self, loop: ir.For) -> bool:
-        """True if the order of iterations is observable. They print, or change a local of the kernel other than by a reduction that
-        may be reordered.
+        """True if the order of the loop's iterations is observable, so one thread must run them.
+
+        Such iterations print, or change a local of the kernel other than by a reduction that may be
+        reordered.
         """
         inside, shared = list(nested_statements(loop.body)), self.shared
         read = {
@@ -133,7 +136,7 @@ class _Rules:
     def share(
         self, nest: Sequence[ir.For], levels: int, conflicts: Sequence[ir.Update], *, has_sums: bool
     ) -> None:
-        """Distributes a nest to the threads of a team if that pays, and if its conflicting updates then cost less, too."""
+        """Distributes the outer `levels` loops of a nest to a team, if that pays despite conflicting updates."""
         cores, loop = self.target.cores, nest[0]
         extents = [nest_facts.constant(x.extent) for x in nest]
         one_ns, whole = work.iteration_ns(loop.body), extents[0]
@@ -159,10 +162,10 @@ class _Rules:
         self.decide("schedule", (0, loop.loop, OUTER), SCHEDULE[self.schedule(nest, levels)])
 
     def way_of(self, loop: ir.For, conflicts: Sequence[ir.Update], has_sums: bool) -> str:
-        """Returns the method of updates of shared elements.
+        """Returns the method (a value of choice `scatter`) for updates of elements that several iterations share.
 
-        Where only iterations near one another conflict, each thread makes its own updates in place. The iterations at the ends of
-        parts run last, and parts are so long that these do not conflict.
+        If only nearby iterations conflict, each thread updates in place. The iterations at the ends
+        of its part run last; parts are so long that these do not conflict.
         """
         cores, whole = self.target.cores, nest_facts.constant(loop.extent)
         is_plain = not has_sums and not is_uneven(loop.body)
@@ -177,8 +180,9 @@ class _Rules:
     def schedule(nest: Sequence[ir.For], levels: int) -> int:
         """Returns the schedule of a distributed loop.
 
-        Uneven iterations are divided by their rows where these follow one another. That costs a bisection a thread and leaves each
-        thread the same rows in every call. Else threads take part by part, which costs an atomic operation a part.
+        Uneven iterations that are the consecutive rows of an index array are balanced by rows. That
+        costs each thread a bisection, and gives it the same rows in every call. Otherwise threads
+        take part by part, at one atomic operation per part.
         """
         body = nest[levels - 1].body
         if not is_uneven(body):
@@ -189,11 +193,12 @@ class _Rules:
     # --- bodies
 
     def vectorise(self, nest: Sequence[ir.For]) -> None:
-        """Vectorises loops of a nest that compilers leave scalar: along ranges inside of it, or one of its own loops.
+        """Vectorises loops of a nest that compilers leave scalar: loops inside its body, else one of its own loops.
 
-        The first have lengths that are known only at run time, and look indices up; compilers vectorise plain sums. Measured with
-        AVX2, CSR rows of 4 to 100 elements take 0.75 of the time of scalar ones. Vectors over rows take 2.5 to 15 times as long,
-        since no accesses are contiguous then.
+        Loops inside the body qualify if their extent is known only at run time and they load at
+        indirect indices; compilers vectorise plain sums. Measured with AVX2, CSR rows of 4 to 100
+        elements take 0.75 of the scalar time. Vectors over rows take 2.5 to 15 times as long, since
+        no accesses are contiguous then.
         """
         body, fast_math, size = nest[0].body, self.task.fast_math, self.target.vector_bytes
         ranges = ranges_of(self.problem, body, fast_math, size)
@@ -206,14 +211,17 @@ class _Rules:
             self.decide("size", (0, name, INNER), str(width))
 
     def may_be_lanes(self, loops: Sequence[ir.For], body: tuple[ir.Stmt, ...]) -> bool:
-        """True if iterations of loops may be lanes. Each lane makes conflicting updates by itself."""
+        """True if iterations of the loops may run as lanes of vectors.
+
+        Each lane makes conflicting updates by itself.
+        """
         sites = nest_facts.sites_of(loops, body)
         seen = {s.state.name for s in sites if s.op != "update"}
         shared = conflicting(sites, nest_facts.loops_of(loops))
         return not shared or (self.task.fast_math and seen.isdisjoint(shared))
 
     def prefetch(self, loop: ir.For) -> None:
-        """Prefetches the blocks that a list names, if it pays and some array of them is larger than a core's cache."""
+        """Prefetches the blocks that an index list names, if that pays and an array of them exceeds a core's cache."""
         array, near = self.problem.array, self.target.own_cache_bytes
         found = blocks_of(loop.loop, loop.body, array)
         if found is None or not found.pay:

@@ -1,4 +1,4 @@
-"""Facts on the top-level loops of a standalone kernel: independent iterations, and updates of elements that iterations share."""
+"""Facts about the top-level loops of a standalone kernel: independent iterations, and elements updated by several."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from .nest_plan import Sum
 
 
 def constant(extent: ir.Expr) -> int | None:
-    """Returns a constant extent; None for one that only a run determines."""
+    """Returns the value of a constant extent; None for an extent known only at run time."""
     return max(0, int(extent.value)) if isinstance(extent, ir.Const) else None
 
 
 def shared_locals(body: Sequence[ir.Stmt]) -> dict[str, ir.DType]:
-    """Returns the locals that are set outside of the loops, with their types."""
+    """Returns the locals that are set outside of the top-level loops, with their types."""
     return {
         x.name: x.value.dtype
         for s in body
@@ -33,7 +33,10 @@ def shared_locals(body: Sequence[ir.Stmt]) -> dict[str, ir.DType]:
 
 
 def sweep_at(body: tuple[ir.Stmt, ...], k: int) -> tuple[wavefronts.Sweep, int] | None:
-    """See kernels/analysis/wavefronts.py. Each sweep has a while loop as its second statement."""
+    """Returns the wavefront sweep that begins at statement `k`, and its number of statements; None if there is none.
+
+    See kernels/analysis/wavefronts.py. The second statement of a sweep is a while loop.
+    """
     may_be_sweep = k + 1 < len(body) and isinstance(body[k + 1], ir.While)
     return _sweep_at(body, k) if may_be_sweep else None
 
@@ -47,7 +50,7 @@ def _sweep_at(body: tuple[ir.Stmt, ...], k: int) -> tuple[wavefronts.Sweep, int]
 
 
 def perfect_nest(loop: ir.For) -> tuple[ir.For, ...]:
-    """Returns the loop and the loops directly in one another, of constant extent."""
+    """Returns the loop and all loops of constant extent that are perfectly nested in it, outermost first."""
     loops = [loop]
     while len(loops[-1].body) == 1:
         (inner,) = loops[-1].body
@@ -58,11 +61,11 @@ def perfect_nest(loop: ir.For) -> tuple[ir.For, ...]:
 
 
 def independent_levels(nest: Sequence[ir.For]) -> tuple[int, frozenset[str]]:
-    """Returns the number of loops of the nest, from the outside, that are distributed as one, and the loops that a compiler may run
-    at once.
+    """Returns the number of outer loops to distribute as one, and the loops that a compiler may assume independent.
 
-    The outermost is parallel by definition, the others where no iteration accesses an element that another one stores. Only then is
-    the outermost reported to the compiler too: in one thread an order that a program leaves open is preserved.
+    The outermost loop is parallel by definition; an inner one is if no iteration accesses an
+    element that another iteration stores. Only then is the outermost loop reported to the compiler
+    too: in one thread an order that a program leaves open is preserved.
     """
     for levels in range(len(nest), 0, -1):
         if not all(isinstance(x.extent, ir.Const) for x in nest[:levels]):
@@ -73,7 +76,7 @@ def independent_levels(nest: Sequence[ir.For]) -> tuple[int, frozenset[str]]:
 
 
 def _are_apart(loops: Sequence[ir.For], body: tuple[ir.Stmt, ...]) -> bool:
-    """True if no iteration of the loops accesses an element that another one stores or updates.
+    """True if no iteration of the loops accesses an element that another iteration stores or updates.
 
     False also for a body with a while loop, a print or an assertion.
     """
@@ -83,7 +86,7 @@ def _are_apart(loops: Sequence[ir.For], body: tuple[ir.Stmt, ...]) -> bool:
 
 
 def scatters_some(loop: ir.For) -> bool:
-    """True if some iterations of a loop store to elements that its body computes: compilers would scatter parts of vectors."""
+    """True if only some iterations of the loop store to computed elements, so compilers would scatter with masks."""
     computed = {s.name for s in nested_statements(loop.body) if isinstance(s, ir.SetLocal)}
     guarded = (s for s in nested_statements(loop.body) if isinstance(s, ir.If) and not _is_there(s))
     stores = (x for s in guarded for x in nested_statements(s.then) if isinstance(x, ir.Store))
@@ -92,7 +95,7 @@ def scatters_some(loop: ir.For) -> bool:
 
 
 def _is_there(s: ir.If) -> bool:
-    """True if a statement tests whether a cell exists."""
+    """True if an `if` statement tests whether a sparse cell is active."""
     c = s.condition
     return isinstance(c, ir.Compare) and c.op == "ne" and isinstance(c.b, ir.Const)
 
@@ -114,7 +117,10 @@ def _analysed(loops: tuple[Loop, ...], body: tuple[ir.Stmt, ...]) -> tuple[Site,
 
 
 def shared_updates(loop: ir.For) -> list[ir.Update]:
-    """Returns updates of elements that several iterations may update, in the order of the text: all of an array, or none."""
+    """Returns updates of arrays in which several iterations may update one element, in program order.
+
+    The updates of one array are all returned, or none of them.
+    """
     shared = _updated_by_several(loop)
     return [
         s for s in nested_statements(loop.body) if isinstance(s, ir.Update) and s.array in shared
@@ -123,7 +129,7 @@ def shared_updates(loop: ir.For) -> list[ir.Update]:
 
 @lru_cache(maxsize=16)  # by the rules, and when their decisions are read
 def _updated_by_several(loop: ir.For) -> frozenset[str]:
-    """Returns the arrays with an element that several iterations may update."""
+    """Returns the arrays in which several iterations may update the same element."""
     sites = [s for s in sites_of((loop,), loop.body) if s.op == "update"]
     return frozenset(conflicting(sites, loops_of((loop,))))
 
@@ -131,7 +137,10 @@ def _updated_by_several(loop: ir.For) -> frozenset[str]:
 def sums_of(
     problem: Problem, loop: ir.For, shared: dict[str, ir.DType], updates: Sequence[ir.Update]
 ) -> Iterator[Sum]:
-    """Yields reductions into one element, or into a local of the kernel, that no iteration reads. Their order is free."""
+    """Yields the loop's reductions into one element, or into a local of the kernel, that no iteration reads.
+
+    The order of their terms is free.
+    """
     inside = list(nested_statements(loop.body))
     loaded = {
         x.array for s in inside for e in children(s) for x in walk(e) if isinstance(x, ir.Load)
@@ -164,15 +173,16 @@ def sums_of(
 
 
 def scattered(loop: ir.For, sums: Sequence[Sum]) -> list[ir.Update]:
-    """Returns the updates of shared elements that are no reductions into one element."""
+    """Returns the updates of shared elements that are not among the reductions `sums`."""
     summed = {(s.array, s.indices) for s in sums}
     return [u for u in shared_updates(loop) if (u.array, u.indices) not in summed]
 
 
 def copies_bytes(problem: Problem, loop: ir.For, scattered: Sequence[ir.Update]) -> int:
-    """Returns the bytes of the arrays that are updated so, if threads may add to private copies; else 0.
+    """Returns the bytes of the arrays that `scattered` updates, if threads may add to private copies; else 0.
 
-    Nothing else in the loop may access them, and all updates must be additions without a result that is used.
+    That is allowed if nothing else in the loop accesses the arrays, and all updates are additions
+    whose results are unused.
     """
     inside = list(nested_statements(loop.body))
     names = {u.array for u in scattered}
@@ -188,11 +198,11 @@ def copies_bytes(problem: Problem, loop: ir.For, scattered: Sequence[ir.Update])
 
 
 def overlap_of(loop: ir.For, scattered: Sequence[ir.Update], cores: int) -> int | None:
-    """Returns the distance of the farthest iterations that update one element; None where it is not known, or equal parts of the
-    loop for so many threads are not twice as long.
+    """Returns the greatest distance of two iterations that update one element; None if it is unknown or too large.
 
-    It is known where one axis of each array has an index that lies in a window around the iteration, and nothing but such updates
-    accesses the array.
+    It is known if one axis of each array has an index within a window around the iteration number,
+    and only such updates access the array. It is too large if equal parts of the loop for `cores`
+    threads are not twice as long.
     """
     inside = list(nested_statements(loop.body))
     names = {u.array for u in scattered}
@@ -222,9 +232,10 @@ def _overlap_in(loop: ir.For, updates: Sequence[ir.Update]) -> int | None:
 
 
 def window_of(e: ir.Expr, loop: str, extent: int) -> tuple[int, int] | None:
-    """Returns least and largest distance of an index from the iteration of a loop that begins at 0; None where it has no window.
+    """Returns the least and the greatest value of (index `e` - iteration number of the loop); None if unbounded.
 
-    An index that is clamped to constants is in the window of an unclamped one and of the constants, seen from the ends of the loop.
+    The loop begins at 0. An index that is clamped to constants has the bounds of the unclamped
+    index, widened by the constants' distances from the ends of the loop.
     """
     match e:
         case ir.LoopIndex() if e.loop == loop:
@@ -257,5 +268,5 @@ def _with_constant(op: str, window: tuple[int, int], k: int, extent: int) -> tup
 
 
 def _place(u: ir.Update) -> tuple[ir.Expr | float, ...]:
-    """Returns the element of an update: equal constants of several types are one."""
+    """Returns the indices of an update as a key, in which equal constants of different types are equal."""
     return tuple(x.value if isinstance(x, ir.Const) else x for x in u.indices)

@@ -1,6 +1,7 @@
-"""Plan of the body of a standalone kernel: its top-level statements in program order. One thread runs a loop, or a team shares it.
+"""Plan of a standalone kernel: its top-level statements in program order, each loop for one thread or for a team.
 
-Records only; codegen/plan/steps.py reads them from decisions, and codegen/write/steps.py writes them.
+Records only; codegen/plan/steps.py reads them from decisions, and codegen/write/steps.py writes
+them.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ SCALAR = "SCALAR"  # of `iterations`: a compiler must not put the iterations of 
 
 @dataclass(frozen=True)
 class Sum:
-    """A reduction of a loop into one element that no iteration reads. Each thread accumulates in a local of its own.
+    """A reduction of a loop into one element that no iteration reads; each thread accumulates in a local of its own.
 
-    `array` is "" for a reduction into a local of the kernel, which then has the name `local`.
+    `array`: "" for a reduction into the kernel's local `local`.
     """
 
     op: ReduceOp
@@ -34,12 +35,15 @@ class Sum:
 
 @dataclass(frozen=True)
 class Partition:
-    """Work partition of a loop among the threads of a team, by a value of the choice `schedule`. BALANCED divides by the `rows` of
-    iterations.
+    """Partition of a loop's iterations among the threads of a team.
 
-    `threads_from`: the number of iterations from which on a team runs the loop. `unit`: threads begin at multiples of it. `copied`:
-    arrays that every thread but the first adds to in a private copy. The copies are added to the array at the end. `overlap`: so
-    many iterations at the end of a part update elements that the next part updates, too. They run behind all other iterations.
+    `schedule`: value of choice `schedule`; BALANCED divides by the `rows` of iterations.
+    `threads_from`: least number of iterations with which a team runs the loop.
+    `unit`: threads begin at multiples of it.
+    `copied`: arrays that every thread but the first adds to in a private copy; the copies are added
+    to the array at the end.
+    `overlap`: number of iterations at the end of a part that update elements of the next part too.
+    They run after all others.
     """
 
     threads_from: int = 0
@@ -52,12 +56,15 @@ class Partition:
 
 @dataclass(frozen=True)
 class NestPlan:
-    """A top-level loop. If `is_shared`, the outer `levels` loops of its nest, one directly in the other, are distributed as one.
+    """Plan of a top-level loop nest.
 
-    `independent`: loops of the nest whose iterations a compiler may run at once; `scalar`: those that it must not put into vectors.
-    `atomics`: updates of elements that other threads
-    update too. `lanes`: the vectorised loop of the nest, if there is one; `ranges`: vectorised loops inside of it. `copies`: unroll
-    factors of loops, where compilers do not decide them. `prefetch`: prefetch of blocks that later iterations access.
+    If `is_shared`, its outer `levels` loops are distributed to a team as one loop.
+    `independent`: loops whose iterations a compiler may assume independent. `scalar`: loops that it
+    must not vectorise.
+    `sums`: reductions. `atomics`: updates of elements that other threads update too.
+    `lanes`: the vectorised loop of the nest, if any. `ranges`: vectorised loops inside its body.
+    `copies`: unroll factors, by loop; compilers decide for the others. `prefetch`: of blocks that
+    later iterations access.
     """
 
     loop: For
@@ -76,7 +83,7 @@ class NestPlan:
 
 @dataclass(frozen=True)
 class WavePlan:
-    """A sweep that runs by wavefronts on `threads` threads, and the place in the source where it begins."""
+    """A sweep that runs by wavefronts on `threads` threads; `where`: its line in the user's source."""
 
     wave: Wave
     threads: int
@@ -87,7 +94,7 @@ Step = Stmt | NestPlan | WavePlan
 
 
 def nest_of(loop: For, levels: int) -> tuple[tuple[For, ...], tuple[Stmt, ...]]:
-    """Returns the first `levels` loops of a nest, outermost first, and the statements in the last of them."""
+    """Returns the outer `levels` loops of a nest, outermost first, and the body of the last of them."""
     loops = [loop]
     while len(loops) < levels:
         (inner,) = loops[-1].body

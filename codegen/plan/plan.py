@@ -1,4 +1,4 @@
-"""Plan of a complete candidate in plain records: loops and options of each task, a forest of merged loops for each launch.
+"""Plan of a complete candidate as plain records: loops and options of each task, a forest of merged loops per launch.
 
 codegen/plan/reading.py makes plans. Nothing is chosen here and no code is shaped yet; codegen/passes/nests.py turns the forests
 into the loop IR.
@@ -29,7 +29,11 @@ Site = int | Dim | Operand | Flow | TreePart | tuple[int, str]
 
 @dataclass(frozen=True)
 class LoopPlan:
-    """Tiling of one loop of one task: `tile` iterations an outer step, `inner` iterations a mid step."""
+    """Tiling of one loop of one task.
+
+    An outer step covers `tile` iterations, a mid step `inner` iterations (the register tile); a
+    tile has `mid` mid steps.
+    """
 
     loop: Loop
     is_parallel: bool
@@ -42,7 +46,7 @@ class LoopPlan:
 
     @property
     def is_blocked(self) -> bool:
-        """True if each thread runs one part of equal length."""
+        """True if each thread runs one contiguous part, and all parts have equal length."""
         return self.schedule == "BLOCKED"
 
     @property
@@ -51,19 +55,20 @@ class LoopPlan:
 
     @property
     def spread(self) -> int:
-        """The copy stride of a register tile, in vectors or elements: the number of threads between two copies, else 1."""
+        """Distance between consecutive copies of a register tile, in vectors or elements.
+
+        It is the number of threads along a loop that threads of a GPU block share, else 1.
+        """
         return self.mid if self.is_thread else 1
 
     @property
     def reach(self) -> int:
-        """The tile extent: iterations that begin at one index of the innermost loop. They fill a register tile, or one of each
-        thread.
-        """
+        """Number of iterations covered from one index of the innermost loop: a register tile of each thread that shares it."""
         return self.inner * self.spread
 
     @property
     def divides(self) -> bool:
-        """True if every register tile of this loop is full."""
+        """True if the loop's extent is a multiple of its register tile, so all register tiles are full."""
         return self.loop.extent % self.reach == 0
 
     @property
@@ -73,7 +78,10 @@ class LoopPlan:
 
 @dataclass(frozen=True)
 class Ahead:
-    """A read whose lines are prefetched: the prefetch distance in iterations of the loop of `prefetch`, and the cache, 1 or 2."""
+    """A read with software prefetch.
+
+    `iterations`: prefetch distance in iterations of `prefetch`'s loop. `cache`: level, 1 or 2.
+    """
 
     prefetch: Prefetch
     iterations: int
@@ -86,7 +94,11 @@ class Ahead:
 
 @dataclass(frozen=True)
 class ScatterPlan:
-    """Method of a scatter's updates. Iterations are sorted by `blocks`, where it has any; `placing` gives their computation."""
+    """Decided method of a scatter (updates of elements that iterations share).
+
+    `blocks`: blocks by which iterations are sorted, if they are. `placing`: statements that compute
+    an iteration's block.
+    """
 
     scatter: Scatter
     how: int  # a value of SCATTER, not SERIAL
@@ -100,7 +112,7 @@ class ScatterPlan:
 
     @property
     def arrays_read(self) -> tuple[str, ...]:
-        """The arrays that the sort of iterations reads."""
+        """Names of the arrays from which the sort computes the iterations' blocks."""
         assert self.placing is not None
         values = (
             *self.placing.conditions,
@@ -145,12 +157,12 @@ class TaskPlan:
         return next(p for p in self.loops if p.loop.name == name)
 
     def copy_of(self, access: Access) -> Operand | None:
-        """Returns the operand in whose blocks the task reads an access; None if there is none."""
+        """Returns the operand (packed block) from which the task reads an access; None if it reads from memory."""
         return next((o for o in self.copies if o.holds(access)), None)
 
     @property
     def sort(self) -> ScatterPlan | None:
-        """The scatter by whose blocks iterations are sorted; None if they are not sorted."""
+        """The scatter by whose blocks the task's iterations are sorted; None if they are not sorted."""
         return next((x for x in self.scatters if x.blocks is not None), None)
 
     @property
@@ -159,12 +171,12 @@ class TaskPlan:
 
     @property
     def partials(self) -> bool:
-        """True if threads or blocks reduce into partial results of their own."""
+        """True if each thread or block reduces into a partial result of its own."""
         return self.is_split and not self.is_atomic
 
     @property
     def is_split(self) -> bool:
-        """True if a reduction is distributed to threads or blocks."""
+        """True if the iterations of a reduction are distributed to several threads or blocks."""
         return any(p.is_parallel and p.loop.is_reduction for p in self.loops)
 
     @property
@@ -173,34 +185,34 @@ class TaskPlan:
 
     @property
     def is_of_team(self) -> bool:
-        """True if all threads of a team run the task's body together, and synchronise in it."""
+        """True if all threads of a team run the task's body together, with barriers inside it."""
         return self.wave is not None or self.compaction != "SERIAL"
 
     @property
     def activates(self) -> bool:
-        """True if the task's body may activate cells."""
+        """True if the task's body may activate cells of a sparse field."""
         return self.task.body is not None and self.task.body.trees.activates
 
     @property
     def states(self) -> frozenset[str]:
-        """The states of trees that threads of the task change at once, by atomic updates."""
+        """Activation arrays of sparse trees that several threads of the task update, by atomic operations."""
         body = self.task.body
         return body.trees.shared if body is not None and self.is_parallel else frozenset()
 
     @property
     def n_threads(self) -> int:
-        """The number of threads of a block that share this task."""
+        """Number of threads of a GPU block that share this task."""
         return prod(p.mid for p in self.loops if p.is_thread)
 
     @property
     def has_tree(self) -> bool:
-        """True if the threads of a block reduce together."""
+        """True if the threads of a GPU block combine a reduction in a tree."""
         return any(p.is_thread and p.loop.is_reduction for p in self.loops)
 
 
 @dataclass(frozen=True)
 class Member:
-    """One loop level in a merged loop: a loop of a task, at a level."""
+    """One level (outer or mid) of a task's loop, as a member of a merged loop."""
 
     task: int
     loop: str
@@ -209,7 +221,10 @@ class Member:
 
 @dataclass(frozen=True)
 class PlannedLoop:
-    """Merged loop levels with their children in order. Absent levels are left out."""
+    """A loop of the forest: merged loop levels (`members`), and its children in order.
+
+    Absent levels are left out.
+    """
 
     members: tuple[Member, ...]
     children: tuple[PlannedNode, ...]
@@ -225,7 +240,10 @@ PlannedNode = PlannedLoop | PlannedBody
 
 @dataclass(frozen=True)
 class Plan:
-    """The plan of a complete candidate: `launches` are lists of root nodes, in the order in which they run."""
+    """Plan of a complete candidate.
+
+    `launches`: for each launch in order of execution, the root nodes of its loop forest.
+    """
 
     problem: Problem
     tasks: tuple[TaskPlan, ...]
@@ -237,51 +255,52 @@ class Plan:
 
     @property
     def cores(self) -> int:
-        """The number of cores of the target."""
+        """Number of cores of the target."""
         return self.target.cores
 
     @property
     def is_standalone(self) -> bool:
-        """True for a standalone kernel: its loops are in the body of one task."""
+        """True for a standalone kernel: one task whose loops are inside its body."""
         return bool(self.choices.get("nests"))
 
     def choice(self, kind: str, site: Site) -> str:
-        """Returns the value of a choice by its name; "" where the site has none."""
+        """Returns the name of the decided value of a choice; "" if `site` has no choice of this kind."""
         return self.choices.get(kind, {}).get(site, "")
 
     def places(self, kind: str, task: int) -> list[tuple[str, str]]:
-        """Returns the places in a task's body that have a choice, by name, each with the name of its value."""
+        """Returns (name of the place, name of the value) for each place in a task's body with a choice of this kind."""
         sites = self.choices.get(kind, {}).items()
         return [
             (site[1], value) for site, value in sites if isinstance(site, tuple) and site[0] == task
         ]
 
     def of_trees(self, kind: str) -> Iterator[tuple[TreePart, str]]:
-        """Yields the parts of trees that differ from the program in a choice, each with the name of its value."""
+        """Yields (part of a sparse tree, name of the value) for each decided choice of this kind."""
         for site, value in self.choices.get(kind, {}).items():
             if isinstance(site, TreePart):
                 yield site, value
 
     def rescaled_by(self, task: int) -> list[TaskPlan]:
-        """Returns the tasks that correct their sums whenever the result of a task changes."""
+        """Returns the rescaled tasks, which correct their sums whenever the running result of task `task` changes."""
         return [t for t in self.tasks if t.rescaled is not None and task in t.rescaled.bases]
 
     def component_of(self, task: int) -> int:
-        """Returns the component of a task, where there are several; -1 for a conversion, and where there is one."""
+        """Returns the component of a task; -1 for a conversion, and if the plan has only one component."""
         if len(self.components) < 2:
             return -1
         return next((k for k, tasks in enumerate(self.components) if task in tasks), -1)
 
     @property
     def repeats(self) -> tuple[Repeat, ...]:
-        """The runs of launches that are repeated, outer ones first."""
+        """Repeated runs of consecutive launches, outer ones first."""
         first = (next(t for root in roots for t in tasks_of(root)) for roots in self.launches)
         return repeats_of([self.problem.tasks[t].repeats for t in first])
 
     def is_read_from_blocks(self, task: TaskPlan, loop: str) -> bool:
-        """True if all reads of a task along a loop are packed, in blocks that have room for whole register tiles.
+        """True if all of a task's operands along a loop are packed, in blocks padded to whole register tiles.
 
-        Floating-point numbers only: an integer division by arbitrary contents of that room could fault.
+        False for tasks that are not floating-point: an integer division by arbitrary padding could
+        fault.
         """
         assert task.task.value is not None
         every = map(access_of, loads(task.task.value))
@@ -293,7 +312,7 @@ class Plan:
 
 
 def tasks_of(node: PlannedNode) -> list[int]:
-    """Returns the tasks whose bodies are in a node, in order."""
+    """Returns the tasks whose bodies are inside a node, in order of execution."""
     if isinstance(node, PlannedBody):
         return [node.task]
     return [t for c in node.children for t in tasks_of(c)]

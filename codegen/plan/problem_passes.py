@@ -1,7 +1,8 @@
-"""Problem passes: decisions about sparse fields, each a function from a problem to a problem, before anything is planned.
+"""Problem passes: apply the decisions about sparse fields, each as a function from a problem to a problem.
 
-Loops on sparse fields are lowered by the decisions about their lists, activations and staged fields. Lookup structures and layouts
-of parts of trees add tasks that make or convert them: `Problem.entering` and `Problem.leaving`.
+They run before a plan is read. Loops on sparse fields are lowered by the decisions about their
+lists, activations and staged fields. Lookup structures and layouts of parts of trees add tasks that
+build or convert them: `Problem.entering` and `Problem.leaving`.
 """
 
 from __future__ import annotations
@@ -31,9 +32,9 @@ from ...space.targets.target import Target
 
 @dataclass(frozen=True)
 class Decided:
-    """Decisions of a plan: names of values, by kind and site. `target`: the machine.
+    """Decisions, as names of values by kind and site. `target`: the machine.
 
-    `tasks`: those whose decisions are known; None: all.
+    `tasks`: the tasks whose decisions are known; None: all.
     """
 
     choices: Mapping[str, Mapping[Any, str]]
@@ -41,13 +42,13 @@ class Decided:
     tasks: range | None = None
 
     def of_trees(self, kind: str) -> dict[str, str]:
-        """The parts of trees that differ from the program in a choice, by name, each with the name of its value."""
+        """Returns the decided value of each part of a sparse tree with a choice of this kind, by the part's name."""
         sites = self.choices.get(kind, {}).items()
         return {site.name: value for site, value in sites if isinstance(site, TreePart)}
 
     @property
     def at_once(self) -> int:
-        """Items that one iteration of a conversion has."""
+        """Number of items that one iteration of a layout conversion handles."""
         return KINDS[self.target.kind].converted_at_once
 
 
@@ -55,7 +56,7 @@ ProblemPass = Callable[[Problem, Decided], Problem]
 
 
 def lists(problem: Problem, decided: Decided) -> Problem:
-    """Returns the problem with each list made as its loops decided: again, where cells have changed, or not at all."""
+    """Returns the problem with each list of active elements rebuilt as decided: always, where cells changed, or never."""
 
     def made(task: Task, t: int) -> Task:
         body = task.body
@@ -72,7 +73,7 @@ def lists(problem: Problem, decided: Decided) -> Problem:
 
 
 def activations(problem: Problem, decided: Decided) -> Problem:
-    """Returns the problem with all activations in each iteration of the loops that were decided so."""
+    """Returns the problem in which the loops decided so activate their cells in every iteration."""
 
     def made(task: Task, t: int) -> Task:
         if task.body is None or not task.body.trees.way or decided.choices["activate"][t] != EACH:
@@ -83,7 +84,7 @@ def activations(problem: Problem, decided: Decided) -> Problem:
 
 
 def tiles(problem: Problem, decided: Decided) -> Problem:
-    """Returns the problem with the decided fields of each loop in tiles."""
+    """Returns the problem in which each loop reads its decided sparse fields from staged tiles (copies of a leaf with halo)."""
     places, in_tile = decided.choices.get("staged", {}), LEAF_ROWS[IN_TILE]
 
     def made(task: Task, t: int) -> Task:
@@ -102,21 +103,24 @@ def _each(problem: Problem, decided: Decided, change: Callable[[Task, int], Task
 
 
 def directories(problem: Problem, decided: Decided) -> Problem:
-    """Returns the problem with hash directories beside the decided tables."""
+    """Returns the problem with a hash directory beside each decided slot table."""
     how = decided.of_trees("directory")
     found = [x for x in problem.parts.tables if not x.keys and how.get(x.name) == DIRECTORY[HASH]]
     return keyed(problem, found) if found else problem
 
 
 def slot_tables(problem: Problem, decided: Decided) -> Problem:
-    """Returns the problem with slot tables beside the decided hash nodes."""
+    """Returns the problem with a slot table beside each decided hash node."""
     how = decided.of_trees("directory")
     found = [x for x in problem.parts.tables if x.keys and how.get(x.name) == DIRECTORY[TABLE]]
     return tabled(problem, found, decided.at_once) if found else problem
 
 
 def layouts(problem: Problem, decided: Decided) -> Problem:
-    """Returns the problem with leaves and lists in the decided layouts. Conversions run in the order of their numbers."""
+    """Returns the problem with leaves and lists of active elements in the decided layouts.
+
+    The conversions run in the order of their numbers.
+    """
     after = _records(_leaves(problem, decided), decided)
     n, m = (len(x) for x in (problem.entering, problem.leaving))
     entering, leaving = after.entering, after.leaving
@@ -125,7 +129,7 @@ def layouts(problem: Problem, decided: Decided) -> Problem:
 
 
 def _leaves(problem: Problem, decided: Decided) -> Problem:
-    """Returns the problem with leaves in the decided tiles, and with their cells in the decided orders."""
+    """Returns the problem with leaves in the decided tiles, and with the decided order of their cells."""
     how, in_order = decided.of_trees("leaf_layout"), decided.of_trees("cell_order")
     target, leaves = decided.target, problem.parts.leaves
     n_lanes = KINDS[target.kind].threads_at_once
@@ -137,7 +141,7 @@ def _leaves(problem: Problem, decided: Decided) -> Problem:
 
 
 def _records(problem: Problem, decided: Decided) -> Problem:
-    """Returns the problem with places of cells in the decided lists."""
+    """Returns the problem in which the records of the decided lists hold the places of cells."""
     how = decided.of_trees("record")
     found = [x for x in problem.parts.lists if how.get(x.name) == RECORD[CELL]]
     return with_places(problem, found, decided.at_once) if found else problem
@@ -154,9 +158,10 @@ _Key = tuple[range | None, Target, frozenset[tuple[str, Any, str]]]
 
 
 def decided_problem(problem: Problem, decided: Decided) -> Problem:
-    """Returns the problem after all passes, without the statements of tasks whose decisions are not known.
+    """Returns the problem after all passes. Tasks whose decisions are unknown have empty bodies.
 
-    Candidates that decide alike have the same one: bodies that are rewritten again are the most expensive part of a plan.
+    Candidates with equal decisions share one result: rewriting bodies is the most expensive part of
+    a plan.
     """
     read = tuple(_read(decided))
     key = decided.tasks, decided.target, frozenset(read)
@@ -181,12 +186,12 @@ def decided_problem(problem: Problem, decided: Decided) -> Problem:
 
 @per_object
 def _kept(problem: Problem) -> dict[_Key, Problem]:
-    """The last problems that this one was decided to, the latest last."""
+    """Returns the cache of recent results of `decided_problem` for this problem, oldest first."""
     return {}
 
 
 def _read(decided: Decided) -> Iterator[tuple[str, Any, str]]:
-    """Yields the decisions that passes read."""
+    """Yields (kind, site, value) of the decisions that the passes read."""
     for kind in _READ:
         for site, value in decided.choices.get(kind, {}).items():
             yield kind, site, value
@@ -196,7 +201,7 @@ def _read(decided: Decided) -> Iterator[tuple[str, Any, str]]:
 
 
 def _emptied(task: Task) -> Task:
-    """Returns the task without the statements of its body."""
+    """Returns the task with an empty body."""
     if task.body is None:
         return task
     return replace(task, body=replace(task.body, statements=(), sites=()))

@@ -1,6 +1,7 @@
-"""Reads decisions into plans (plan.py), by the task or place that has them. Nothing is chosen here.
+"""Reads decisions into a plan (plan.py), by the task or place that has each choice. Nothing is chosen here.
 
-Decisions are names, whoever took them: a candidate of a search gives them (candidates.py), or rules do (defaults.py).
+Decisions are names of values, made by a candidate of a search (candidates.py) or by rules
+(defaults.py).
 """
 
 from __future__ import annotations
@@ -17,10 +18,11 @@ from .steps import steps_of
 def read_plan(
     problem: Problem, decisions: Decisions, target: Target, backbone: Backbone | None = None
 ) -> Plan:
-    """Returns the plan of a problem by complete decisions. `backbone`: that of the problem, where it is known.
+    """Returns the plan of a problem by complete decisions.
 
-    Decisions are about the loops in the bodies of tasks, or about the loops of tasks. A call of a kernel by itself needs only the
-    first, and starts sooner if it imports nothing of the second.
+    `backbone`: the problem's objects, if already built.
+    Decisions are about the loops in the bodies of tasks, or about the loops of tasks. A standalone
+    kernel has only the former; it imports nothing for the latter, and so starts sooner.
     """
     if ONE_BY_ONE not in decisions.get("nests", {}).values():
         from .bands import read_bands

@@ -1,4 +1,4 @@
-"""Schedules of loops in bodies: wavefronts, lanes, and prefetches of later blocks."""
+"""Records of decided schedules of loops in bodies: wavefronts, lanes, and prefetches of later blocks."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from ...kernels.analysis.wavefronts import Sweep
 
 @dataclass(frozen=True)
 class Wave:
-    """Tiles of `rows` outer iterations and `columns` skewed inner indices.
+    """Wavefront execution of a sweep, in tiles of `rows` outer iterations and `columns` skewed inner indices.
 
-    If `along_diagonals`, a tile runs diagonal by diagonal: the iterations of all rows with one skewed index are independent. Else
-    it runs row by row.
+    `along_diagonals`: a tile runs one skewed index after the other; the iterations of all rows with
+    the same index are independent. Otherwise a tile runs row by row.
     """
 
     sweep: Sweep
@@ -23,7 +23,7 @@ class Wave:
 
     @property
     def n_rows(self) -> int:
-        """The number of rows of tiles."""
+        """Number of rows of tiles."""
         return -(-self.sweep.extent // self.rows)
 
     @property
@@ -33,7 +33,7 @@ class Wave:
 
 @dataclass(frozen=True)
 class Lanes:
-    """The loop `loop` runs `width` iterations at once, on vectors of `vector_bytes`."""
+    """A vectorised loop: `width` iterations of `loop` run at once, in registers of `vector_bytes` bytes."""
 
     loop: str
     width: int
@@ -42,7 +42,7 @@ class Lanes:
 
 @dataclass(frozen=True)
 class BlockPrefetch:
-    """A prefetch of the blocks of a later iteration: `distance` places further on in the list."""
+    """A prefetch of the block that an index list names `distance` entries after the current one."""
 
     blocks: PrefetchCandidates
     distance: int

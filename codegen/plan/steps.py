@@ -1,4 +1,4 @@
-"""Reads decisions about the loops of a standalone kernel's body into plans of its statements (nest_plan.py)."""
+"""Reads the decisions about a standalone kernel's body into the plans of its statements (nest_plan.py)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from .schedules import BlockPrefetch, Lanes, Wave
 
 
 def steps_of(problem: Problem, t: int, decisions: Decisions, target: Target) -> tuple[Step, ...]:
-    """Returns the statements of a task's body in order, with the plans of those that have decisions."""
+    """Returns the statements of a task's body in order, with a plan in place of each one that has decisions."""
     reader = _Steps(problem, t, decisions, target)
     made: list[Step] = []
     k = 0
@@ -47,11 +47,11 @@ class _Steps:
         self.shared = nest_facts.shared_locals(self.body)
 
     def value(self, kind: str, *place: Any) -> str:
-        """Returns the value of a choice about a place in the body; "" where there is none."""
+        """Returns the name of the decided value of a choice about a place in the body; "" if there is none."""
         return self.decisions.get(kind, {}).get((self.t, *place), "")
 
     def step(self, k: int) -> tuple[Step, int]:
-        """Returns the plan of statement k, and the number of statements that it is for."""
+        """Returns the plan of statement `k`, and the number of statements that the plan covers."""
         s = self.body[k]
         found = nest_facts.sweep_at(self.body, k) if "waves" in self.decisions else None
         if found is not None and (order := self.value("waves", found[0].outer)):

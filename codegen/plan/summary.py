@@ -1,4 +1,4 @@
-"""Summary of a plan for both kinds of lowering: the names in it, and its decisions in words."""
+"""Summary of a plan for the header of generated text: the names that occur in it, and its decisions in words."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ _SCATTERS = {
 
 
 def named_in(problem: Problem) -> list[str]:
-    """Returns the names of arrays, scalars and steps, all different."""
+    """Returns the names of a problem's arrays, scalars and outer (time) steps, without duplicates."""
     named = [a.name for a in problem.arrays] + [p.name for p in problem.scalars]
     return named + [r.index for r in problem.repeats]
 
 
 def sentence(plan: Plan, t: int) -> str:
-    """Returns the formula of a task, for people."""
+    """Returns the formula of task `t` as text for people."""
     task = plan.tasks[t].task
     if task.value is None:
         return task.name
@@ -40,8 +40,10 @@ def sentence(plan: Plan, t: int) -> str:
 
 
 def decisions(plan: Plan, parallel: str = "parallel") -> tuple[str, ...]:
-    """Returns the decisions in words, for the header of the text. `parallel` is the word for outer loop levels that are
-    distributed. Those of a standalone kernel are told statement by statement.
+    """Returns the decisions of a plan in words, for the header of the text.
+
+    `parallel`: the word for a distributed outer loop ("parallel" on a CPU). A standalone kernel is
+    described statement by statement.
     """
     if plan.is_standalone:
         return tuple(_step(s) for t in plan.tasks for s in t.steps)
@@ -96,7 +98,7 @@ def decisions(plan: Plan, parallel: str = "parallel") -> tuple[str, ...]:
 
 
 def _step(step: Step) -> str:
-    """Returns the description of a statement of a standalone kernel."""
+    """Returns the description of one statement of a standalone kernel."""
     if isinstance(step, WavePlan):
         skewed = f"{_wavefronts(step.wave)}, skewed by {step.wave.sweep.skew}"
         return f"line {step.where.line}: {_who(step.threads > 1)}, {skewed}"
@@ -145,5 +147,5 @@ def _how_packed(task: TaskPlan, o: Operand) -> str:
 
 
 def launch_tasks(plan: Plan, k: int) -> list[int]:
-    """Returns the tasks of a launch, in order."""
+    """Returns the tasks of launch number `k`, in order of execution."""
     return [t for root in plan.launches[k] for t in tasks_of(root)]

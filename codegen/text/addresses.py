@@ -1,7 +1,7 @@
-"""Shared addresses: elements at constant distances from one another are accessed from a pointer to the first of them.
+"""Shared addresses: elements at constant distances from one another are accessed through one pointer.
 
-Compilers find these addresses too, expression by expression, and take up to a sixth of their time for it:
-experiments/results/compile_flags.md.
+Compilers find such addresses too, expression by expression, and take up to a sixth of their time
+for it: experiments/results/compile_flags.md.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ _Terms = tuple[tuple[c.CExpr, int], ...]
 
 @dataclass(frozen=True, eq=False)
 class _Address:
-    """The array and the terms of an index (factors, with their coefficients), without its constant.
+    """Address of array elements up to a constant: the array, and the terms (C factors with coefficients) of the index.
 
-    Elements at one place with other constants are at constant distances, as long as variables are unchanged. Equal places are one
-    object.
+    Elements with one address and different constants have constant distances, as long as variables
+    are unchanged. Equal addresses are one object.
     """
 
     array: str
@@ -31,12 +31,12 @@ class _Address:
 
     @cached_property
     def names(self) -> frozenset[str]:
-        """The identifiers that the address depends on."""
+        """Identifiers that the address depends on."""
         return frozenset(identifiers((c.Id(self.array), *(x for x, _ in self.terms)))[0])
 
     @cached_property
     def is_loaded(self) -> bool:
-        """True if its index comes from memory."""
+        """True if the index contains a value loaded from memory."""
         return any(_loads(x) for x, _ in self.terms)
 
 
@@ -52,15 +52,15 @@ _Pointers = dict[_Address, _Pointer]
 def share_addresses(
     body: tuple[c.CStmt, ...], parameters: tuple[c.Parameter, ...]
 ) -> tuple[c.CStmt, ...]:
-    """Returns the body of a function with a pointer for each place of which one scope accesses two or more elements.
+    """Returns a function's body with a pointer for each address of which one scope accesses two or more elements.
 
-    Reads, writes and computations, and their order, are unchanged.
+    Loads, stores and computations, and their order, are unchanged.
     """
     return _Sharing(body, parameters).scope(body, {})
 
 
 class _Sharing:
-    """State of the transformation of one function."""
+    """State of the rewriting of one function."""
 
     def __init__(self, body: tuple[c.CStmt, ...], parameters: tuple[c.Parameter, ...]) -> None:
         self.types = {p.name: p.type for p in parameters if p.type.endswith("*")}  # of arrays
@@ -71,7 +71,7 @@ class _Sharing:
         self.look_through(body)
 
     def look_through(self, body: tuple[c.CStmt, ...]) -> None:
-        """Records the names of a scope and of the scopes inside it."""
+        """Records the names that a scope and the scopes inside it declare or assign."""
         for s in body:
             match s:
                 case c.Declare(kind, name, _, extent):
@@ -86,7 +86,7 @@ class _Sharing:
                 self.look_through(inner)
 
     def scope(self, body: tuple[c.CStmt, ...], outer: _Pointers) -> tuple[c.CStmt, ...]:
-        """Returns the statements of a scope that is inside one with these pointers."""
+        """Returns the statements of a scope with shared addresses; `outer`: pointers of the scopes around it."""
         pointers = dict(outer)
         reached = [[self.place(x) for x in _reached(s)] for s in body]
         constants: dict[_Address, set[int]] = {}
@@ -109,7 +109,7 @@ class _Sharing:
         return tuple(written)
 
     def statement(self, s: c.CStmt, pointers: _Pointers) -> c.CStmt:
-        """Returns the same statement with elements accessed from pointers."""
+        """Returns the statement with array elements accessed through `pointers`."""
         match s:
             case c.For(name):
                 return replace(s, body=self.scope(s.body, _without(pointers, name)))
@@ -143,9 +143,10 @@ class _Sharing:
         return replace(x, **changed) if changed else x
 
     def is_lasting(self, place: _Address, rest: tuple[c.CStmt, ...]) -> bool:
-        """True if there is an address to share, and it is constant for the rest of a scope.
+        """True if an address has variables to share, and is constant in the statements `rest`.
 
-        Then no name in it is declared anew, none is assigned to, and its index does not come from memory.
+        It is if no variable in it is declared anew or assigned, and its index does not come from
+        memory.
         """
         if not place.terms or place.array not in self.types or place.is_loaded:
             return False
@@ -166,7 +167,7 @@ class _Sharing:
         return c.Declare(self.types[place.array], p.name, c.Un("&", first))
 
     def place(self, x: c.Index) -> tuple[_Address, int]:
-        """Returns the place of an element of an array, and the constant of its index."""
+        """Returns the address of an array element without its constant, and the constant."""
         if id(x) not in self.placed:
             assert isinstance(x.base, c.Id)
             terms, constant = c.flatten(x.index)
@@ -177,7 +178,7 @@ class _Sharing:
 
 
 def _loads(x: Any) -> bool:
-    """True if an expression contains an element of an array or a call."""
+    """True if an expression contains an array element or a call."""
     if isinstance(x, tuple):
         return any(map(_loads, x))
     is_load = isinstance(x, c.Index | c.Call)
@@ -185,7 +186,7 @@ def _loads(x: Any) -> bool:
 
 
 def _without(pointers: _Pointers, name: str) -> _Pointers:
-    """Returns the pointers that do not depend on a name, which stands for another variable from here on."""
+    """Returns the pointers whose addresses do not contain `name`, which denotes another variable from here on."""
     if not any(name in place.names for place in pointers):
         return pointers
     return {place: p for place, p in pointers.items() if name not in place.names}
@@ -201,7 +202,7 @@ def _scopes_of(s: c.CStmt) -> tuple[tuple[c.CStmt, ...], ...]:
 
 
 def _reached(s: c.CStmt) -> Iterator[c.Index]:
-    """Yields the elements of arrays that a statement itself surely accesses, from left to right.
+    """Yields the array elements that a statement itself surely accesses, from left to right.
 
     Elements in an inner scope or under a condition are left out. A prefetch accesses nothing.
     """

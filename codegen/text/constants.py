@@ -11,7 +11,7 @@ from .types import type_name
 
 
 def constant(value: float | int | bool, dtype: DType) -> c.CExpr:
-    """Returns a literal of the dtype, exact."""
+    """Returns the C literal of a value, exact in its type."""
     if dtype is DType.f16:
         return c.CastTo(type_name(dtype, 0), constant(value, DType.f64))
     if dtype is DType.i64 and value == dtype.range[0]:
@@ -36,7 +36,7 @@ def constant(value: float | int | bool, dtype: DType) -> c.CExpr:
 
 
 def neutral(op: str, dtype: DType) -> c.CExpr:
-    """Returns the neutral element of a reduction."""
+    """Returns the C literal of the neutral element of reduction `op`."""
     value = OPS[op].neutral
     assert value is not None
     if dtype.is_float:

@@ -1,4 +1,4 @@
-"""The printer: C syntax to text, with the fewest parentheses that precedence allows. It decides nothing."""
+"""Printer: C syntax to text, with the fewest parentheses that precedence allows. It decides nothing."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _WARNED = {
 
 
 def expression(x: c.CExpr) -> str:
-    """Returns the text of an expression."""
+    """Returns the C text of an expression."""
     return _at(x, 0)
 
 
@@ -65,8 +65,9 @@ def _print(x: c.CExpr) -> tuple[str, int]:
 
 
 def _quoted(text: str) -> str:
-    """Returns a string literal of these characters, in UTF-8. An octal escape has three digits at most, so it absorbs no character
-    after it.
+    """Returns a C string literal of `text`, in UTF-8.
+
+    An octal escape has three digits at most, so it absorbs no character after it.
     """
     return '"' + "".join(map(_escaped, text.encode())) + '"'
 
@@ -83,7 +84,7 @@ def _operand(x: c.CExpr, level: int, parent: str) -> str:
 
 
 def functions_of(f: c.Function) -> tuple[str, ...]:
-    """Returns the names of the functions that the text of a launch defines."""
+    """Returns the names of all C functions that the text of a launch defines."""
     if not f.is_parallel:
         return (f.name,)
     return (thread_function(f.name), _part(f.name), _given(f.name), f.name)
@@ -95,17 +96,17 @@ def thread_function(launch: str) -> str:
 
 
 def _part(launch: str) -> str:
-    """Returns the name of the function that a team gets to run."""
+    """Returns the name of the function that the team calls in each thread."""
     return f"{launch}_part"
 
 
 def _given(launch: str) -> str:
-    """Returns the name of the structure with the arguments of a launch's threads."""
+    """Returns the name of the struct that holds the arguments of a launch's threads."""
     return f"{launch}_given"
 
 
 def _meets(body: tuple[c.CStmt, ...]) -> bool:
-    """True if threads synchronise at a barrier somewhere in a body."""
+    """True if the statements contain a barrier."""
     found: list[Any] = [body]
     while found:
         x = found.pop()
@@ -116,16 +117,16 @@ def _meets(body: tuple[c.CStmt, ...]) -> bool:
 
 
 def in_comment(text: str) -> str:
-    """Returns a text that is safe in a comment: one line that does not end the comment."""
+    """Returns `text` as one line that cannot end a C comment."""
     plain = "".join(x if x.isprintable() else " " for x in text)
     return plain.replace("*/", "* /").replace("/*", "/ *")
 
 
 class Printer:
-    """Collects lines; one method per level of syntax."""
+    """Prints C syntax to lines, with one method per kind of syntax."""
 
     def __init__(self, dialect: Dialect, index_type: str = "long") -> None:
-        """`index_type`: the type of loop variables."""
+        """`index_type`: C type of loop variables."""
         self.dialect, self.index_type = dialect, index_type
         self.lines: list[str] = []
         self.depth = 0
@@ -134,7 +135,7 @@ class Printer:
         self.lines.append("    " * self.depth + text if text and not text.startswith("#") else text)
 
     def function(self, f: c.Function, n_threads: int) -> None:
-        """Prints one launch as a static function. The code of a team's threads is a function of its own."""
+        """Prints one launch as a static function; if a team runs it, the code of a thread is another function."""
         if f.comment:
             self.line(f"/* {in_comment(f.comment)} */")
         if f.is_parallel:
@@ -156,7 +157,7 @@ class Printer:
         self.close_function()
 
     def thread(self, f: c.Function) -> None:
-        """Prints the function that a thread of a team runs, and the function through which the team runs it."""
+        """Prints the function that each thread of a team runs, and the function that the team calls for it."""
         named, meets = f.thread_parameters, _meets(f.body)
         if f.aligned:
             named = (*named, c.Parameter("const int ", c.ARE_ALIGNED.name))
@@ -181,7 +182,10 @@ class Printer:
         self.line("")
 
     def run_thread(self, f: c.Function, names: tuple[str, ...]) -> None:
-        """Prints the call of a thread's function. A test selects one of two versions if stores depend on the arrays' alignment."""
+        """Prints the call of the thread's function.
+
+        If stores depend on alignment, a test of the arrays selects a version.
+        """
         given = tuple(c.Id(f"g->{p.name}") for p in f.thread_parameters)
         own = tuple(map(c.Id, names))
 
@@ -253,7 +257,7 @@ class Printer:
                 self.line(self.dialect.barrier)
 
     def hint(self, text: str) -> None:
-        """Prints lines for the compiler, if the dialect has any."""
+        """Prints lines with hints for the compiler; none if the dialect has none."""
         for line in text.splitlines():
             self.line(line)
 

@@ -1,7 +1,7 @@
-"""C syntax tree, the last stage before text: nothing is left to decide in it.
+"""C syntax tree: expressions and statements of the C family that lowering uses, decided in all details.
 
-Expressions and statements of the C family that the lowering uses, no more. Differences between targets (barriers, vector spelling,
-qualifiers) have names here; the dialect spells them (codegen/text/dialect.py).
+Differences between targets (barriers, vector types, qualifiers) are named here, and a dialect
+spells them (codegen/text/dialect.py).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _Class = TypeVar("_Class")
 
 @dataclass_transform(frozen_default=True)
 def _node(cls: type[_Class]) -> type[_Class]:
-    """Makes a dataclass that is frozen to type checkers only. A text has thousands of nodes; frozen ones take longer to make."""
+    """Makes a class a dataclass that only type checkers see as frozen: a text has thousands of nodes, and freezing is slow."""
     return dataclass(slots=True, unsafe_hash=True)(cls)
 
 
@@ -111,14 +111,14 @@ class Assign:
 
 @_node
 class Evaluate:
-    """An expression for its effect: a call that stores."""
+    """Statement: evaluates an expression for its effect, such as a call that stores."""
 
     x: CExpr
 
 
 @_node
 class RunClosed:
-    """A call of a function with non-affine (closed) bodies, which stores to the arrays `stores`."""
+    """Statement: calls a function with non-affine (closed) bodies, which stores to the arrays `stores`."""
 
     function: str
     args: tuple[CExpr, ...]
@@ -127,12 +127,13 @@ class RunClosed:
 
 @_node
 class For:
-    """`for (long var = lo; var < hi; var += step)`.
+    """Statement: `for (long var = lo; var < hi; var += step)`.
 
-    With `in_any_order`, its iterations may be reordered, as far as their stores and loads allow. With `sums`, they only add to (or
-    multiply) these variables, each with its operator. With `independent`, no iteration loads a value that another one stores. With
-    `is_scalar`, compilers put no iterations into vectors.
-    `copies` is the unroll factor for compilers; 0 leaves it to them.
+    `in_any_order`: iterations may be reordered as far as their loads and stores allow.
+    `sums`: variables that iterations only add to (or multiply), each with its operator.
+    `independent`: no iteration loads a value that another one stores.
+    `is_scalar`: compilers must not vectorise the loop.
+    `copies`: unroll factor for compilers; 0 leaves it to them.
     """
 
     var: str
@@ -167,7 +168,7 @@ class Goto:
 
 @_node
 class Label:
-    """A place that `Goto` goes to: the last statement of a scope."""
+    """Target of a `Goto`: the last statement of a scope."""
 
     label: str
 
@@ -221,14 +222,14 @@ _GETTERS = {kind: _getter(names) for kind, names in PARTS.items()}
 
 
 def parts(x: Any) -> tuple[Any, ...]:
-    """Returns the contents of a node: nodes, tuples of them, or nothing."""
+    """Returns the children of a syntax node: nodes and tuples of nodes."""
     get = _GETTERS.get(type(x))
     return () if get is None else get(x)
 
 
 @_node
 class Parameter:
-    """`type` is followed by `restrict`, where it is a pointer, and the name."""
+    """A parameter of a function. `restrict`: qualifier text between the type and the name, for pointers."""
 
     type: str
     name: str
@@ -237,16 +238,18 @@ class Parameter:
 
 @_node
 class Function:
-    """One launch.
+    """One launch as a C function, or a function that it calls.
 
-    If `is_parallel`, its body, which names `thread_parameters`, runs once per thread of a team, with `tid` and `n_threads` bound.
-    Then `after` runs, once.
-
-    `block_threads` > 0: a kernel, which blocks of so many threads run. Where all arrays `aligned` begin at a multiple of
-    `vector_bytes`, a thread runs the body with ARE_ALIGNED 1, else with 0.
-
-    `is_closed`: the bodies of non-affine (closed) tasks, which another function calls. `threads`: the number of threads of the
-    team, in terms of the parameters; None: the number that the text is for. `before`: code of the caller before the team begins.
+    `is_parallel`: the body runs once per thread of a team, with `tid` and `n_threads` bound; it
+    names `thread_parameters`. Then `after` runs, once.
+    `block_threads` > 0: a GPU kernel, which blocks of so many threads run.
+    `aligned`: arrays. If all of them begin at a multiple of `vector_bytes`, a thread runs the body
+    with ARE_ALIGNED 1, else with 0.
+    `is_closed`: the function holds bodies of non-affine (closed) tasks, and another function calls
+    it.
+    `threads`: number of threads of the team, in terms of the parameters; None: the number that the
+    text is for.
+    `before`: code of the caller before the team begins.
     """
 
     name: str
@@ -265,7 +268,7 @@ class Function:
 
 
 def add(a: CExpr, b: CExpr) -> CExpr:
-    """`a + b`, folded where one side is a literal zero."""
+    """Returns `a + b`; the other operand alone if one is a literal zero."""
     if a == Num("0"):
         return b
     if b == Num("0"):
@@ -274,7 +277,7 @@ def add(a: CExpr, b: CExpr) -> CExpr:
 
 
 def minus(a: CExpr, b: CExpr) -> CExpr:
-    """`a - b`, folded where `b` is a literal zero."""
+    """Returns `a - b`; `a` alone if `b` is a literal zero."""
     return a if b == Num("0") else Bin("-", a, b)
 
 
@@ -283,7 +286,7 @@ def number(value: int) -> CExpr:
 
 
 def linear(terms: tuple[tuple[CExpr, int], ...], const: int) -> CExpr:
-    """Returns `sum of coefficient * term + const` in its shortest spelling."""
+    """Returns `sum of coefficient * term + const` in its shortest form."""
     total: CExpr | None = None
     for x, coefficient in terms:
         if coefficient == 0:

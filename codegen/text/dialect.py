@@ -1,4 +1,7 @@
-"""Dialect: the spelling of one member of the C family. Data only; the dialects themselves live in runtime/<backend>/."""
+"""Dialect: how one member of the C family spells constructs.
+
+Data only; runtime/<backend>/ holds the dialects.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, kw_only=True)
 class Dialect:
-    """Spelling of the constructs of csyntax that the printer needs."""
+    """Spelling, in one member of the C family, of the constructs that the printer needs."""
 
     name: str
     suffix: str  # of files

@@ -1,4 +1,4 @@
-"""Constants of memory, for passes and for the writers of C."""
+"""Memory constants (line sizes, alignments, prefetch levels) for passes and for writers of C."""
 
 from __future__ import annotations
 

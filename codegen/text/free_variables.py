@@ -1,4 +1,4 @@
-"""Free variables of a launch's function: its identifiers, the parameters that they need, and constants that nothing uses."""
+"""Free variables of a launch's function: its identifiers, the parameters that they need, and its unused constants."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ def parameters(
     named: dict[str, str],
     restrict: str = "restrict ",
 ) -> tuple[c.Parameter, ...]:
-    """Returns the parameters that a launch names: arrays of the sequence, scalars, workspace, and the steps around it.
+    """Returns the parameters that a launch's body names: arrays, scalars, workspace, and outer (time) steps.
 
-    Arrays that it does not write are const.
+    Arrays that the body does not write are const. `named`: C identifiers by name.
     """
     names, stored = identifiers(body)
     found = []
@@ -45,7 +45,7 @@ def thread_parameters(
     named: dict[str, str],
     restrict: str = "restrict ",
 ) -> tuple[c.Parameter, ...]:
-    """Returns the parameters that each thread of a launch names. Only arrays that no thread writes are `restrict`.
+    """Returns the parameters that the code of each thread names; only arrays that no thread writes are `restrict`.
 
     So compilers learn that stores elsewhere do not change these arrays, and hoist loads that every iteration makes. In other arrays
     a thread reads values that other threads wrote. A function of its own is needed: compilers do not pass facts on a function's
@@ -58,7 +58,7 @@ def thread_parameters(
 
 
 def threads_meet(body: tuple[c.CStmt | c.CExpr | int, ...]) -> bool:
-    """True if threads synchronise in a body, so that behind it a thread reads values that others wrote."""
+    """True if the threads synchronise in a body, so that later code may read values that other threads wrote."""
     waiting: list[Any] = [body]
     while waiting:
         x = waiting.pop()
@@ -69,7 +69,7 @@ def threads_meet(body: tuple[c.CStmt | c.CExpr | int, ...]) -> bool:
 
 
 def identifiers(body: tuple[c.CStmt | c.CExpr | int, ...]) -> tuple[set[str], set[str]]:
-    """Returns the identifiers that occur in a body, and those of arrays that are stored to."""
+    """Returns the identifiers that occur in a body, and the arrays among them that are stored to."""
     seen: set[str] = set()
     stored: set[str] = set()
     waiting: list[Any] = [body]
@@ -88,7 +88,7 @@ def identifiers(body: tuple[c.CStmt | c.CExpr | int, ...]) -> tuple[set[str], se
 
 
 def _stored(x: c.Assign | c.Evaluate | c.RunClosed) -> set[str]:
-    """Returns the arrays that a statement itself stores to."""
+    """Returns the arrays that a statement itself stores to, not the statements inside it."""
     match x:
         case c.RunClosed(stores=stores):
             return set(stores)
@@ -102,16 +102,18 @@ def _stored(x: c.Assign | c.Evaluate | c.RunClosed) -> set[str]:
 
 
 def without_unused(body: tuple[c.CStmt, ...]) -> tuple[c.CStmt, ...]:
-    """Returns the body without constants that nothing uses. Values in registers need no index, and compilers warn of unused
-    constants.
+    """Returns the body without unused constants: values in registers need no index, and compilers warn.
 
-    Constants that call a function stay: a call may have side effects.
+    A constant that calls a function stays, since the call may have side effects.
     """
     return _kept_and_used(body)[0]
 
 
 def _kept_and_used(body: tuple[c.CStmt, ...]) -> tuple[tuple[c.CStmt, ...], set[str]]:
-    """Returns the same body, and the identifiers that occur in it. Each statement is visited once, at any depth."""
+    """Returns the body without unused constants, and the identifiers that occur in the rest.
+
+    It visits each statement once, at any depth.
+    """
     kept: list[c.CStmt] = []
     used: set[str] = set()
     for statement in reversed(body):

@@ -1,4 +1,4 @@
-"""C header of a source: its function for C and C++, in plain types, and its requirements on callers."""
+"""C header of a source: the declaration of its function for C and C++, in plain types, and its requirements on callers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def function_name(problem: Problem) -> str:
 
 
 def identifiers(problem: Problem) -> dict[str, str]:
-    """Returns the names of the function's arguments."""
+    """Returns the C identifiers of the function's arguments, by the names of arrays and scalars."""
     arguments = [a.name for a in problem.arrays if a.role != "temp"]
     arguments += [s.name for s in problem.scalars]
     return c_names(arguments, RESERVED_CUDA | _OF_LAUNCHES | {function_name(problem)})
@@ -36,7 +36,7 @@ def identifiers(problem: Problem) -> dict[str, str]:
 def declared(
     source: Source, problem: Problem, parameters: Sequence[str] = ()
 ) -> list[tuple[str, str]]:
-    """Returns each parameter of the function as C declares it, with its description. The workspace is last."""
+    """Returns (declaration, description) of each parameter of the function, with the workspace last."""
     named, roles = identifiers(problem), {a.name: a.role for a in problem.arrays}
     known = {a.name: a for a in source.arguments if a.kind != "workspace"}
     ordered = [known[name] for name in dict.fromkeys((*parameters, *known)) if name in known]
@@ -48,14 +48,14 @@ def declared(
 
 
 def header_file(problem: Problem) -> str:
-    """Returns the name of the header's file."""
+    """Returns the file name of the header."""
     return f"{function_name(problem)}.h"
 
 
 def header_text(
     source: Source, problem: Problem, parameters: Sequence[str] = (), entry: str = ""
 ) -> str:
-    """Returns the header of C text that was lowered from `problem`: a function with an argument for each array and scalar.
+    """Returns the header of C text lowered from `problem`: a function with a parameter per array and scalar.
 
     `parameters` gives their order; the default is that of `source.arguments`. Names of neither are ignored. `entry` is the name of
     `source.entry` in the object file, if it was renamed there. Raises ValueError for GPU text, which has no entry: see
@@ -104,7 +104,7 @@ def header_text(
 
 
 def title_of(problem: Problem) -> str:
-    """Returns name and formula, safe in a comment."""
+    """Returns the problem's name and formula as text that is safe in a C comment."""
     formula = f": {problem.formula}" if problem.formula else ""
     return in_comment(f"{problem.name}{formula}")
 
@@ -124,7 +124,7 @@ def _comment(source: Source, problem: Problem, function: str) -> list[str]:
 
 
 def _parameter(a: Argument, role: str, named: dict[str, str]) -> tuple[str, str]:
-    """Returns a parameter's declaration, and its description."""
+    """Returns the declaration of one parameter, and its description."""
     kind = type_name(DType(a.dtype), 0)
     if a.kind == "scalar":
         return f"{kind} {named[a.name]}", "by value"
@@ -140,7 +140,7 @@ def _place(a: Argument, named: dict[str, str]) -> str:
 
 
 def parameter_lines(listed: Sequence[tuple[str, str]], end: str) -> list[str]:
-    """Returns one line a parameter, with its comment. `end` follows the last one."""
+    """Returns one line per parameter with its description as a comment. `end`: text behind the last one."""
     if not listed:
         return [f"    void{end}"]
     ends = [","] * (len(listed) - 1) + [end]

@@ -1,4 +1,4 @@
-"""C identifiers for names from Python: any Python identifier, and names made from them by adding dots."""
+"""C identifiers for Python names: any Python identifier, and names derived from it with dots."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ _MACRO = re.compile(r"^\s*#\s*define (\w+)", re.MULTILINE)
 
 
 def own_names(prelude: str, defined: Iterable[str]) -> tuple[str, ...]:
-    """Returns all names that a text defines for its file and another text may define as well: `defined`, and functions of its
-    prelude.
+    """Returns the names with file scope that a text defines, and that another text of the same file may define too.
 
-    Macros are left out. All texts define the same macros, and `#if defined` tests which of them exist.
+    They are `defined`, and the functions of the prelude. Macros are left out: all texts define the
+    same macros, and `#if defined` tests which of them exist.
     """
     macros = set(_MACRO.findall(prelude))
     names = dict.fromkeys((*defined, *_INLINE.findall(prelude)))
@@ -59,7 +59,7 @@ def identifier(name: str) -> str:
 
 
 def c_names(names: Iterable[str], avoid: frozenset[str] = frozenset()) -> dict[str, str]:
-    """Returns a different identifier for each name, none of `avoid`. Valid names stay as they are."""
+    """Returns a unique C identifier for each name, none of them in `avoid`. Valid names stay as they are."""
     wanted = list(names)
     found = {name: name for name in wanted if identifier(name) == name and name not in avoid}
     taken = set(found)

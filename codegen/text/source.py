@@ -1,4 +1,4 @@
-"""Source: printed text with the data to build and call it."""
+"""Source: printed C or CUDA text, with the data to build and to call it."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ MESSAGE, MESSAGE_BYTES = (
 
 
 def labelled(name: str, label: int | str) -> str:
-    """Returns the name of what one of several texts of a file defines."""
+    """Returns `name` with a label, for a name that several texts of one file define."""
     return f"{name}_of_{label}"
 
 
 @dataclass(frozen=True)
 class Argument:
-    """One entry of the argument vector of `Source.entry`, in order: arrays first, then scalars, then the workspace."""
+    """One entry of the argument vector of `Source.entry`: arrays come first, then scalars, then the workspace."""
 
     name: str
     kind: str  # "array", "scalar" or "workspace"
@@ -35,7 +35,7 @@ class Argument:
 
 @dataclass(frozen=True)
 class KernelLaunch:
-    """One launch of a kernel of GPU text."""
+    """One launch of a GPU kernel: its name, grid, block, bytes of shared memory, and arguments."""
 
     kernel: str
     grid: tuple[int, int, int]
@@ -51,7 +51,7 @@ class KernelLaunch:
 
 @dataclass(frozen=True)
 class Slot:
-    """Origin of one argument of a unit: so many bytes into an argument of the sequence, or the number of a repeat's step."""
+    """Origin of one argument of a unit: an offset in bytes into a sequence's argument, or a repeat's current step."""
 
     argument: int  # its number; -1: a step
     offset: int = 0  # bytes; the number of the repeat
@@ -59,7 +59,10 @@ class Slot:
 
 @dataclass(frozen=True)
 class UnitText:
-    """C text of a unit, exporting `void run_unit(void **args)`. `names` and `team` are as in `Source`."""
+    """C text of a unit (one component), which exports `void run_unit(void **args)`.
+
+    `names` and `team`: as in `Source`.
+    """
 
     text: str
     n_threads: int
@@ -69,7 +72,7 @@ class UnitText:
 
     @cached_property
     def source(self) -> Source:
-        """The unit as a compiler gets it."""
+        """The unit as a source of its own, for a compiler."""
         return Source(
             self.text,
             UNIT_ENTRY,
@@ -85,14 +88,14 @@ class UnitText:
         return self.source.key
 
     def renamed(self, label: str) -> str:
-        """Returns the text with a label behind each name that it defines, for a file of several units."""
+        """Returns the text with `label` added to each name that it defines, for a file with several units."""
         opened = (f"#define {name} {labelled(name, label)}" for name in self.names)
         return "\n".join((*opened, self.text, *(f"#undef {name}" for name in self.names)))
 
 
 @dataclass(frozen=True)
 class UnitCall:
-    """Call of a unit, by its number among those of the source."""
+    """Call of unit number `unit` of a source, with the origins of its arguments."""
 
     unit: int
     component: int  # that its launches are of; -1: it converts, and is of none
@@ -101,7 +104,10 @@ class UnitCall:
 
 @dataclass(frozen=True)
 class UnitTable:
-    """Entry of a sequence as data: calls of units in order. `repeats` are runs of calls, outer ones first."""
+    """Entry of a sequence as data: calls of units in order.
+
+    `repeats`: repeated runs of calls, outer ones first.
+    """
 
     calls: tuple[UnitCall, ...]
     repeats: tuple[Repeat, ...] = ()
@@ -109,15 +115,15 @@ class UnitTable:
 
 @dataclass(frozen=True)
 class Source:
-    """C text exporting `void entry(void **args)`; `args[k]` points to argument k (to the value itself, for a scalar).
+    """C text that exports `void entry(void **args)`; `args[k]` points to argument k (for a scalar, to its value).
 
-    GPU text has kernels `extern "C" __global__` instead, and `launches` describes their calls: arrays are pointers, scalars are
-    passed by value, the workspace is a `char *`. Temporaries of the sequence that stay in memory live in the workspace (64-byte
-    aligned, contents arbitrary on entry), so `arguments` lists only the user's arrays. `n_threads` is the team size the text was
-    lowered for.
-
-    A source of several components may have their texts as `units`, each once. Then `table` is its entry, and its text is the same
-    in C, which calls unit k as `run_unit_of_k`.
+    GPU text has kernels `extern "C" __global__` instead, and `launches` describes their calls:
+    arrays are pointers, scalars are passed by value, the workspace is a `char *`. Temporary arrays
+    of the sequence are in the workspace (64-byte aligned, contents arbitrary on entry), so
+    `arguments` lists only the user's arrays. `n_threads` is the team size for which the text was
+    lowered.
+    A source of several components may hold their texts as `units`, each once. Then `table` is its
+    entry, and `text` is the same entry in C, which calls unit k as `run_unit_of_k`.
     """
 
     text: str
@@ -144,12 +150,12 @@ class Source:
 
     @property
     def n_characters(self) -> int:
-        """The length of all that is compiled for it."""
+        """Number of characters that a compiler gets for this source, units included."""
         return len(self.text) + sum(len(unit.source.text) for unit in self.units)
 
     @property
     def file_text(self) -> str:
-        """The text with everything that it calls, as a file that compiles alone."""
+        """Text of one file that compiles alone: the source with its units and its team."""
         if self.units:
             renamed = (unit.renamed(str(k)) for k, unit in enumerate(self.units))
             team = next((unit.team for unit in self.units if unit.team), "")
@@ -162,7 +168,11 @@ class Source:
 
     @property
     def key(self) -> str:
-        """Content key: equal text, flags and launches, equal key. Of one text for several components it is that of their units."""
+        """Content key: sources with equal text, flags and launches have equal keys.
+
+        The text of several components in one has the key of the source in units that computes the
+        same.
+        """
         if self.known_as:
             return self.known_as
         steps = (f"{k} steps {x.steps}" for k, x in enumerate(self.launches) if x.steps)

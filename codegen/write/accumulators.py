@@ -1,4 +1,4 @@
-"""Accumulators of reductions: their places in registers and memory, and their totals."""
+"""Accumulators of reductions: C expressions of their elements, in registers and in memory, and of their totals."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from .planned_values import Values
 
 
 class Accumulators:
-    """Accumulators of a launch: in registers, in memory, and in slots of threads."""
+    """Accumulators of the reductions of a launch: in registers, in memory, and in slots (a thread's part of the workspace)."""
 
     def __init__(self, scene: Emission, values: Values) -> None:
         self.scene, self.values = scene, values
 
     def total(self, task: TaskPlan, point: Point) -> Value:
-        """Returns the register accumulators at a point of the result, with the copies of reduction loops combined."""
+        """Returns the register accumulator at a point of the result, summed over the copies of unrolled reduction loops."""
         assert task.task.op is not None
         total, *others = self.copies(task, point)
         for x in others:
@@ -39,7 +39,7 @@ class Accumulators:
         return total
 
     def copies(self, task: TaskPlan, point: Point) -> list[Value]:
-        """Returns the register accumulators at a point of the result: one for each copy of reduction loops."""
+        """Returns the register accumulators at a point of the result, one for each copy of unrolled reduction loops."""
         tile = self.scene.tiles[task.index, "acc"]
         reduced = [(p.loop.name) for p in task.loops if p.loop.is_reduction]
         apart = [[(name, k) for k in range(n)] for name, n in tile.full if name in reduced]
@@ -47,9 +47,10 @@ class Accumulators:
         return [Value(tile.ref(x, point.indices), tile.dtype, tile.lanes) for x in cells]
 
     def index(self, task: TaskPlan, point: Point, ctx: Context) -> c.CExpr:
-        """Returns the index of a point's memory accumulator.
+        """Returns the index of a point's accumulator in memory.
 
-        In an array of its own, the index is relative to the tile for loops with only one live tile at a time.
+        If the accumulators are an array of their own (not the result), the index is relative to the
+        tile along each loop of which only one tile is live at a time.
         """
         _, layout = self.scene.accumulators[task.index]
         plan = self.scene.launch.accumulators[task.index]
@@ -76,7 +77,7 @@ class Accumulators:
         return c.linear(tuple(sorted(terms.items(), key=lambda i: -abs(i[1]))), const)
 
     def added(self, accumulator: Value, op: str, value: Value) -> c.CStmt:
-        """`accumulator = accumulator op value`."""
+        """Returns the C statement `accumulator = accumulator op value`."""
         if op in ("add", "mul") and (sign := operator(op, accumulator.dtype)) is not None:
             return c.Assign(accumulator.x, value.x, sign)
         return c.Assign(accumulator.x, self.scene.w.combine(op, accumulator, value).x)
@@ -86,7 +87,7 @@ class Accumulators:
         return total if finish is None else self.values.value(task, finish, point, ctx, total)
 
     def part(self, buffer: Buffer, base: c.CExpr, index: c.CExpr, point: Point) -> Value:
-        """Returns one sum in memory, or a vector of sums."""
+        """Returns the accumulator `base[index]` in memory; for a vector point, a vector of accumulators."""
         if not point.lanes():
             return Value(c.Index(base, index), buffer.dtype)
         load = self.scene.prelude.use("load", buffer.dtype, point.lanes())
@@ -102,10 +103,10 @@ class Accumulators:
         return self.part(buffer, part, index, point)
 
     def result_lanes(self, task: TaskPlan, flat: Flat) -> int:
-        """Returns the vector width in which sums in memory become results.
+        """Returns the vector width in which accumulators in memory become results.
 
-        It is 1 if results are not contiguous, if they also go to registers or shared buffers, or if their numbers have several
-        widths.
+        It is 1 if results are not contiguous, if they also go to registers or shared buffers, or if
+        element types of several sizes are involved.
         """
         buffer, _ = self.scene.accumulators[task.index]
         array, size = self.scene.plan.problem.array(task.task.target.array), buffer.dtype.size_bytes

@@ -1,4 +1,4 @@
-"""Writes reductions of a kernel: in registers of a thread, then in a tree over threads, then as partial results of blocks."""
+"""Writes reductions of a GPU kernel: in registers, then trees over threads, then partial results of blocks."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SHORT_SUM = 32  # so many partial results one thread combines alone
 
 
 class BlockSumWriter:
-    """Reductions on a GPU: register accumulators, combined over the threads of a block, then partial results of blocks."""
+    """Writer of reductions on a GPU: register accumulators, trees over the threads of a block, partial results of blocks."""
 
     def __init__(self, kernel: KernelScene, accumulators: Accumulators) -> None:
         self.kernel, self.scene = kernel, kernel.scene
@@ -47,7 +47,10 @@ class BlockSumWriter:
                 raise AssertionError("sums of a block are in registers")
 
     def tree(self, task: TaskPlan, ctx: Context) -> None:
-        """Combines the accumulators of the threads that share a result. All of them receive the combination."""
+        """Combines the accumulators of the threads of a block that share a result.
+
+        Each of these threads gets the total.
+        """
         old = self.scene.tiles[task.index, "acc"]
         vector = task.vector
         in_lanes = old.lanes if vector is not None and not vector.loop.is_reduction else 0
@@ -78,7 +81,7 @@ class BlockSumWriter:
         self.scene.tiles[task.index, "acc"] = new
 
     def over_threads(self, task: TaskPlan, x: c.CExpr) -> Value:
-        """Returns a value combined over the threads of reduction loops: inside warps, then across them."""
+        """Returns `x` combined over the threads along reduction loops: within warps, then across warps."""
         digits = [
             (self.kernel.digits[task.index, p.loop.name][1], p.mid)
             for p in task.loops
@@ -103,7 +106,7 @@ class BlockSumWriter:
         return Value(x, dtype)
 
     def own_result(self, task: TaskPlan) -> list[c.CExpr]:
-        """Returns tests that hold for only one of the threads with the same result."""
+        """Returns C conditions that hold for exactly one of the threads of a block that share a result."""
         return [
             c.Bin("==", self.kernel.digits[task.index, p.loop.name][0], c.Num("0"))
             for p in task.loops
@@ -111,7 +114,7 @@ class BlockSumWriter:
         ]
 
     def by_one(self, task: TaskPlan, body: tuple[c.CStmt, ...]) -> None:
-        """Writes statements for one of the threads with the same result."""
+        """Writes `body` so that only one of the threads of a block that share a result runs it."""
         tests = self.own_result(task)
         if not tests:
             for s in body:
@@ -132,7 +135,7 @@ class BlockSumWriter:
         self.scene.w.forget(task.task.target.array)
 
     def flush(self, task: TaskPlan, ctx: Context) -> None:
-        """Stores the sums of a block in its own part of the workspace, or adds them to the sums of all blocks."""
+        """Stores the totals of a block in its part of the workspace, or adds them atomically to the totals of all blocks."""
         buffer, _ = self.scene.accumulators[task.index]
         free = self.scene.free_loops(task)
         with self.scene.w.scope() as block, Over(self.scene, task, free, ctx) as inner:
@@ -170,7 +173,7 @@ class BlockSumWriter:
             self.scene.w.write(c.Evaluate(c.Call(add, (c.Un("&", place), x))))
 
     def block_number(self, task: TaskPlan) -> c.CExpr:
-        """Returns the number of this block among the blocks with the same results."""
+        """Returns the number of this block among the blocks that contribute to the same results."""
         terms, n_blocks = [], 1
         for p in reversed([p for p in task.loops if p.is_parallel and p.loop.is_reduction]):
             terms.append((self.kernel.blocks[task.index, p.loop.name], n_blocks))
@@ -180,7 +183,7 @@ class BlockSumWriter:
     # --- the launch that combines partial results ---
 
     def start_launch(self, task: TaskPlan) -> int:
-        """Writes the kernel that initialises the sums to which blocks add. Returns its number of blocks."""
+        """Writes the kernel that initialises the results to which blocks add. Returns its number of blocks."""
         buffer, layout = self.scene.accumulators[task.index]
         op, w = task.task.op, self.scene.w
         assert op is not None
@@ -203,13 +206,16 @@ class BlockSumWriter:
         return blocks
 
     def by_result(self, n_results: int) -> int:
-        """Sets the block shape for one thread per result. Returns the number of blocks."""
+        """Sets the block shape such that each thread handles one result. Returns the number of blocks."""
         threads = min(FINISHING_THREADS, max(WARP, -(-n_results // WARP) * WARP))
         self.kernel.shape = (threads,)
         return -(-n_results // threads)
 
     def number_of_result(self, thread: c.CExpr, threads: int) -> str:
-        """Declares the number of the result of a thread; with `threads` 1, of its block."""
+        """Declares the number of the result that a thread handles, and returns the variable's name.
+
+        With `threads` 1 it is the number of the block: a whole block handles one result.
+        """
         self.kernel.uses_tid = True
         result = self.scene.w.fresh("result")
         block = c.CastTo(self.kernel.index_type, c.Id("blockIdx.x"))
@@ -218,7 +224,10 @@ class BlockSumWriter:
         return result
 
     def combine_launch(self, task: TaskPlan) -> int:
-        """Writes the kernel that combines a task's partial results. Returns its number of blocks."""
+        """Writes the kernel that combines the partial results of a task's blocks.
+
+        Returns its number of blocks.
+        """
         buffer, layout = self.scene.accumulators[task.index]
         n_parts, n_results = partial_blocks(task), layout.n_elements
         op = task.task.op
@@ -255,13 +264,19 @@ class BlockSumWriter:
         return blocks
 
     def store_result(self, task: TaskPlan, result: str, total: str) -> None:
-        """Finishes and stores one result, whose number is in `result`."""
+        """Applies the reduction's finish to a total, and stores the result.
+
+        `result`: C variable with the result's number. `total`: C variable with its total.
+        """
         point, context = self.point_of(task, result)
         value = self.sums.finished(task, point, Value(c.Id(total), task.task.dtype), context)
         self.values.put(task, point, value, context)
 
     def point_of(self, task: TaskPlan, result: str) -> tuple[Point, Context]:
-        """Declares the loop indices of the result whose number is in `result`."""
+        """Declares the loop indices of a result, and returns its point and context.
+
+        `result`: C variable with the result's number.
+        """
         _, layout = self.scene.accumulators[task.index]
         extents = {p.loop.name: p.loop.extent for p in task.loops}
         index = {}

@@ -1,4 +1,4 @@
-"""Stream compaction: all threads of a team build a list together, with its order preserved or not."""
+"""Stream compaction: all threads of a team append to one list, either in the order of the iterations or in any order."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _APART = 8  # counts of threads lie so far apart: a line of the cache
 def compacted(
     scene: Emission, statements: tuple[ir.Stmt, ...], in_order: bool
 ) -> tuple[c.CStmt, ...]:
-    """Returns the statements of each thread of a team for statements that are compactions.
+    """Returns the statements that each thread of a team runs in place of compactions (loops that append to a list).
 
-    `in_order`: each thread counts its part of the loop, and stores it behind the elements of the threads before it (count, prefix
-    sums, write: Blelloch, 1990). Otherwise each iteration reserves room for its elements by an atomic addition to the count of the
-    list.
+    `in_order`: each thread counts its part of the loop, and stores its elements behind those of the
+    threads before it (count, prefix sums, write: Blelloch, 1990). Otherwise each iteration reserves
+    room for its elements by an atomic addition to the list's length.
     """
     writer = BodyWriter(scene.w, scene.plan.problem, scene.global_array, lambda update: True)
     writer.v.plain_indices = True
@@ -40,12 +40,12 @@ def compacted(
 
 
 def ir_stores(statements: tuple[ir.Stmt, ...]) -> list[ir.Store]:
-    """All stores of compactions."""
+    """Returns all stores in the bodies of compactions."""
     return [s for x in compactions(statements) for s in x.ends]
 
 
 class _Team:
-    """Writer of one compaction."""
+    """Writer of one compaction by a team."""
 
     def __init__(self, scene: Emission, writer: BodyWriter, x: Compaction) -> None:
         self.w, self.writer, self.x = scene.w, writer, x
@@ -119,13 +119,13 @@ class _Team:
         )
 
     def part(self, body: tuple[ir.Stmt, ...]) -> c.CStmt:
-        """Returns the loop over this thread's part."""
+        """Returns the loop that runs `body` for this thread's part of the iterations."""
         return c.For(self.i.name, self.lo, self.hi, 1, self.of_writer(body, self.i))
 
     def of_writer(
         self, body: tuple[ir.Stmt, ...], index: c.CExpr | None = None
     ) -> tuple[c.CStmt, ...]:
-        """Returns written statements in a scope of their own."""
+        """Returns `body` as C in a scope of its own; `index`: value of the compaction's loop index."""
         v, held = self.writer.v, dict(self.writer.v.locals)
         v.loops = {} if index is None else {self.x.loop.loop: index}
         written = self.writer.iteration(body)

@@ -1,4 +1,4 @@
-"""Contexts of the writers of a launch: loop variables in force, partial register tiles, and vectors kept between iterations."""
+"""Contexts of a launch's writers: loop variables in scope, partial register tiles, vectors carried between iterations."""
 
 from __future__ import annotations
 
@@ -17,11 +17,15 @@ from ..text.types import type_name
 class Context:
     """State of emission at one place of the loop tree.
 
-    `variables`: the loop variables in force, by (task, loop, level). `status`: for loops with register tiles, True if the tile is
-    full here. Loops without a status: under `by_rows` loops without vectors run one by one; under `is_slow` all do, and nothing is
-    written twice any more. `is_team`: all threads of the launch run this place. `inside`: tasks whose iterations are all inside
-    their cuts here; `decided`: the cuts within which they are. `ends`: the ends of loops whose iterations are those of a block, by
-    (task, loop).
+    `variables`: the C variables in scope, by (task, loop, level).
+    `status`: by (task, loop) with a register tile: True if the tile is full here, False if it is
+    partial.
+    Loops without a status: with `by_rows` loops that are not vectors run one by one. With `is_slow`
+    all do, and no loop body is written in two versions any more.
+    `is_team`: all threads of the launch run this code.
+    `inside`: tasks whose iterations are all within their cuts (iteration-domain constraints) here.
+    `decided`: the cuts that surely hold here.
+    `ends`: the ends of loops that run over the iterations of one block, by (task, loop).
     """
 
     variables: dict[tuple[int, str, int], c.CExpr] = field(default_factory=dict)
@@ -36,7 +40,10 @@ class Context:
 
 @dataclass(frozen=True)
 class PartialLoop:
-    """A loop over a partial register tile. Without a variable, a test that its one element exists."""
+    """A loop from `start` to `end` over a partial register tile.
+
+    Without a variable: a test that its one element exists.
+    """
 
     variable: str
     start: c.CExpr
@@ -46,9 +53,10 @@ class PartialLoop:
 
 @dataclass
 class Carried:
-    """Loop-carried register reuse in a task's loop along rows of vectors, which begins at `lo`.
+    """Loop-carried register reuse: a task's loop along rows keeps vectors in registers from one iteration to the next.
 
-    `before` declares, in front of the loop, the vectors passed from iteration to iteration; `names` are their variables, by key.
+    `lo`: begin of the loop. `before`: declarations of the carried vectors, in front of the loop.
+    `names`: their C variables, by key.
     """
 
     task: int
@@ -57,12 +65,15 @@ class Carried:
     names: dict[Hashable, c.Id] = field(default_factory=dict)
 
     def start(self, lanes: int) -> LoopIndexAt:
-        """Returns the first iteration, as the first lane of a vector."""
+        """Returns the loop index of the first iteration, as a vector of `lanes` lanes."""
         terms, offset = c.flatten(self.lo)
         return LoopIndexAt(c.linear(tuple(terms), 0) if terms else None, offset, lanes)
 
     def vector(self, w: Builder, key: Hashable, stem: str, first: Value) -> Value:
-        """Returns the vector passed on by the previous iteration. For the first one it is `first`, known in front of the loop."""
+        """Returns the vector carried from the previous iteration under `key`.
+
+        In the first iteration it is `first`.
+        """
         if key not in self.names:
             self.names[key] = c.Id(w.fresh(f"{stem}_before"))
             kind = type_name(first.dtype, first.lanes)

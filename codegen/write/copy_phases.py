@@ -1,4 +1,4 @@
-"""Writes copies of operands into shared memory, which all threads of a block make together."""
+"""Writes the copies of operand blocks to shared memory, which all threads of a GPU block make together."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .shared_operands import locate
 
 
 class CopyWriter:
-    """Writes the phases of blocks in shared memory (codegen/passes/packing.py)."""
+    """Writer of the phases that copy operand blocks to shared memory (codegen/passes/packing.py)."""
 
     def __init__(self, kernel: KernelScene) -> None:
         self.kernel, self.scene = kernel, kernel.scene
@@ -36,12 +36,18 @@ class CopyWriter:
                 raise AssertionError("threads of a block do not pack ahead")
 
     def copy(self, task: TaskPlan, operand: Operand, ctx: Context) -> None:
-        """Copies the block of one tile by all threads together; neighbouring threads copy neighbouring pieces."""
+        """Copies an operand's block for one tile, by all threads together.
+
+        Neighbouring threads copy neighbouring pieces.
+        """
         self.move_block(task, operand, ctx, None)
         self.scene.w.forget(self.kernel.kept_copies[task.index, operand.site].name)
 
     def transfer(self, phase: loop_ir.CopyPhase, ctx: Context) -> None:
-        """Writes asynchronous copies, which proceed while earlier tiles are used. Each step is one commit group of the thread."""
+        """Writes asynchronous copies, which proceed during computation on earlier tiles.
+
+        Each step is one commit group.
+        """
         w, stages = self.scene.w, [x.stages for x in phase.copies]
         match phase:
             case loop_ir.StartCopies(copies, holder):
@@ -57,9 +63,10 @@ class CopyWriter:
     def fill(
         self, copies: tuple[loop_ir.Copy, ...], holder: loop_ir.Loop, group: int, ctx: Context
     ) -> None:
-        """Starts one group of the copies before the loop.
+        """Writes commit group number `group` of the asynchronous copies in front of loop `holder`.
 
-        These are the copies that iteration `group - (groups before the loop)` would start.
+        The group holds the copies that iteration `group - (number of groups in front of the loop)`
+        would start.
         """
         most = max(x.stages for x in copies)
         for x in copies:
@@ -76,9 +83,9 @@ class CopyWriter:
     def follow(
         self, copies: Sequence[loop_ir.Copy], stages: int, holder: loop_ir.Loop, ctx: Context
     ) -> None:
-        """Declares the places of this iteration's tiles, and starts later copies.
+        """Declares the stages that hold this iteration's tiles, and starts the copies of later tiles.
 
-        These are the copies of the tiles `stages - 1` iterations later, if there are any.
+        These tiles are those of the iteration `stages - 1` later, if there is one.
         """
         w = self.scene.w
         first = holder.members[0]
@@ -108,14 +115,17 @@ class CopyWriter:
 
     @staticmethod
     def stage(outer: c.CExpr, step: int, stages: int, layout: BlockLayout) -> c.CExpr:
-        """Returns the start of a tile's block in an array of several stages."""
+        """Returns the index at which a tile's block starts in a shared array of several stages."""
         number = outer if step == 1 else c.Bin("/", outer, c.number(step))
         return c.Bin("*", c.Bin("%", number, c.number(stages)), c.number(layout.n_elements))
 
     def move_block(
         self, task: TaskPlan, operand: Operand, ctx: Context, stage: c.CExpr | None
     ) -> None:
-        """Copies the block of one tile in the widest aligned pieces; asynchronously if a `stage` is given."""
+        """Copies an operand's block for one tile in the widest aligned pieces.
+
+        Asynchronously if a `stage` is given.
+        """
         w = self.scene.w
         layout = self.kernel.placed[task.index, operand.site]
         buffer = self.kernel.kept_copies[task.index, operand.site]
@@ -175,7 +185,7 @@ class CopyWriter:
         piece: int,
         is_asynchronous: bool,
     ) -> c.CStmt:
-        """Returns a copy of neighbouring elements from global to shared memory."""
+        """Returns a copy of `piece` contiguous elements from global to shared memory."""
         prelude, there = self.scene.prelude, c.Un("&", place)
         if is_asynchronous and piece * dtype.size_bytes >= 4:  # less is copied by threads that wait
             prelude.defined.setdefault("copy_async", COPY_ASYNC)

@@ -1,7 +1,8 @@
-"""Loop ranges within iteration-domain constraints (cuts): from the first tile that is not wholly outside to the last one.
+"""Loop ranges within iteration-domain constraints (cuts): tiles that are wholly outside are left out.
 
-In a constraint, loops around the loop are at the tile that has begun, and others take all of their values. Ranges begin and end at
-whole iterations of the loop, so that tiles have the same places as without constraints.
+A cut restricts the values of a loop, given those of other loops. Outer loops have the value of the
+current tile, inner loops may take all of their values. Ranges begin and end at whole iterations of
+the loop, so tiles have the same positions as without cuts.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from .emission import Emission
 
 @dataclass(frozen=True)
 class Part:
-    """A part of a loop's range. `may_be_cut`: the end of the loop may lie inside its last tile."""
+    """A part of a loop's range, `lo` to `hi`. `may_be_cut`: the loop may end inside the part's last tile."""
 
     lo: c.CExpr
     hi: c.CExpr
@@ -31,7 +32,7 @@ class Part:
 
 @dataclass(frozen=True)
 class _Sum:
-    """An affine expression of C variables."""
+    """An affine expression: C variables with factors, and a constant."""
 
     terms: tuple[tuple[c.CExpr, int], ...]
     const: int
@@ -48,7 +49,7 @@ class _Sum:
 
 
 def parts(scene: Emission, node: Loop, lo: c.CExpr, hi: c.CExpr, ctx: Context) -> Iterator[Part]:
-    """Yields the parts of a loop's range lo to hi, in order, after declarations of their begins."""
+    """Yields the parts of a loop's range `lo` to `hi`, in order, and writes the declarations of their begins."""
     if node.within is None:
         yield Part(lo, hi, ctx)
         return
@@ -71,9 +72,9 @@ def parts(scene: Emission, node: Loop, lo: c.CExpr, hi: c.CExpr, ctx: Context) -
 
 
 def shared_part(scene: Emission, node: Loop, ctx: Context) -> tuple[c.CExpr, c.CExpr]:
-    """Returns begin and end of a thread's range of a loop, declared here.
+    """Declares and returns begin and end of a thread's range of a loop.
 
-    Threads share the iterations that are not outside of cuts.
+    The threads share only the iterations that are not wholly outside of cuts.
     """
     zero = c.Num("0")
     first, end = _Ranges(scene, node, zero, c.number(node.extent), ctx).outer()
@@ -104,7 +105,7 @@ class _Ranges:
         self.name = loop_of(node, self.task)
 
     def outer(self) -> tuple[c.CExpr, c.CExpr]:
-        """Returns the range of the iterations that are not wholly outside."""
+        """Returns begin and end of the iterations that are not wholly outside of the cuts."""
         assert self.node.within is not None
         begins: list[_Sum] = []
         ends: list[_Sum] = []
@@ -121,7 +122,7 @@ class _Ranges:
         return lo, hi
 
     def inner(self, lo: c.CExpr, hi: c.CExpr) -> tuple[c.CExpr, c.CExpr]:
-        """Returns the subrange of iterations that are wholly inside."""
+        """Returns begin and end of the iterations in `lo` to `hi` that are wholly inside of the cuts."""
         assert self.node.within is not None
         begin, end = lo, self.aligned(hi)
         for cut in self.node.within.splits:
@@ -143,23 +144,27 @@ class _Ranges:
         return begin, self.named("outside", maximum(begin, end))
 
     def in_turn(self, x: c.CExpr, lo: c.CExpr) -> c.CExpr:
-        """Returns a thread's first iteration at `x` or behind it, where `lo` is one of its iterations and not behind `x`."""
+        """Returns the first iteration of a thread at `x` or behind it, if iterations are dealt out cyclically.
+
+        `lo`: an iteration of this thread that is not behind `x`.
+        """
         stride = c.Bin("*", c.Id("n_threads"), c.number(self.node.step))
         distance = c.add(c.Bin("-", x, lo), c.Bin("-", stride, c.Num("1")))
         return c.add(lo, c.Bin("*", c.Bin("/", distance, stride), stride))
 
     @property
     def may_begin_late(self) -> bool:
-        """True if a range may begin behind its end, as for a time step without iterations."""
+        """True if a range's begin may exceed its end, as in a time step without iterations."""
         assert self.node.within is not None
         steps = {loop.name for loop in self.scene.plan.tasks[self.task].task.steps}
         cuts = (*self.node.within.cuts, *self.node.within.splits)
         return any(name in steps for cut in cuts for name, _ in cut.affine.terms)
 
     def bounds(self, cut: Cut, for_low: _Sum, for_high: _Sum) -> tuple[_Sum | None, _Sum | None]:
-        """Returns begin and end of the loop inside a cut.
+        """Returns begin and end of the loop inside a cut; None where the cut does not restrict it.
 
-        `for_low` and `for_high` are the sums of the cut's other terms at the lower and at the upper bound.
+        `for_low`, `for_high`: the sums of the cut's other terms that apply to its lower and to its
+        upper bound.
         """
         if cut.affine.coefficient(self.name) > 0:
             first = for_low.negated.shifted(cut.low) if cut.low > -FAR else None
@@ -170,7 +175,7 @@ class _Ranges:
         return first, last
 
     def rest(self, cut: Cut) -> tuple[_Sum, _Sum]:
-        """Returns the least and the largest sum of the other loops of a cut here."""
+        """Returns the least and the greatest value here of a cut's terms other than this loop's."""
         task = self.scene.plan.tasks[self.task]
         terms: list[tuple[c.CExpr, int]] = []
         steps = {loop.name for loop in task.task.steps}
@@ -194,7 +199,7 @@ class _Ranges:
         return _Sum(tuple(terms), least), _Sum(tuple(terms), most)
 
     def whole(self, x: _Sum, *, up: bool) -> c.CExpr:
-        """Returns `x` rounded to a begin of an iteration of the loop: down or, with `up`, up."""
+        """Returns `x` rounded to the begin of an iteration of the loop: downwards, or upwards with `up`."""
         step = self.node.step
         terms, const = c.flatten(self.lo)
         if step == 1:
@@ -206,7 +211,7 @@ class _Ranges:
         return c.add(self.lo, steps)
 
     def aligned(self, hi: c.CExpr) -> c.CExpr:
-        """Returns the end of the last whole iteration before `hi`."""
+        """Returns the end of the last whole iteration that ends at or before `hi`."""
         if self.node.step == 1:
             return hi
         terms, const = c.flatten(hi)

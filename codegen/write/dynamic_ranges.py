@@ -1,4 +1,4 @@
-"""Loop ranges with an end that is only known at run time."""
+"""Loop ranges whose end is known only at run time."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .emission import Emission
 
 
 def n_iterations(scene: Emission, node: Loop) -> c.CExpr:
-    """Returns the end of a loop. Declares it here if it is only known at run time."""
+    """Returns the number of iterations of a loop. Declares a variable for it if it is known only at run time."""
     extent = c.number(node.extent)
     if not node.ends:
         return extent
@@ -26,7 +26,7 @@ def n_iterations(scene: Emission, node: Loop) -> c.CExpr:
 
 
 def counted_range(scene: Emission, node: Loop, n: c.CExpr) -> tuple[c.CExpr, c.CExpr]:
-    """Returns begin and end of a thread's range of n iterations, in units of one iteration; declared here."""
+    """Declares and returns begin and end of a thread's range of `n` iterations, counted in iterations."""
     if node.schedule is Schedule.SEQUENTIAL:
         return c.Num("0"), n
     tid, n_threads = c.Id("tid"), c.Id("n_threads")

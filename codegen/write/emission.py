@@ -1,4 +1,4 @@
-"""Emission context of one launch: its plan, the places of values, and iteration over register tiles."""
+"""Emission context of one launch: its plan, the buffers and tiles of its values, and iteration over register tiles."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from .tile_loops import EmittedTile
 
 
 class Emission:
-    """Emission context: the state of writing one launch."""
+    """Emission context: all state that the writers of one launch share."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class Emission:
         }
 
     def matches(self) -> dict[tuple[int, str, int], set[tuple[int, str, int]]]:
-        """Returns, for each loop level, the loop levels merged with it."""
+        """Returns, for each loop level (task, loop, level), the loop levels merged with it."""
         found: dict[tuple[int, str, int], set[tuple[int, str, int]]] = {}
 
         def visit(nodes: tuple[PlannedNode, ...]) -> None:
@@ -86,7 +86,7 @@ class Emission:
         return buffer
 
     def nest_order(self, task: TaskPlan, operand: Operand) -> tuple[str, ...]:
-        """Returns the loops of an operand: first in the nesting order of their intra-tile (mid) loops, then the others."""
+        """Returns an operand's loops: first those with intra-tile (mid) loops, in their nesting order, then the others."""
         order = [
             m.loop
             for n in loops_in(self.launch.nodes)
@@ -98,27 +98,30 @@ class Emission:
 
     @staticmethod
     def end_of(start: c.CExpr, tile: int, extent: int) -> c.CExpr:
-        """Returns the end of a tile that begins at `start`."""
+        """Returns the end of the tile of `tile` iterations that begins at `start`: at most `extent`."""
         if tile >= extent:
             return c.number(extent)
         end = c.linear(((start, 1),), tile)
         return end if extent % tile == 0 else c.minimum(end, c.number(extent))
 
     def tile_end(self, p: LoopPlan, start: c.CExpr) -> c.CExpr:
-        """Returns the end of the tile that begins at `start`: at most the end of the loop, or of this thread's range."""
+        """Returns the end of a loop's tile that begins at `start`: at most the end of the loop, or of this thread's range."""
         extent, unit = p.loop.extent, self.unit_of(p)
         if unit == p.tile:
             return self.end_of(start, p.tile, extent)
         return c.minimum(c.linear(((start, 1),), p.tile), self.partition(extent, p.tile)[1])
 
     def unit_of(self, p: LoopPlan) -> int:
-        """The number of iterations of a loop that stay with one thread: a tile, or less if the loop is partitioned in blocks."""
+        """Number of consecutive iterations that one thread runs: a tile, or fewer for a loop shared out in blocks."""
         if self.launch.runs is not Runs.TEAM or not p.is_parallel or not p.is_blocked:
             return p.tile
         return self.units[p.loop.extent, p.tile]
 
     def partition(self, extent: int, step: int) -> tuple[c.CExpr, c.CExpr]:
-        """Returns this thread's contiguous block of a parallel loop in tiles of `step` iterations; see `Loop.unit`."""
+        """Returns begin and end of this thread's contiguous range of a parallel loop in tiles of `step`.
+
+        See `Loop.unit`.
+        """
         key = (extent, step)
         if key not in self.partitions:
             suffix = "" if not self.partitions else f"_{len(self.partitions)}"
@@ -129,7 +132,7 @@ class Emission:
 
     @contextmanager
     def sharing(self, key: tuple[int, int], part: tuple[c.CExpr, c.CExpr]) -> Iterator[None]:
-        """Context in which `part` is the thread's range of loops of this extent and step."""
+        """Context in which `part` is the thread's range of every parallel loop with this `key` (extent, step)."""
         before = self.partitions.pop(key, None)
         self.partitions[key] = part
         yield
@@ -138,7 +141,7 @@ class Emission:
             self.partitions[key] = before
 
     def part_of(self, p: LoopPlan) -> tuple[c.CExpr, c.CExpr]:
-        """Returns begin and end of a thread's range of a tile loop that is not cyclic."""
+        """Returns begin and end of a thread's contiguous range of a tile loop."""
         assert p.is_blocked
         if p.is_parallel:
             return self.partition(p.loop.extent, p.tile)
@@ -157,29 +160,32 @@ class Emission:
                 yield c.Declare("long", name.name, place, constant=True)
 
     def start(self, task: TaskPlan, p: LoopPlan, ctx: Context) -> c.CExpr:
-        """Returns the index at which the register tile of a loop starts."""
+        """Returns the index at which the current register tile of a loop starts."""
         level = MID if p.mid > 1 else OUTER
         return ctx.variables[task.index, p.loop.name, level]
 
     def is_full(self, task: TaskPlan, p: LoopPlan, ctx: Context) -> bool:
-        """True if the register tile of a loop is written with full copies at this place."""
+        """True if the register tile of a loop is full at this place, so that all of its copies are written."""
         is_undecided_full = not ctx.is_slow and (p.is_vector or not ctx.by_rows)
         return p.reach == 1 or ctx.status.get(
             (task.index, p.loop.name), is_undecided_full or p.divides
         )
 
     def is_named(self, task: TaskPlan, p: LoopPlan, ctx: Context) -> bool:
-        """True if each copy of a register tile has a name of its own. Otherwise copies are elements of an array."""
+        """True if each copy of a register tile is a C variable of its own. Otherwise the tile is a C array."""
         return p.inner == 1 or self.is_full(task, p, ctx)
 
     def lanes(self, task: TaskPlan) -> int:
-        """The number of lanes of a task's vectors."""
+        """Number of lanes of a task's vectors."""
         lanes = self.target.lanes(task.task.lane_bytes)
         vector = task.vector
         return lanes if vector is None else vector_width(vector.inner, lanes)
 
     def points(self, task: TaskPlan, loops: list[LoopPlan], ctx: Context) -> Iterator[Point]:
-        """Yields the points of the register tiles of `loops`, inside `for` loops over partial tiles; see `slow_loops`."""
+        """Yields the points of the register tiles of `loops`.
+
+        For partial tiles it opens `for` loops; see `slow_loops`.
+        """
         base: dict[str, LoopIndexAt] = {}
         indices: dict[str, c.CExpr] = {}
         grids: list[list[tuple[str, LoopIndexAt, int]]] = []
@@ -206,7 +212,7 @@ class Emission:
     def slow_loops(
         self, task: TaskPlan, loops: list[LoopPlan], ctx: Context
     ) -> tuple[list[PartialLoop], Context]:
-        """Returns the `for` loops over partial register tiles, and the context inside them."""
+        """Returns the `for` loops that run through partial register tiles, and the context inside them."""
         made = []
         variables = dict(ctx.variables)
         for p in loops:
@@ -231,7 +237,7 @@ class Emission:
         return c.minimum(c.linear(((start, 1),), p.inner), c.number(p.loop.extent))
 
     def declare(self, tile: EmittedTile, first: c.CExpr | None) -> None:
-        """Declares a register tile, with a first value where one is given."""
+        """Declares a register tile; `first` is the initial value of each element."""
         kind = type_name(tile.dtype, tile.lanes)
         if tile.lanes:
             self.prelude.vector_type(tile.dtype, tile.lanes)
@@ -254,14 +260,14 @@ class Emission:
                 self.w.write(c.For(k, c.Num("0"), c.number(extent), 1, (fill,)))
 
     def fold(self, op: str, value: Value) -> Value:
-        """Returns all lanes of a vector combined into one scalar."""
+        """Returns the reduction of a vector's lanes by `op` to a scalar; a scalar is returned unchanged."""
         return Value(
             c.Call(self.prelude.use(f"fold_{op}", value.dtype, value.lanes), (value.x,)),
             value.dtype,
         )
 
     def read_behind(self, task: TaskPlan) -> bool:
-        """True if a result in registers is read when the task is done, not only while its loop goes on."""
+        """True if a result in registers is read behind the task's loop, not only by rescaled sums inside it."""
 
         def is_only_inside(f: Flow) -> bool:
             reader = self.plan.tasks[f.consumer]
@@ -279,7 +285,7 @@ class Emission:
     def tiled_loops(self, task: TaskPlan) -> set[str]:
         """Returns the loops of a reduction along which its finish, or its correction, reads register tiles.
 
-        There each copy must be named.
+        Along these loops each copy must be a C variable of its own.
         """
         reads = (
             {x.array for x in loads(task.task.finish)} if task.task.finish is not None else set()

@@ -1,4 +1,4 @@
-"""Emission context of one GPU kernel: thread and block indices, alignment and shared memory."""
+"""Emission context of one GPU kernel: thread and block indices, alignment, and shared memory."""
 
 from __future__ import annotations
 
@@ -27,10 +27,14 @@ VECTOR_BYTES = 16  # the widest access of a thread
 
 @dataclass(frozen=True)
 class BlockLayout:
-    """Layout of an operand's block in shared memory: `strides` by loop, in the order of memory.
+    """Layout of an operand's block in shared memory.
 
-    `piece` contiguous elements are moved at once. With a `swizzle` (n, width), element x of row r is at x ^ (r % n * width). A
-    window has `extents` beyond the tiles of its loops, and `least` holds the axes of the first read of an iteration.
+    `strides`: by loop, in the order of memory.
+    `piece`: number of contiguous elements that one move copies.
+    `swizzle` (n, width): element x of row r is stored at x ^ (r % n * width), against bank
+    conflicts.
+    `extents`: of a halo block, elements along each loop beyond the tile. `least`: for each axis,
+    the first index that an iteration reads.
     """
 
     loops: tuple[LoopPlan, ...]
@@ -64,9 +68,9 @@ class BlockLayout:
 
 
 def _piece(loops: list[LoopPlan], operand: Operand, source: ArrayInfo, strides: list[int]) -> int:
-    """Returns the most elements of a row that are aligned together, in memory and in a block with these strides.
+    """Returns the most elements of a row that one aligned move can copy from the array to the block.
 
-    The stride along rows does not count.
+    `strides`: of the block. The stride of 1 along rows is left out.
     """
     along, row = flat_strides(operand.access, source), loops[-1]
     if along[row.loop.name] != 1:
@@ -79,7 +83,7 @@ def _piece(loops: list[LoopPlan], operand: Operand, source: ArrayInfo, strides: 
 
 
 class KernelScene:
-    """Emission context of one kernel: that of its launch, with the threads and shared memory of its blocks."""
+    """Emission context of one GPU kernel: the launch's context, with the threads and the shared memory of its blocks."""
 
     def __init__(self, scene: Emission, index_type: str) -> None:
         self.scene, self.index_type = scene, index_type
@@ -101,11 +105,11 @@ class KernelScene:
 
     @property
     def n_threads(self) -> int:
-        """The number of threads of a block."""
+        """Number of threads of a block."""
         return prod(self.shape)
 
     def order_threads(self) -> None:
-        """Numbers the threads of each task."""
+        """Assigns to each task the order in which its parallel loops number the threads of a block."""
         for t in self.scene.launch.tasks:
             task, stride = self.scene.plan.tasks[t], 1
             for axis, p in enumerate(map(task.loop, task.threads)):
@@ -113,7 +117,11 @@ class KernelScene:
                 stride *= p.mid
 
     def digit(self, p: LoopPlan, axis: int, stride: int) -> c.CExpr:
-        """Returns the name of a thread's number along a loop: its index along a block axis, or a digit of its flat number."""
+        """Returns the C variable of a thread's index along a loop: of its threadIdx, or a digit of its flat number.
+
+        `axis`: of threadIdx. `stride`: distance of flat numbers between neighbouring threads along
+        the loop.
+        """
         if len(self.shape) > 1:
             x: c.CExpr = c.CastTo(self.index_type, c.Id(f"threadIdx.{AXES[axis]}"))
         else:
@@ -130,7 +138,7 @@ class KernelScene:
         return c.Id(self.digit_names[x])
 
     def thread_declarations(self) -> Iterator[c.CStmt]:
-        """Yields declarations of a thread's flat number, in the order of warps, and of its numbers along loops."""
+        """Yields declarations of a thread's flat number (in the order of warps), and of its indices along loops."""
         if self.uses_tid:
             terms, stride = [], 1
             for axis, n in zip(AXES, self.shape, strict=False):
@@ -144,7 +152,7 @@ class KernelScene:
     # --- memory ---
 
     def allocate(self, task: TaskPlan) -> None:
-        """Allocates partial results in the workspace; values of a tile and copies of operands in shared memory."""
+        """Allocates a task's buffers: partial results (workspace), values of a tile and operand blocks (shared memory)."""
         t = task.index
         array = self.scene.plan.problem.array(task.task.target.array)
         acc = self.scene.launch.accumulators.get(t)
@@ -170,17 +178,17 @@ class KernelScene:
             self.kept_copies[t, operand.site] = kept
 
     def adds_to_result(self, task: TaskPlan) -> bool:
-        """True if the blocks reduce into the array of the result itself."""
+        """True if the blocks reduce directly into the array of the result."""
         return task.is_atomic and adds_to_result(self.scene.plan.problem, task.task)
 
     def is_set_already(self, task: TaskPlan) -> bool:
-        """True if blocks add to the previous value of the result."""
+        """True if the blocks add to the result's previous value, so no kernel initialises it."""
         start = start_of(task.task)
         is_own = isinstance(start, Load) and access_of(start) == task.task.target
         return is_own and self.adds_to_result(task)
 
     def keep(self, stem: str, dtype: DType, n_elements: int) -> Buffer:
-        """Allocates an array in shared memory."""
+        """Allocates an array of `n_elements` in shared memory."""
         buffer = Buffer(self.scene.w.fresh(stem), dtype, n_elements, 0, False)
         self.in_shared.append(buffer)
         return buffer
@@ -188,7 +196,8 @@ class KernelScene:
     def shared_declarations(self) -> Iterator[c.CStmt]:
         """Yields declarations of the arrays in shared memory.
 
-        They are arrays of their own if static shared memory suffices, otherwise parts of the launch's dynamic shared memory.
+        If static shared memory suffices, each is an array of its own, otherwise a part of the
+        launch's dynamic shared memory.
         """
         if self.asks_for_bytes:
             pool, offset = self.scene.w.fresh("shared_memory"), 0
@@ -206,7 +215,7 @@ class KernelScene:
 
     @property
     def asks_for_bytes(self) -> int:
-        """Bytes of dynamic shared memory that the launch requests; 0 if static shared memory suffices."""
+        """Bytes of dynamic shared memory that the launch needs; 0 if static shared memory suffices."""
         n_bytes = sum(b.stride_bytes for b in self.in_shared)
         met = 8 * self.n_threads if self.meets_warps else 0
         return n_bytes if n_bytes + met > self.scene.target.shared_bytes_per_block else 0

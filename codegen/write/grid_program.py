@@ -1,4 +1,4 @@
-"""Program of a plan for a GPU: kernels in order, each with its launch grid."""
+"""Lowers a plan for a GPU to a program: its kernels in order, each with its launch grid."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ class _Kernels:
         return KernelWriter(KernelScene(scene, self.index_type))
 
     def add(self, kernel: GridKernel, comment: str, tasks: tuple[int, ...] = ()) -> None:
-        """Adds a kernel that computes these tasks. Its temporaries are declared at their places in the workspace."""
+        """Adds a kernel that computes `tasks`. Temporary arrays become pointers into the workspace."""
         name = f"launch_{len(self.functions)}"
         body = without_unused(kernel.body)
         seen, stored = identifiers(body)
@@ -126,7 +126,7 @@ class _Kernels:
         self.configured.append((name, kernel, tuple(p.name for p in named), tasks))
 
     def launches(self) -> tuple[KernelLaunch, ...]:
-        """Returns all launches in order of execution. A repeated launch occurs several times."""
+        """Returns all kernel launches in order of execution. A repeated kernel occurs several times."""
         once, repeats = self.launches_once(), repeats_of(self.around)
         found = []
         for k, steps in with_steps(len(once), repeats):
@@ -161,5 +161,8 @@ def _configuration(kernel: GridKernel) -> str:
 
 
 def grid_program(plan: Plan, passes: Passes | None = None) -> LoweredProgram:
-    """Returns the program of a plan for a GPU. `passes` replaces the passes of GPUs."""
+    """Returns the program of a plan for a GPU.
+
+    `passes`: the passes over its loop IR, by default those of GPUs.
+    """
     return _Kernels(plan, passes or PASSES[plan.target.kind]).program()

@@ -1,4 +1,4 @@
-"""Writes one kernel: loop IR to C syntax, run by all threads of a block.
+"""Writes one GPU kernel: loop IR to C syntax, which all threads of a block run.
 
 Conditions of loops and tests are uniform over the threads of a block, except tests around straight-line code. So all threads reach
 each barrier.
@@ -30,7 +30,7 @@ from .threads import Statements, Threads
 
 @dataclass(frozen=True)
 class GridKernel:
-    """A kernel's body with its launch configuration."""
+    """A GPU kernel: its body, and its launch configuration (grid, block, shared memory)."""
 
     body: tuple[c.CStmt, ...]
     grid: tuple[int, int, int]
@@ -39,12 +39,12 @@ class GridKernel:
 
     @property
     def n_threads(self) -> int:
-        """Threads of a block."""
+        """Number of threads of a block."""
         return prod(self.block)
 
 
 class BlockThreads(Threads):
-    """The threads of a block, and the blocks of a grid."""
+    """Threads of a GPU block and blocks of its grid, as the `Threads` of a launch."""
 
     def __init__(self, kernel: KernelScene, sums: Accumulators) -> None:
         self.kernel, self.scene, self.sums = kernel, kernel.scene, sums
@@ -109,7 +109,7 @@ class BlockThreads(Threads):
 
 
 def _grid(nodes: Sequence[loop_ir.Node]) -> Iterator[loop_ir.Loop]:
-    """Yields the loops over blocks, outermost first."""
+    """Yields the loops whose iterations are blocks of the grid, outermost first."""
     for n in nodes:
         if isinstance(n, loop_ir.Loop) and n.is_parallel:
             yield n
@@ -117,7 +117,7 @@ def _grid(nodes: Sequence[loop_ir.Node]) -> Iterator[loop_ir.Loop]:
 
 
 class KernelWriter:
-    """Writes one kernel: a launch, or the kernel that combines partial results of one of its tasks."""
+    """Writer of one GPU kernel: of a launch, or of the initialisation or combination of a task's partial results."""
 
     def __init__(self, kernel: KernelScene) -> None:
         self.kernel, self.scene = kernel, kernel.scene
@@ -125,7 +125,7 @@ class KernelWriter:
         self.sums = Accumulators(self.scene, self.values)
 
     def main(self) -> GridKernel:
-        """The kernel of the launch."""
+        """Returns the kernel of the launch itself."""
         scene, kernel = self.scene, self.kernel
         for t in scene.launch.tasks:
             kernel.allocate(scene.plan.tasks[t])
@@ -142,25 +142,25 @@ class KernelWriter:
         )
 
     def combining(self, task: TaskPlan, buffers: KernelScene) -> GridKernel:
-        """Returns the kernel that combines the partial results described in `buffers`."""
+        """Returns the kernel that combines a task's partial results, which `buffers` describes."""
         self.take_over(task, buffers)
         with self.scene.w.scope() as body:
             blocks = BlockSumWriter(self.kernel, self.sums).combine_launch(task)
         return self.beside(tuple(body.statements), blocks)
 
     def starting(self, task: TaskPlan, buffers: KernelScene) -> GridKernel:
-        """Returns the kernel that initialises the sums to which blocks add."""
+        """Returns the kernel that initialises the results to which blocks add; `buffers` describes them."""
         self.take_over(task, buffers)
         with self.scene.w.scope() as body:
             blocks = BlockSumWriter(self.kernel, self.sums).start_launch(task)
         return self.beside(tuple(body.statements), blocks)
 
     def beside(self, body: tuple[c.CStmt, ...], blocks: int) -> GridKernel:
-        """Returns a kernel that runs before or after the kernel of the launch."""
+        """Returns a kernel of `blocks` blocks that runs before or after the launch's own kernel."""
         return GridKernel(self.opened(body), _along_axes([blocks]), _along_axes(self.kernel.shape))
 
     def take_over(self, task: TaskPlan, buffers: KernelScene) -> None:
-        """Takes over the buffer in which a kernel of this launch leaves a task's sums."""
+        """Makes a task's partial results, which another kernel of this launch allocated, accessible to this kernel."""
         scene, found = self.scene, buffers.scene.accumulators[task.index]
         scene.accumulators[task.index] = found
         if not self.kernel.adds_to_result(task):
@@ -168,7 +168,7 @@ class KernelWriter:
             scene.w.used.add(found[0].name)
 
     def opened(self, body: tuple[c.CStmt, ...]) -> tuple[c.CStmt, ...]:
-        """Returns a body behind the declarations that it needs."""
+        """Returns `body` behind declarations of its buffers and of its thread indices."""
         kernel = self.kernel
         opening: list[c.CStmt] = [*kernel.shared_declarations()]
         opening += [kernel.open_buffer(b) for b in self.scene.opened]

@@ -1,4 +1,4 @@
-"""Guarded assignments: stores where the condition holds; the other elements keep their values."""
+"""Guarded assignments: elements are stored where a condition holds; the others keep their values."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ from .register_rotation import has_rows
 
 @dataclass(frozen=True)
 class _Tail:
-    """A register tile of vectors that ends with its loop and overlaps finished elements.
+    """A last register tile of vectors that ends with its loop, and so overlaps elements that are stored already.
 
-    Lanes before `start` of this loop are left out.
+    Lanes at loop indices before `start` are masked off.
     """
 
     loop: str
@@ -39,13 +39,13 @@ class _Tail:
 
 
 class GuardWriter:
-    """Writer of guarded tasks; see `write`."""
+    """Writer of tasks with a guard (a condition on their store); `write` is its entry."""
 
     def __init__(self, scene: Emission, values: Values) -> None:
         self.scene, self.values, self.w = scene, values, scene.w
 
     def write(self, task: TaskPlan, ctx: Context) -> None:
-        """Writes the body of a guarded task at a place of the tree."""
+        """Writes the body of a guarded task at one place of the loop tree."""
         assert task.task.condition is not None
         plan = self.scene.plan
         self.how = plan.choice("guard", task.index)
@@ -99,7 +99,7 @@ class GuardWriter:
         self.w.forget(array)
 
     def blended(self, task: TaskPlan, point: Point, ctx: Context, tail: _Tail | None) -> Value:
-        """Returns the value of a point's element after the assignment."""
+        """Returns the value of a point's element after the assignment: new where the guard holds, else the old one."""
         mask = self.tests(task, point, ctx, self.residues)
         lanes = point.lanes()
         if tail is not None:
@@ -117,9 +117,9 @@ class GuardWriter:
         return new if mask is None else self.w.select(mask, new, old, dtype)
 
     def in_strides(self, task: TaskPlan, ctx: Context) -> None:
-        """Writes only the iterations of one loop's register tile that are in a residue.
+        """Writes a loop's register tile with a stride: only its iterations with the guard's remainder.
 
-        If the tile is cut, each iteration is tested.
+        In a partial tile each iteration is tested.
         """
         stride = stride_of(self.scene.plan.problem, task.task)
         assert stride is not None
@@ -151,7 +151,10 @@ class GuardWriter:
     def tests(
         self, task: TaskPlan, point: Point, ctx: Context, residues: list[Residue]
     ) -> Value | None:
-        """Returns the condition at a point, of which these residues are a part; None if nothing needs a test."""
+        """Returns the guard's condition at a point as a C value; None if it surely holds.
+
+        `residues`: the parts of the condition that constrain remainders.
+        """
         found = [self.is_in(task, x, point) for x in residues]
         if self.rest is not None:
             found.append(self.values.value(task, self.rest, point, ctx))
@@ -161,9 +164,10 @@ class GuardWriter:
         return whole
 
     def is_in(self, task: TaskPlan, part: Residue, point: Point) -> Value:
-        """Returns a test that a point is in a residue.
+        """Returns a test that a point is in a residue class (index mod n = r).
 
-        In vectors the test is lane by lane: each lane compares the remainder of the first lane with a number of its own.
+        In vectors each lane is tested: the remainder of the first lane is compared with a constant
+        of each lane.
         """
         along = point.vector_loop
         step = dict(part.affine.terms).get(along, 0) if along is not None else 0
@@ -179,9 +183,9 @@ class GuardWriter:
         return Value(c.Bin("==", pattern, held.x), dtype, lanes)
 
     def modulo(self, affine: Affine, modulus: int, point: Point) -> c.CExpr:
-        """Returns `affine mod modulus`, not negative, at a point (its first lane).
+        """Returns C text of `affine` mod `modulus`, at least 0, at a point (of its first lane).
 
-        Terms that are surely multiples of the modulus are left out.
+        It leaves out terms that are surely multiples of the modulus.
         """
         constant, terms = affine.const, list[tuple[c.CExpr, int]]()
         for loop, k in affine.terms:
@@ -197,9 +201,9 @@ class GuardWriter:
     # --- vectors that the end of a loop cuts ---
 
     def without_elements(self, task: TaskPlan, ctx: Context) -> tuple[Context, _Tail | None]:
-        """Replaces the scalar remainder of a cut tile by a last whole register tile that ends with its loop.
+        """Returns a context with a last whole register tile in place of a partial tile's scalar loop, and this tail.
 
-        Elements that a blend stores a second time keep their values.
+        The tile ends with its loop. Elements that it stores a second time keep their values.
         """
         found = at_the_end(self.scene, task, ctx)
         if found is None:
@@ -208,7 +212,7 @@ class GuardWriter:
         return last, _Tail(p.loop.name, self.scene.start(task, p, ctx))
 
     def at_least(self, task: TaskPlan, point: Point, tail: _Tail) -> Value:
-        """Returns the mask of the lanes of a point at or behind the start of a tail."""
+        """Returns the mask of a point's lanes with loop indices from the tail's start on."""
         dtype, lanes = _mask_of(task, task.loop(tail.loop).loop.extent), point.lanes()
         first = point.index[tail.loop].expression()
         index = c.Call(self.w.prelude.use("iota", dtype, lanes), (first,))
@@ -218,9 +222,9 @@ class GuardWriter:
     # --- rows ---
 
     def shifted(self, task: TaskPlan, load: ir.Load, point: Point, ctx: Context) -> Value | None:
-        """Returns a neighbour in a row, out of two vectors of the row.
+        """Returns a vector of neighbours along a row, selected from two vectors of the row; None if impossible.
 
-        At the ends of a register tile it is built from single elements.
+        At the ends of a register tile the second vector is built from single elements.
         """
         axes, lanes = access_of(load).axes, point.lanes()
         if load.array != task.task.target.array:
@@ -249,7 +253,7 @@ class GuardWriter:
             return self.w.load(load.array, base, index(n), array.dtype, 0, 0)
 
         def elements(first: int, read: Callable[[int], Value] = element) -> Value:
-            """Returns the neighbours outside the register tile, from this lane on, at the side that needs them."""
+            """Returns the vector beside the register tile; only the needed lanes, from `first` on, are read."""
             found = [read(n) for n in range(first, first + abs(distance))]
             if len(found) == 1:
                 return self.w.splat(found[0], lanes)
@@ -263,7 +267,7 @@ class GuardWriter:
         is_last = copy + 1 == p.inner // lanes
 
         def in_front() -> Value:
-            """Returns the elements in front of the register tile."""
+            """Returns the vector of elements in front of the register tile."""
             carried = self.carried
             if carried is None or carried.task != task.index:
                 return elements(distance)
@@ -287,13 +291,13 @@ class GuardWriter:
 
 
 def _mask_of(task: TaskPlan, most: int) -> DType:
-    """Returns the mask type of a task for comparisons of numbers up to `most`: at least as wide as its stored values."""
+    """Returns the integer type of a task's masks: at least as wide as its stored values, and able to hold `most`."""
     own = mask_dtype(task.task.dtype)
     return next(d for d in (own, DType.i32, DType.i64) if d.holds(most))
 
 
 def _residue_of(e: ir.Expr, task: TaskPlan) -> Residue | None:
-    """Returns the residue that a condition is; None for any other condition."""
+    """Returns the residue class (index mod n = r) that a condition tests; None for any other condition."""
     guard = guard_where(e, task.task.loops)
     if guard.bounds or guard.data or not guard.is_exact or len(guard.residues) != 1:
         return None
@@ -301,7 +305,7 @@ def _residue_of(e: ir.Expr, task: TaskPlan) -> Residue | None:
 
 
 def _own(task: TaskPlan) -> ir.Load:
-    """Returns a load of the target's previous value."""
+    """Returns a load of the task's target element, which gives its previous value."""
     target = task.task.target
     return ir.Load(target.array, tuple(map(_index, target.axes)), task.task.dtype)
 

@@ -1,4 +1,4 @@
-"""Host launcher of GPU code: a C function that queues the kernels of a source on a stream, and its header."""
+"""Host launcher of GPU code: a C function that enqueues the kernels of a source on a CUDA stream, and its header."""
 
 from __future__ import annotations
 
@@ -23,9 +23,10 @@ _STREAM = ("cudaStream_t stream", "what the launches are queued on; 0: the defau
 
 
 def launch_header_text(source: Source, problem: Problem, parameters: Sequence[str] = ()) -> str:
-    """Returns the header of GPU text that was lowered from `problem`, for C and C++ with CUDA's runtime.
+    """Returns the header of the host launcher, for C and C++ with CUDA's runtime.
 
-    `parameters` gives the order of arguments, as in `header_text`. Raises ValueError for text that is for a CPU.
+    `source`: GPU text that was lowered from `problem`. `parameters`: order of the arguments, as in
+    `header_text`. Raises ValueError for text for a CPU.
     """
     function, macro = function_name(problem), function_name(problem).upper()
     size = next((a.shape[0] for a in source.arguments if a.kind == "workspace"), 0)
@@ -67,9 +68,10 @@ def launch_header_text(source: Source, problem: Problem, parameters: Sequence[st
 
 
 def launched_text(source: Source, problem: Problem, parameters: Sequence[str] = ()) -> str:
-    """Returns the kernels, followed by the function that the header declares.
+    """Returns the text of the kernels, followed by the host launcher that the header declares.
 
-    NVRTC, which compiles for GPUs alone, skips the function. Raises ValueError for text that is for a CPU.
+    NVRTC, which compiles device code only, skips the launcher. Raises ValueError for text for a
+    CPU.
     """
     function = function_name(problem)
     lines = [

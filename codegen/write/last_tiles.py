@@ -1,6 +1,6 @@
-"""Overlapping last tiles: a last whole register tile of vectors ends with the loop, in place of a scalar remainder.
+"""Overlapping last tiles: a last whole register tile of vectors that ends with its loop replaces a scalar remainder.
 
-Some elements are then computed twice.
+Its first elements are computed twice.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ _MANY_LANES = 16
 
 
 def at_the_end(scene: Emission, task: TaskPlan, ctx: Context) -> tuple[LoopPlan, Context] | None:
-    """Returns the loop whose tile is cut here, and the context of the last whole tile.
+    """Returns the vectorised loop whose tile is partial here, and the context of its overlapping last tile.
 
-    None if no tile is cut, if other threads own the elements before it, or if values are passed on in registers or blocks.
+    None if no tile is partial, if other threads compute the elements in front of it, or if values
+    are passed on in registers or blocks.
     """
     p = task.vector
     if p is None or scene.is_full(task, p, ctx) or p.loop.extent < p.inner:
@@ -41,9 +42,10 @@ def at_the_end(scene: Emission, task: TaskPlan, ctx: Context) -> tuple[LoopPlan,
 
 
 def may_compute_twice(scene: Emission, task: TaskPlan) -> bool:
-    """True if a second computation of an element finds the same inputs, and vectors have many lanes.
+    """True if computing an element twice gives the same value, and the task's vectors have many lanes.
 
-    Neither the task nor a later one of its launch writes an array that it reads. No later one writes its target.
+    So neither the task nor a later task of its launch writes an array that the task reads, and no
+    later one writes its target.
     """
     keeps = task.shared or any(t == task.index for t, _ in scene.kept)  # where its tile begins
     if scene.lanes(task) <= _MANY_LANES or keeps:

@@ -1,10 +1,11 @@
 """Writes one launch: loop IR to C syntax.
 
-Partial tiles: if register tiles do not divide a loop, the body of the loop at which they start is written twice. One version has
-full tiles (unrolled, in vectors), the other the remainder. The remainder takes rows one by one, still in vectors; if vectors are
-cut, one element at a time. Inside a version for rows only loops of vectors are written twice, inside one for elements none. One
-version suffices if all reads along a loop are packed, and sums in memory have room for whole tiles or take the existing part of
-one (`AccumulatorPlan.padded`).
+Partial tiles: if register tiles do not divide a loop, the body of the loop at which they start is
+written twice. One version has full tiles (unrolled, in vectors), the other the remainder. The
+remainder takes rows one by one, still in vectors; if vectors are partial, one element at a time.
+Inside a version for rows only loops of vectors are written twice, inside one for elements none. One
+version suffices if all operands along a loop are packed, and accumulators in memory are padded to
+whole tiles or accept the existing part of one (`AccumulatorPlan.padded`).
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ from .threads import Statements, Threads
 
 
 class LaunchWriter:
-    """Writes the nodes of one launch."""
+    """Writer of the loop IR nodes of one launch."""
 
     def __init__(
         self,
@@ -59,7 +60,7 @@ class LaunchWriter:
         threads: Threads,
         name: str = "",
     ) -> None:
-        """`name`: of the launch's function; names of `closed` functions begin with it.
+        """`name`: name of the launch's C function, and prefix of its outlined functions; without it none are outlined.
 
         Without a name no body gets a function.
         """
@@ -72,9 +73,10 @@ class LaunchWriter:
             self.node(n, ctx)
 
     def alone(self, node: loop_ir.Alone, ctx: Context) -> None:
-        """Writes a part that few threads run.
+        """Writes nodes that only the first `n_threads` threads of a team run.
 
-        Register tiles that it leaves behind are declared for all threads, since others may follow.
+        Register tiles that these nodes fill are declared for all threads, since later nodes may
+        read them.
         """
         self.scene.hoisted = []
         with self.scene.w.scope() as body:
@@ -112,9 +114,9 @@ class LaunchWriter:
                 self.threads.phase(phase, task, ctx)
 
     def outline(self, node: loop_ir.Node, ctx: Context) -> None:
-        """Writes a node of non-affine (closed) bodies as a function of its own, and its call.
+        """Writes a node that holds only non-affine (closed) bodies as a call of a function of its own.
 
-        A body without a loop stays in place, since it would not gain by it.
+        A body without a loop stays in place: no compiler flag would change it.
         """
         self.may_outline = False
         with self.scene.w.scope() as body:
@@ -132,7 +134,7 @@ class LaunchWriter:
         self.scene.w.write(self.closed_call(statements, ctx.variables.values()))
 
     def in_blocks(self, node: loop_ir.InBlocks, ctx: Context) -> None:
-        """Writes iterations block by block; the work of one block is a function."""
+        """Writes the sorted iterations block by block; the work of one block is a function."""
         scene, task = self.scene, self.scene.plan.tasks[node.task]
         (loop,) = node.children
         assert isinstance(loop, loop_ir.Loop)
@@ -155,7 +157,10 @@ class LaunchWriter:
             scene.w.forget(array)
 
     def closed_call(self, statements: Statements, around: Iterable[c.CExpr]) -> c.RunClosed:
-        """Returns the call of a function with these statements, in loops whose variables are `around`."""
+        """Returns the call of an outlined function with these statements.
+
+        `around`: variables of the loops around.
+        """
         name = f"{self.name}_closed_{len(self.closed)}"
         function, call = outlined(name, statements, self.scene, around)
         same = [f for f in self.closed if replace(f, name=name) == function]
@@ -166,7 +171,7 @@ class LaunchWriter:
         return call
 
     def block(self, node: loop_ir.Loop, ctx: Context) -> None:
-        """Writes a loop of a grid: the index of this block's tile, then the body."""
+        """Writes a loop whose iterations are blocks of the grid: declares this block's index, then writes the loop's body."""
         first, w = node.members[0], self.scene.w
         number = self.threads.block_along(node)
         name = w.fresh(first.loop if node.step == 1 else f"{first.loop}{node.level}")
@@ -201,7 +206,7 @@ class LaunchWriter:
                 self.scene.w.forget(self.scene.plan.tasks[m.task].task.target.array)
 
     def guided(self, node: loop_ir.Loop, n: c.CExpr, ctx: Context) -> None:
-        """Writes a loop over parts that a thread takes from a counter of the team, around the loop over one part."""
+        """Writes a dynamically scheduled loop: over parts taken from a counter of the team, around a loop over each part."""
         scene, w = self.scene, self.scene.w
         counter = scene.buffer("next", DType.i64, LINE_BYTES // DType.i64.size_bytes, False)
         scene.counters.append(counter)
@@ -215,7 +220,7 @@ class LaunchWriter:
         w.write(c.While(goes_on, (*body.statements, advance)))
 
     def loop_over(self, node: loop_ir.Loop, part: Part) -> None:
-        """Writes a part of the range of a loop."""
+        """Writes a loop over one part of its range."""
         lo, hi, ctx = part.lo, part.hi, part.ctx
         first = node.members[0]
         stem = first.loop if node.step == 1 else f"{first.loop}{node.level}"
@@ -243,9 +248,9 @@ class LaunchWriter:
             self.scene.w.write(statement)
 
     def late(self, node: loop_ir.Late, ctx: Context) -> None:
-        """Writes retimed nodes: they belong to the iteration before the present one of a loop.
+        """Writes retimed nodes: they run for the loop's iteration before the present one.
 
-        Its tile was whole, or it would have been the last.
+        The tile of that iteration was full, or it would have been the last.
         """
         shared = node.loop
         first, _ = self.whole_range(shared)
@@ -268,7 +273,7 @@ class LaunchWriter:
     def tested(
         self, node: loop_ir.Loop, variable: c.CExpr, whole: Statements, rest: Statements
     ) -> Statements:
-        """Returns both versions of a loop's body under a test for whole tiles; the first alone if there is no second."""
+        """Returns an `if` that runs `whole` for full tiles, else `rest`; only `whole` if `rest` is empty."""
         if not rest:
             return whole
         end = c.linear(((variable, 1),), self.span(node))
@@ -284,9 +289,9 @@ class LaunchWriter:
         rest: Statements,
         ctx: Context,
     ) -> Statements:
-        """Returns a loop over whole register tiles, followed by the remaining tile.
+        """Returns a loop over full register tiles, followed by the code for the partial tile.
 
-        A test in the loop would prevent compilers from moving loads out of it.
+        A test inside the loop would prevent compilers from moving loads out of it.
         """
         length = length_of(lo, hi)
         begin = c.Declare("long", name, c.Id(name), constant=True)
@@ -313,7 +318,11 @@ class LaunchWriter:
         body: Statements,
         ctx: Context,
     ) -> Statements:
-        """Returns a loop; in strips, if operands are packed in advance at the head of each."""
+        """Returns the loop around `body`.
+
+        If operand slices are packed meanwhile, the loop is split in strips.
+        Each slice is packed before a strip (a few iterations of the loop).
+        """
         if node.strips is None:
             return (c.For(name, lo, hi, self.stride(node), body),)
         assert not (node.is_parallel or node.is_last)
@@ -332,17 +341,17 @@ class LaunchWriter:
         return (c.For(strip, lo, hi, length, (*head.statements, inside)),)
 
     def span(self, node: loop_ir.Loop) -> int:
-        """The number of iterations of the register tiles that start at a loop and need not be whole."""
+        """Number of iterations that the longest register tile at a loop needs, among tiles that may be partial."""
         return max(p.reach for m, p in self.tiles_at(node) if self.may_be_cut(m, p))
 
     def tiles_at(self, node: loop_ir.Loop) -> list[tuple[Member, LoopPlan]]:
-        """Returns the members of a loop at which register tiles start, with their loop plans."""
+        """Returns the (member, loop plan) pairs whose register tiles start at a loop of the tree."""
         tasks = self.scene.plan.tasks
         plans = ((m, loop_ir.last_loop_plan(node, tasks, m)) for m in node.members)
         return [(m, p) for m, p in plans if p is not None and p.reach > 1]
 
     def may_be_cut(self, member: Member, p: LoopPlan) -> bool:
-        """True if a loop ends inside a register tile that is not computed whole."""
+        """True if the loop may end inside a register tile, and the tile is not computed whole anyway."""
         sums = self.scene.launch.accumulators.get(member.task)
         is_padded = sums is not None and p.loop.name in sums.padded
         return not (p.divides or is_padded)
@@ -350,7 +359,7 @@ class LaunchWriter:
     def versions(
         self, node: loop_ir.Loop, variable: c.CExpr, ctx: Context, *, may_be_cut: bool = True
     ) -> tuple[Statements, Statements]:
-        """Returns the body of a loop for whole register tiles, and, if they may be cut, the body for cut ones.
+        """Returns two versions of a loop's body: for full register tiles, and for partial ones (or empty).
 
         These are the register tiles that start at the loop.
         """
@@ -373,7 +382,7 @@ class LaunchWriter:
         return self.version(node, variable, whole), self.version(node, variable, rest)
 
     def version(self, node: loop_ir.Loop, variable: c.CExpr, ctx: Context) -> Statements:
-        """Returns the body of a loop, given which register tiles that start at its `variable` are full."""
+        """Returns the body of a loop at index `variable`; `ctx` says which register tiles are full."""
         with (
             self.scene.w.scope() as body,
             self.threads.inside(node, variable, ctx) as (begun, inside),
@@ -383,14 +392,18 @@ class LaunchWriter:
         return tuple(body.statements)
 
     def whole_range(self, node: loop_ir.Loop) -> tuple[c.CExpr, c.CExpr]:
-        """Returns begin and end of a parallel loop for one thread: its part, or of a cyclic loop the first step and the extent."""
+        """Returns begin and end of a parallel loop for one thread.
+
+        They bound the thread's contiguous part; for a cyclic loop they are the thread's first step
+        and the loop's extent.
+        """
         if node.is_cyclic:
             return c.Bin("*", c.Id("tid"), c.number(node.step)), c.number(node.extent)
         return self.scene.partition(node.extent, node.step)
 
     @staticmethod
     def stride(node: loop_ir.Loop) -> c.CExpr:
-        """Returns the distance from one iteration of a thread to its next."""
+        """Returns the distance from one iteration of a thread to its next, as a C expression."""
         step = c.number(node.step)
         return c.Bin("*", c.Id("n_threads"), step) if node.is_cyclic else step
 
@@ -414,7 +427,7 @@ class LaunchWriter:
         return start, self.scene.tile_end(p, start)
 
     def balanced(self, node: loop_ir.Loop) -> tuple[c.CExpr, c.CExpr]:
-        """Returns begin and end of this thread's range of a loop over rows, with about as much work as the others."""
+        """Returns begin and end of this thread's range of a loop over rows, such that all threads have about equal work."""
         scene = self.scene
         rows = rows_of(scene.plan.tasks[node.members[0].task].task)
         assert rows is not None
@@ -447,7 +460,7 @@ class LaunchWriter:
                 self.values.put(task, point, value, inner)
 
     def joined(self, phase: loop_ir.JoinedBodies, first: TaskPlan, ctx: Context) -> None:
-        """Writes the bodies of several tasks, as the body of the first of them."""
+        """Writes the bodies of several tasks as one body: that of task `first`."""
         assert first.task.body is not None
         body = replace(first.task.body, statements=phase.statements)
         self.statements(replace(first, task=replace(first.task, body=body)), ctx, phase.tasks)
@@ -456,9 +469,9 @@ class LaunchWriter:
                 self.scene.w.forget(array)
 
     def statements(self, task: TaskPlan, ctx: Context, tasks: Sequence[int] = ()) -> None:
-        """Writes a body of statements, for the iteration at the start of each register tile, or for those of one vector.
+        """Writes a body of statements for one iteration (at the start of each register tile), or for one vector.
 
-        `tasks`: the tasks of the body, if there are several.
+        `tasks`: all tasks whose bodies are joined in it.
         """
         if task.vector is not None:
             self.in_lanes(task, task.vector, ctx)
@@ -491,12 +504,12 @@ class LaunchWriter:
                 self.scene.w.forget(array)
 
     def windows(self, task: TaskPlan, ctx: Context) -> dict[str, TilePlace]:
-        """Returns the blocks from which the statements of a task read, by array."""
+        """Returns the halo blocks from which a task's statements read, by array."""
         operands = self.values.operands
         return {o.access.array: operands.tile(task, o, ctx) for o in task.copies}
 
     def in_lanes(self, task: TaskPlan, p: LoopPlan, ctx: Context) -> None:
-        """Writes as many iterations of one loop as a vector has lanes, or the remaining ones under a mask."""
+        """Writes a vector of iterations of loop `p`: as many as lanes, or the remaining ones under a mask."""
         assert task.task.body is not None
         scene = self.scene
         starts = {q.loop.name: scene.start(task, q, ctx) for q in task.loops}

@@ -1,4 +1,4 @@
-"""Decisions about row loops inside a body, such as those of a sparse field's leaf: unrolling and prefetch."""
+"""Decided unrolling and prefetch of loops along rows inside a body, such as the rows of a sparse field's leaf."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from ..plan.schedules import BlockPrefetch
 
 
 def copies_in(plan: Plan, task: TaskPlan, tasks: Sequence[int]) -> dict[str, int]:
-    """Returns the unroll factors of loops in a task's body.
+    """Returns the unroll factors of loops inside a task's body, by loop.
 
-    `tasks`: the tasks of the body. Several tasks have equal decisions (codegen/passes/joining.py), and loops of the joined body
-    have other names than before.
+    `tasks`: all tasks whose bodies are joined in it. Their decisions are equal
+    (codegen/passes/joining.py), but loops of the joined body have other names.
     """
     body = task.task.body
     assert body is not None
@@ -32,7 +32,7 @@ def copies_in(plan: Plan, task: TaskPlan, tasks: Sequence[int]) -> dict[str, int
 
 
 def prefetch_in(plan: Plan, task: TaskPlan, tasks: Sequence[int]) -> BlockPrefetch | None:
-    """Returns the prefetches of a task's body; None if there are none. `tasks`: as in `copies_in`."""
+    """Returns the software prefetch of a task's body; None if none was decided. `tasks`: as in `copies_in`."""
     assert task.task.body is not None
     values = (plan.choice("prefetch_distance", t) for t in tasks)
     distance = next((DISTANCES[value] for value in values if value), 0)

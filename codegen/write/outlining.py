@@ -1,7 +1,7 @@
-"""Outlining of non-affine (closed) bodies: functions of their own, so that they can have compiler flags of their own.
+"""Outlining of non-affine (closed) bodies: as functions of their own they can have compiler flags of their own.
 
-The bound relies on the vector width of written vectors, so compilers must not widen them. Bodies that no decision vectorised are
-left to the compiler.
+Compilers must not change the width of written vectors, since the bound relies on it. Only bodies
+that no decision vectorised are left to the compiler's vectoriser.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _TEAM = (c.Id("tid"), c.Id("n_threads"))
 
 
 def is_closed(scene: Emission, node: Node) -> bool:
-    """True if a node has bodies of statements, and nothing else, not even a barrier."""
+    """True if a node consists of bodies of statements only, without a barrier."""
     phases = list(phases_of(node))
     return (
         bool(phases)
@@ -37,9 +37,9 @@ def _is_plain(node: Node) -> bool:
 def outlined(
     name: str, body: tuple[c.CStmt, ...], scene: Emission, around: Iterable[c.CExpr]
 ) -> tuple[c.Function, c.RunClosed]:
-    """Returns a function with this body, inside loops whose variables are `around`, and its call.
+    """Returns a C function with this body, and its call; `around`: variables of the loops around the body.
 
-    The body has no barrier, so its arrays are `restrict`.
+    The body has no barrier, so pointers to its arrays are `restrict`.
     """
     body = without_unused(body)
     used, stored = identifiers(body)
@@ -66,7 +66,7 @@ def outlined(
 
 
 def has_loop(body: tuple[c.CStmt, ...]) -> bool:
-    """True if statements hold a loop, which could be vectorised."""
+    """True if the statements contain a loop, which a compiler could vectorise."""
     for s in body:
         match s:
             case c.For():

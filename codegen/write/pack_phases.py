@@ -1,4 +1,4 @@
-"""Packing phases of operand blocks on a CPU, also double-buffered (see codegen/passes/packing.py)."""
+"""Writes the packing of operand blocks on a CPU, also double-buffered (see codegen/passes/packing.py)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .windows import fill_window
 
 
 class PackWriter:
-    """Writes the phases of blocks that threads of a team pack."""
+    """Writer of the phases in which threads of a team pack operand blocks."""
 
     def __init__(self, operands: PackedOperands) -> None:
         self.operands, self.scene = operands, operands.scene
@@ -45,7 +45,7 @@ class PackWriter:
             self.slice(task, operand, ctx)
 
     def copy(self, task: TaskPlan, operand: Operand, ctx: Context) -> None:
-        """Packs the block of one outer tile, or this thread's part of it."""
+        """Packs an operand's block for one outer tile; if the team shares the block, this thread's part of it."""
         if operand.is_window:
             fill_window(self.scene, task, operand, ctx)
             return
@@ -65,9 +65,9 @@ class PackWriter:
         pack(self.scene, task, operand, ctx, {p.loop.name: (own[0], own[1])}, c.Num("0"))
 
     def shared_out(self, task: TaskPlan, operand: Operand) -> LoopPlan:
-        """Returns the loop whose register tiles are partitioned among threads when they pack a block.
+        """Returns the loop whose register tiles are partitioned among the threads that pack a block together.
 
-        It is the outermost loop with a tile for each thread, else the longest.
+        It is the outermost loop with at least one tile per thread, else the loop with most tiles.
         """
         _, layout = self.scene.copies[task.index, operand.site]
         loops = [task.loop(name) for name in layout.order]
@@ -91,7 +91,7 @@ class PackWriter:
         self.scene.w.write(c.If(c.Bin("<", begin, end_of_part), tuple(body.statements)))
 
     def stage(self, task: TaskPlan, operand: Operand, ctx: Context) -> None:
-        """Declares the packing progress, at the head of the loop from block to block."""
+        """Declares the state of double buffering (`BufferState`), at the head of the loop over blocks."""
         key = (task.index, operand.site)
         w, made, layout = self.scene.w, self.pipeline(task, operand), self.scene.copies[key][1]
         holder, rows = task.loop(made.holder), task.loop(made.across)
@@ -121,7 +121,7 @@ class PackWriter:
         self.scene.halves[key] = half
 
     def ask(self, task: TaskPlan, operand: Operand, n_before: int) -> None:
-        """Prefetches the lines of the slice that is packed `n_before` slices after the next one."""
+        """Prefetches the source lines of the slice that is packed `n_before` slices after the next one."""
         made, now = (
             self.pipeline(task, operand),
             self.operands.progress[task.index, operand.site],
@@ -148,7 +148,7 @@ class PackWriter:
     def first_of(
         self, task: TaskPlan, made: loop_ir.DoubleBuffer, now: BufferState, number: c.CExpr
     ) -> tuple[c.CExpr, c.CExpr]:
-        """Returns the start of a slice along both loops."""
+        """Returns the indices at which slice `number` of the next block starts, along both loops of the block."""
         tile, chunk = _over(number, made.chunks), _mod(number, made.chunks)
         rows = _times(tile, task.loop(made.across).inner)
         return (
@@ -157,7 +157,7 @@ class PackWriter:
         )
 
     def slice(self, task: TaskPlan, operand: Operand, ctx: Context) -> None:
-        """Packs the next slice, if one is left."""
+        """Packs the next slice of the next block, if one is left."""
         now = self.operands.progress[task.index, operand.site]
         with self.scene.w.scope() as body:
             self.pack(task, operand, ctx, now.done)
@@ -165,7 +165,7 @@ class PackWriter:
         self.scene.w.write(c.If(c.Bin("<", now.done, now.slices), tuple(body.statements)))
 
     def rest(self, task: TaskPlan, operand: Operand, ctx: Context) -> None:
-        """Packs the remaining slices, for which there were no strips: at the ends of loops there are fewer."""
+        """Packs the remaining slices of the next block at the end of the current one: it may have fewer strips than slices."""
         w, now = self.scene.w, self.operands.progress[task.index, operand.site]
         name = w.fresh("slice")
         with w.scope() as body:
@@ -174,7 +174,7 @@ class PackWriter:
         w.write(c.For(name, now.done, now.slices, 1, tuple(body.statements)))
 
     def pack(self, task: TaskPlan, operand: Operand, ctx: Context, number: c.CExpr) -> None:
-        """Packs a slice into the half that is not in use."""
+        """Packs slice `number` into the half of the buffer that is not in use."""
         key = (task.index, operand.site)
         w, made, now = self.scene.w, self.pipeline(task, operand), self.operands.progress[key]
         columns, layout = task.loop(made.along), self.scene.copies[key][1]

@@ -1,4 +1,4 @@
-"""Reads of operand blocks on a CPU, also double-buffered ones (see codegen/passes/packing.py)."""
+"""Reads of packed operand blocks on a CPU, also of double-buffered ones (see codegen/passes/packing.py)."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from .windows import read_window, tile_of_window
 class BufferState:
     """State of double buffering, as names of C variables.
 
-    `half`: the start of the present block in the buffer; `slices`: the number of slices of the next block; `done`: the number of
-    its packed slices. `starts`: the start of the next block, by loop.
+    `half`: start of the current block in the buffer. `slices`: number of slices of the next block.
+    `done`: number of them that are packed. `starts`: start index of the next block, by loop.
     """
 
     half: c.Id
@@ -33,7 +33,7 @@ class BufferState:
 
 
 class PackedOperands(Operands):
-    """Operands on a CPU: blocks private to a thread, or packed by all threads together. Double-buffered blocks alternate."""
+    """Operand blocks on a CPU: private to a thread, or packed by all threads together; also double-buffered."""
 
     def __init__(self, scene: Emission) -> None:
         self.scene = scene

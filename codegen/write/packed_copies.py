@@ -1,4 +1,4 @@
-"""Packing of operand blocks: register tile by register tile, in vectors if both sides are contiguous."""
+"""Packs operand blocks: register tile by register tile, in vectors if array and block are both contiguous."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Statements = tuple[c.CStmt, ...]
 
 
 class _Header(NamedTuple):
-    """A loop to be written."""
+    """Header of a C loop: variable, begin, end, step."""
 
     variable: str
     lo: c.CExpr
@@ -41,10 +41,11 @@ def pack(
     window: Mapping[str, tuple[c.CExpr, c.CExpr | None]],
     half: c.CExpr,
 ) -> None:
-    """Writes the packing of the block of one tile.
+    """Writes the packing of an operand's block for one tile.
 
-    `window`: begin and end of loops with intra-tile (mid) steps; without an end, the one register tile that begins there. The block
-    begins at `half` of the buffer.
+    `window`: begin and end of each loop with intra-tile (mid) steps; without an end, only the
+    register tile that begins there.
+    `half`: index in the buffer at which the block begins.
     """
     _Packing(scene, task, operand, half).write(ctx, window)
 
@@ -61,9 +62,10 @@ class _Packing:
         self.starts: dict[str, c.CExpr] = {}  # of register tiles, by loop
 
     def write(self, ctx: Context, window: Mapping[str, tuple[c.CExpr, c.CExpr | None]]) -> None:
-        """Writes intra-tile (mid) steps, then register tiles.
+        """Writes the loops over intra-tile (mid) steps, and inside the register tiles.
 
-        If tiles may be cut, whole ones are written apart from the others: a few moves of known number need no loop.
+        If tiles may be partial, full tiles are written apart from them: a small constant number of
+        moves needs no loop.
         """
         variables = dict(ctx.variables)
         mids: list[tuple[str, _Header]] = []
@@ -100,7 +102,7 @@ class _Packing:
         self.w.forget(self.buffer.name)
 
     def are_whole(self, loops: list[LoopPlan]) -> c.CExpr:
-        """Returns a test that no loop ends inside the present register tile."""
+        """Returns a C condition: no loop ends inside the current register tile."""
         test: c.CExpr | None = None
         for p in loops:
             end = c.linear(((self.starts[p.loop.name], 1),), p.inner)
@@ -110,7 +112,7 @@ class _Packing:
         return test
 
     def tile(self, is_whole: bool) -> Statements:
-        """Returns the packing of a register tile."""
+        """Returns the code that packs one register tile. `is_whole`: the tile is full."""
         headers: list[_Header] = []
         index: dict[str, LoopIndexAt] = {}
         last = self.layout.inner_order[-1]
@@ -133,7 +135,10 @@ class _Packing:
         return body
 
     def row(self, index: Mapping[str, LoopIndexAt], last: str, header: _Header) -> Statements:
-        """Returns the packing of one run of a register tile's innermost loop."""
+        """Returns the code that packs one run of elements along a register tile's innermost loop `last`.
+
+        `index`: indices of the other loops. `header`: range of the run.
+        """
         neighbours = Point({**index, last: replace(index[last], lanes=2)})
         _, to_stride = place_in_block(self.scene, self.task, self.layout, neighbours, self.context)
         _, from_stride = affine_at(self.operand.access.axes, self.strides, neighbours)
@@ -155,7 +160,7 @@ class _Packing:
         )
 
     def moved(self, places: list[dict[str, LoopIndexAt]]) -> Statements:
-        """Returns copies of elements or vectors from the array to the block."""
+        """Returns copies of elements or vectors from the array to the block, one per dict of loop indices."""
         with self.w.scope() as made:
             for index in places:
                 point = Point(index)
@@ -172,7 +177,7 @@ class _Packing:
 def place_in_block(
     scene: Emission, task: TaskPlan, layout: CopyLayout, point: Point, ctx: Context
 ) -> tuple[c.CExpr, int]:
-    """Returns the place of an element in a packed block, and the stride from lane to lane."""
+    """Returns the index of a point's element in a packed block, and its stride from lane to lane."""
     terms: dict[c.CExpr, int] = {}
     const, lane_stride = 0, 0
     for name in layout.order:

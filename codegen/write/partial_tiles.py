@@ -1,4 +1,4 @@
-"""Scopes in loops outside the loop tree: over partial register tiles, and over the live part of a result."""
+"""C scopes for loops that are not in the loop tree: over partial register tiles, and over the live part of a result."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ from .strips import length_of, own_part, strips
 
 
 class Over:
-    """Scope inside `for` loops over the partial register tiles of `loops`. Without any, the open scope."""
+    """Context inside `for` loops over the partial register tiles of `loops`.
+
+    Without partial tiles it is the open scope.
+    """
 
     def __init__(
         self, scene: Emission, task: TaskPlan, loops: list[LoopPlan], ctx: Context
@@ -47,10 +50,11 @@ class Over:
 
 
 class Flat:
-    """Element-wise loops over the live part of a reduction's result, outermost axis first; `share`: among all threads.
+    """Element-wise loops over the live part of a reduction's result, outermost axis first.
 
-    If neighbours are contiguous, the innermost loop runs in vectors. Loops along which the finish reads register tiles are written
-    out copy by copy: a register has no index.
+    `share`: all threads share the iterations. The innermost loop runs in vectors if its elements
+    are contiguous. Loops along which the finish reads register tiles are unrolled: a register has
+    no index.
     """
 
     def __init__(self, scene: Emission, task: TaskPlan, ctx: Context, share: bool = False) -> None:
@@ -85,7 +89,7 @@ class Flat:
         )
 
     def write(self, body: Callable[[Point], None], lanes: int) -> None:
-        """Writes the loops around the code of `body` for each point, in vectors of at most `lanes` elements if possible."""
+        """Writes the loops around the code that `body` gives for a point, in vectors of at most `lanes` elements."""
         w = self.scene.w
 
         def inside(n: int) -> tuple[c.CStmt, ...]:

@@ -1,4 +1,4 @@
-"""Reads and writes values at their planned places: registers, a thread's own array, a packed block, memory."""
+"""Reads and writes of values where the plan has them: registers, an array of the thread, an operand block, memory."""
 
 from __future__ import annotations
 
@@ -27,27 +27,27 @@ from .tile_loops import EmittedTile
 
 
 class Operands(ABC):
-    """Blocks of operands, and the reads of their elements."""
+    """Operand blocks of a launch, and reads of their elements."""
 
     @abstractmethod
     def read(
         self, task: TaskPlan, operand: Operand, access: Access, point: Point, ctx: Context
     ) -> Value:
-        """Returns the value of a task's access at a point, from a block of the operand that holds it."""
+        """Returns the value of a task's access at a point, read from the operand's block."""
 
     @abstractmethod
     def tile(self, task: TaskPlan, operand: Operand, ctx: Context) -> TilePlace:
-        """Returns the place in which statements find the elements of a block with its border."""
+        """Returns the operand block, with its halo, as a tile from which a body of statements reads."""
 
 
 class Values:
-    """Values of a launch's tasks."""
+    """Reads and writes of the values that a launch's tasks compute."""
 
     def __init__(self, scene: Emission, operands: Operands) -> None:
         self.scene, self.operands = scene, operands
 
     def begin_value(self, task: TaskPlan, loops: list[LoopPlan], ctx: Context) -> None:
-        """Prepares the register tile in which readers find this task's value."""
+        """Declares the register tile from which other tasks read this task's value."""
         if not self.scene.read_behind(task):
             return
         array = self.scene.plan.problem.array(task.task.target.array)
@@ -58,7 +58,7 @@ class Values:
     def tile_of(
         self, task: TaskPlan, loops: list[LoopPlan], ctx: Context, stem: str, dtype: DType
     ) -> EmittedTile:
-        """Returns a register tile with an element for each point of a task's register tile along `loops`."""
+        """Returns a new register tile with one element for each point of the task's register tile along `loops`."""
         vector = next((p for p in loops if p.is_vector), None)
         lanes = (
             self.scene.lanes(task)
@@ -75,7 +75,7 @@ class Values:
         return EmittedTile(self.scene.w.fresh_family(stem), dtype, lanes, tuple(full), tuple(slow))
 
     def put(self, task: TaskPlan, point: Point, value: Value, ctx: Context) -> None:
-        """Stores a finished value at all places from which readers take it."""
+        """Stores a task's finished value wherever its readers expect it: registers, thread's array, memory."""
         array = self.scene.plan.problem.array(task.task.target.array)
         value = self.scene.w.converted(value, array.dtype)
         value = self.scene.w.splat(value, point.lanes())
@@ -111,7 +111,11 @@ class Values:
         total: Value | None = None,
         read: Callable[[ir.Load], Value | None] | None = None,
     ) -> Value:
-        """Returns the value of an expression at a point. `total` stands for the accumulator; `read` may override loads."""
+        """Returns the C value of expression `e` at a point.
+
+        `total`: value of the reduction's accumulator. `read`: gives the values of some loads, None
+        for others.
+        """
 
         def leaf(x: ir.Expr) -> Value:
             if isinstance(x, ir.Load):
@@ -134,7 +138,7 @@ class Values:
         )
 
     def read(self, task: TaskPlan, load: ir.Load, point: Point, ctx: Context) -> Value:
-        """Returns a load: from the register tile or array of its producer, from the packed copy, or from memory."""
+        """Returns the value of a load: from the producer's register tile or array, from an operand block, or from memory."""
         access = access_of(load)
         array = self.scene.plan.problem.array(load.array)
         found = self.scene.flow_of.get((task.index, load.array))
@@ -170,7 +174,7 @@ class Values:
     def keep(
         self, task: TaskPlan, access: Access, value: Value, point: Point, ctx: Context
     ) -> Value:
-        """Returns the value.
+        """Returns `value`, and stores it in the task's array of values read, if it has one (once in a scope).
 
         If the task has an array for values it has read, stores it there, once in a scope.
         """
@@ -184,7 +188,10 @@ class Values:
         return value
 
     def line_ahead(self, task: TaskPlan, access: Access, point: Point) -> LineAhead | None:
-        """Returns the line to prefetch before a load; None if there is none, or the vector before it did so."""
+        """Returns the cache line to prefetch before a load.
+
+        None if none was decided or an earlier vector prefetched it.
+        """
         for ahead in task.prefetches if point.lanes() else ():
             p = ahead.prefetch
             if p.access == access and p.along == point.vector_loop:
@@ -198,7 +205,7 @@ class Values:
         return self.read_tile(self.scene.tiles[flow.producer, "value"], flow, array.dtype, point)
 
     def read_tile(self, tile: EmittedTile, flow: Flow, dtype: DType, point: Point) -> Value:
-        """Returns the element of a register tile of a flow's producer that belongs to a point of its consumer."""
+        """Returns the element that a flow's consumer reads at `point` from the register tile of the flow's producer."""
         names = dict(flow.pairs)
         copies = {p: point.copies[q] for p, q in names.items() if q in point.copies}
         indices = {p: point.indices[q] for p, q in names.items() if q in point.indices}
@@ -215,7 +222,7 @@ class Values:
         point: Point,
         ctx: Context,
     ) -> tuple[c.CExpr, int]:
-        """Returns the place of an element in its producer's own array, and the stride from lane to lane."""
+        """Returns the index of an access's element in its producer's array of the thread, and the stride from lane to lane."""
         index, stride = affine_at(access.axes, layout.strides, point)
         terms: list[tuple[c.CExpr, int]] = [(index, 1)]
         const = 0
@@ -236,7 +243,10 @@ class Values:
         return c.linear(tuple(merged.items()), base_const + const), stride
 
     def level_start(self, producer: TaskPlan, loop: str, level: int, ctx: Context) -> c.CExpr:
-        """Returns the variable to which a producer's own array is relative. Merged loops bind it for all members."""
+        """Returns the variable at which the current tile of a producer's loop begins: its array is relative to that.
+
+        Merged loops set the variable for all of their members.
+        """
         wanted = OUTER if level == OUTER or producer.loop(loop).mid == 1 else MID
         own = ctx.variables.get((producer.index, loop, wanted))
         assert own is not None, "a merged loop binds its variable for all of its members"

@@ -1,6 +1,6 @@
-"""Program: the last form of a plan before it is printed, and its text in a dialect.
+"""Lowered programs, the last form of a plan before printing, and their text in a dialect of C.
 
-It consists of functions in order, and an entry.
+A program consists of functions in order of execution, and an entry that calls them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _OTHER_INTEGERS = re.compile(r"\b(u?int(8|16)|uint(32|64))_t\b|\bU?INT(8|16)_M|\
 
 @dataclass(frozen=True)
 class LoweredProgram:
-    """A lowered candidate: functions in the order in which they run, helpers, and the workspace they share."""
+    """A lowered candidate: C functions in order of execution, helpers, and the workspace that they share."""
 
     problem: Problem
     functions: tuple[c.Function, ...]
@@ -49,13 +49,13 @@ class LoweredProgram:
 
     @property
     def has_team(self) -> bool:
-        """True if launches are run by a team of threads."""
+        """True if a team of threads runs some launch."""
         return any(f.is_parallel for f in self.functions)
 
 
 @dataclass(frozen=True)
 class Launches:
-    """Functions of a CPU's launches, the calls of launches in order, and the temporaries in the workspace with their offsets."""
+    """Lowered launches of a CPU plan: functions, calls in order, and the offsets of temporary arrays in the workspace."""
 
     functions: tuple[c.Function, ...]
     calls: tuple[tuple[str, tuple[str, ...]], ...]
@@ -64,12 +64,12 @@ class Launches:
 
 
 def arguments(program: LoweredProgram) -> tuple[Argument, ...]:
-    """Returns the argument vector of a program."""
+    """Returns the argument vector of a program's entry."""
     return arguments_of(program.problem, program.workspace_bytes)
 
 
 def arguments_of(problem: Problem, workspace_bytes: int) -> tuple[Argument, ...]:
-    """Returns the user's arrays, the scalars, and a workspace if one is needed."""
+    """Returns the argument vector for a problem: the user's arrays, the scalars, and the workspace if its size is not 0."""
     found = [
         Argument(a.name, "array", a.dtype.value, a.shape)
         for a in problem.arrays
@@ -83,7 +83,7 @@ def arguments_of(problem: Problem, workspace_bytes: int) -> tuple[Argument, ...]
 
 
 def print_source(program: LoweredProgram, dialect: Dialect) -> Source:
-    """Returns the text of a program in a dialect."""
+    """Returns the source text of a program in a dialect of C."""
     p = Printer(dialect, program.index_type)
     for line in title(program.problem, program.decisions):
         p.line(line)
@@ -103,7 +103,7 @@ def print_source(program: LoweredProgram, dialect: Dialect) -> Source:
 
 
 def title(problem: Problem, said: Sequence[str]) -> Iterator[str]:
-    """Yields the comment on top of a text: the problem, its arrays, and sentences."""
+    """Yields the lines of the comment on top of a text: the problem, its arrays, and the sentences `said`."""
     name = f"{problem.name}: {problem.formula}" if problem.formula else problem.name
     yield f"/* {in_comment(name)}"
     for a in problem.arrays:
@@ -117,7 +117,7 @@ def title(problem: Problem, said: Sequence[str]) -> Iterator[str]:
 
 
 def function_lines(program: LoweredProgram, dialect: Dialect) -> list[str]:
-    """Returns the lines of all functions of a program."""
+    """Returns the lines of all functions of a program, without its entry."""
     p = Printer(dialect, program.index_type)
     for f in program.functions:
         p.function(f, program.n_threads)
@@ -128,7 +128,7 @@ def function_lines(program: LoweredProgram, dialect: Dialect) -> list[str]:
 def print_body(
     p: Printer, program: LoweredProgram, dialect: Dialect, functions: Sequence[str]
 ) -> None:
-    """Prints everything between the title and the entry: headers, helpers, and the lines of functions."""
+    """Prints everything between the title and the entry: headers, helpers, and `functions` (lines of text)."""
     above = len(p.lines)
     for header in dialect.headers:
         p.line(f"#include {header}")
@@ -191,7 +191,7 @@ def _entry(p: Printer, program: LoweredProgram, dialect: Dialect) -> None:
 
 
 def _calls(p: Printer, program: LoweredProgram) -> None:
-    """Prints the calls of all functions, in loops where they repeat."""
+    """Prints the calls of all functions, inside loops for repeats."""
     ends: list[int] = []
     for k, (name, names) in enumerate(program.calls):
         for r in (r for r in program.repeats if r.first == k):

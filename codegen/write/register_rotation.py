@@ -1,7 +1,8 @@
-"""Loop-carried register reuse: vectors that an iteration of a loop passes to the next one, in registers.
+"""Register rotation: a loop along rows carries vectors in registers from one iteration to the next.
 
-The elements in front of a register tile were in the last vector of the tile before. To load them again would be to load from the
-place of that tile's latest store. Each iteration would then depend on the one before: 25 cycles on a Zen 3.
+The elements in front of a register tile were the last vector of the previous tile. A load of them
+would overlap the latest store, so each iteration would wait for the previous one: 25 cycles on a
+Zen 3.
 """
 
 from __future__ import annotations
@@ -17,7 +18,10 @@ from .emission import Emission
 
 @contextmanager
 def carrying(scene: Emission, node: Loop, lo: c.CExpr) -> Iterator[list[c.CStmt]]:
-    """Context in which a loop is written. Yields the declarations to be put in front of the loop afterwards."""
+    """Context in which a loop is written.
+
+    Yields a list; the writer puts the declarations in it in front of the loop.
+    """
     around, scene.carried = scene.carried, None
     if (t := _rows_of(scene, node)) is not None:
         scene.carried = Carried(t, lo)
@@ -31,12 +35,15 @@ def carrying(scene: Emission, node: Loop, lo: c.CExpr) -> Iterator[list[c.CStmt]
 
 
 def has_rows(scene: Emission, t: int) -> bool:
-    """True if a task reads rows in vectors."""
+    """True if task `t` reads shifted rows in vectors."""
     return scene.plan.choice("rows", t) == "ROWS"
 
 
 def _rows_of(scene: Emission, node: Loop) -> int | None:
-    """Returns the task if a loop holds only its rows of vectors, tile by tile in their order; otherwise None."""
+    """Returns the number of the task, if the loop contains only its vectorised body and runs its tiles in order.
+
+    Else None.
+    """
     match node.children:
         case (TileBody(t),):
             task = scene.plan.tasks[t]

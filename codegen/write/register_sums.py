@@ -1,4 +1,4 @@
-"""Sums of register tiles, for threads of teams and of grids: initial values, updates and results."""
+"""Register accumulators of reductions, on CPUs and GPUs: initial values, updates and results."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ from .tile_loops import EmittedTile
 
 
 def reset(sums: Accumulators, task: TaskPlan, ctx: Context) -> None:
-    """Declares register accumulators at their initial values.
+    """Declares a task's register accumulators, and sets them to the neutral element.
 
-    There is one per copy of the result, and one per copy of reduction loops with accumulators of their own.
+    Each copy of the result has one, for each copy of those reduction loops that have accumulators
+    of their own.
     """
     scene = sums.scene
     assert task.task.op is not None
@@ -44,7 +45,7 @@ def reset(sums: Accumulators, task: TaskPlan, ctx: Context) -> None:
 
 
 def update(sums: Accumulators, task: TaskPlan, ctx: Context) -> None:
-    """Adds one register tile of a reduction to its accumulators."""
+    """Writes the reduction of one register tile into its accumulators."""
     scene, values = sums.scene, sums.values
     plan = scene.launch.accumulators[task.index]
     if plan.flushes_at_body:
@@ -63,14 +64,17 @@ def update(sums: Accumulators, task: TaskPlan, ctx: Context) -> None:
 
 
 def _added(task: TaskPlan, ctx: Context) -> Expr:
-    """Returns the value that an iteration adds. Inside cuts it is without the branch on them."""
+    """Returns the term that one iteration adds.
+
+    If the iteration is surely inside its cuts, their test is left out.
+    """
     value = taken(task.task) if task.index in ctx.inside else task.task.value
     assert value is not None
     return value
 
 
 def _update_memory(sums: Accumulators, task: TaskPlan, ctx: Context) -> None:
-    """Adds each register tile to memory at once, since no reduction loop is inside the loops of the result."""
+    """Writes the reduction of one register tile directly into memory, as no reduction loop is inside the result's loops."""
     scene, values = sums.scene, sums.values
     assert task.task.op is not None
     with Over(scene, task, list(task.loops), ctx) as inner:

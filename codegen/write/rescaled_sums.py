@@ -1,7 +1,8 @@
-"""Writes sums that share the loop of results in their terms, and are corrected when these change (kernels/analysis/rescaling.py).
+"""Rescaled sums: sums in whose terms another running result occurs, corrected when it changes (online softmax).
 
-Register tiles have an element for each such result that is live: its "value" so far, and for each rescaled sum the value "before"
-for which it was corrected last, and its present "scale".
+See kernels/analysis/rescaling.py. Register tiles hold, for each live result of the other reduction,
+its "value" so far. For each rescaled sum they hold the value "before", for which the sum was
+corrected last, and the present "scale".
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ Leaf = Callable[[ir.Expr], Value]
 
 
 def begin(sums: Accumulators, task: TaskPlan, ctx: Context) -> None:
-    """Declares the value so far of a result by which others are rescaled, and the tiles of these."""
+    """Declares the "value" of a running result on which rescaled sums depend, and the tiles "before" and "scale" of these."""
     scene = sums.scene
     others = scene.plan.rescaled_by(task.index)
     if not others:
@@ -55,7 +56,7 @@ def begin(sums: Accumulators, task: TaskPlan, ctx: Context) -> None:
 
 
 def advance(sums: Accumulators, task: TaskPlan, ctx: Context) -> None:
-    """Finishes the present result, as if its loop ended here."""
+    """Computes the running result as if its loop ended here."""
     scene = sums.scene
     tile, free = scene.tiles[task.index, "value"], scene.free_loops(task)
     others = scene.plan.rescaled_by(task.index)
@@ -71,7 +72,7 @@ def advance(sums: Accumulators, task: TaskPlan, ctx: Context) -> None:
 
 
 def _share(scene: Emission, task: TaskPlan, ctx: Context) -> Value:
-    """Returns the ratio of all iterations of a reduction loop to those of its tiles so far."""
+    """Returns the ratio of a reduction loop's extent to its number of iterations so far."""
     start, step, extent = _tile(task, ctx)
     dtype = task.task.dtype
     done = c.CastTo(type_name(dtype, 0), scene.end_of(start, step, extent))
@@ -79,7 +80,7 @@ def _share(scene: Emission, task: TaskPlan, ctx: Context) -> Value:
 
 
 def _tile(task: TaskPlan, ctx: Context) -> tuple[c.CExpr, int, int]:
-    """Returns the start and the size of the tile that has begun of a task's one reduction loop, and the extent of the loop."""
+    """Returns start and size of the current tile of a task's only reduction loop, and the extent of this loop."""
     (p,) = (p for p in task.loops if p.loop.is_reduction)
     inner = ctx.variables.get((task.index, p.loop.name, MID))
     if inner is not None:
@@ -88,7 +89,7 @@ def _tile(task: TaskPlan, ctx: Context) -> tuple[c.CExpr, int, int]:
 
 
 def rescale(sums: Accumulators, task: TaskPlan, ctx: Context) -> None:
-    """Corrects all live sums of a task for the present results in its terms."""
+    """Corrects all live sums of a task, as the running results in their terms have changed."""
     scene, rescaled = sums.scene, task.rescaled
     assert rescaled is not None
     factor = _factor(task)
@@ -109,7 +110,7 @@ def _factor(task: TaskPlan) -> ir.Expr | None:
 
 
 def _fill(sums: Accumulators, flow: Flow, kind: str, value: ir.Expr, ctx: Context) -> None:
-    """Sets a tile of a rescaled task to what an expression says of the result that it reads by a flow."""
+    """Sets the tile `kind` ("before" or "scale") of a rescaled task to `value`, a function of the flow's running result."""
     scene = sums.scene
     base, task = scene.plan.tasks[flow.producer], scene.plan.tasks[flow.consumer]
     tiles = _tiles(scene, task)
@@ -127,7 +128,7 @@ def _fill(sums: Accumulators, flow: Flow, kind: str, value: ir.Expr, ctx: Contex
 
 
 def _tiles(scene: Emission, task: TaskPlan) -> dict[str, tuple[EmittedTile, Flow]]:
-    """Returns the tiles that corrections of a task read, by local, each with the flow of its result."""
+    """Returns the register tiles that a task's corrections read, by local, each with the flow of its running result."""
     assert task.rescaled is not None
     found = {}
     for f in task.rescaled.flows:
@@ -147,7 +148,7 @@ def _evaluated(sums: Accumulators, task: TaskPlan, e: ir.Expr, leaf: Leaf) -> Va
 def _corrected(
     sums: Accumulators, task: TaskPlan, point: Point, e: ir.Expr, old: Value, ctx: Context
 ) -> Value:
-    """Returns the value of a correction at a point; `old`: of the sum so far, or a vector of them."""
+    """Returns the value of correction `e` at a point; `old`: the sum so far, or a vector of sums."""
     tiles = _tiles(sums.scene, task)
 
     def leaf(x: ir.Expr) -> Value:
@@ -164,7 +165,7 @@ def _corrected(
 
 
 def _changed(task: TaskPlan) -> ir.Expr:
-    """Returns what is left of a sum so far, before something is added."""
+    """Returns the expression to which a correction changes the sum so far, before the next term is added."""
     assert task.rescaled is not None
     assert task.task.op is not None
     action, dtype = task.rescaled.action, task.task.dtype

@@ -1,4 +1,4 @@
-"""Scatters on a CPU: privatised copies of an array for threads, and iterations sorted by block."""
+"""Scatters on a CPU: private copies of the updated array per thread, or iterations sorted by block."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _UNWANTED = c.Un("-", c.Num("1"))  # the block of an iteration that does nothing
 
 
 def allocate_scatters(scene: Emission, task: TaskPlan) -> None:
-    """Allocates buffers for the copies, tiles and sorts of a task."""
+    """Allocates the buffers of a task's scatters: private copies, tiles and sorts."""
     copies, tiles = {}, {}
     for x in task.scatters:
         info = scene.plan.problem.array(x.array)
@@ -77,7 +77,8 @@ def body_writer(
 ) -> BodyWriter:
     """Returns the writer of a task's body at the values of these loop variables.
 
-    Its updates go to the places in the plan. Reads around the place of an iteration may be from `windows`.
+    Updates go to the buffers that the plan decided. `windows`: halo blocks from which neighbour
+    reads are taken, by array.
     """
     if not task.scatters and not task.states and not windows:
         return BodyWriter(scene.w, scene.plan.problem, scene.global_array)
@@ -93,14 +94,17 @@ def body_writer(
 
 
 def array_updated(scene: Emission, task: TaskPlan, name: str) -> c.CExpr:
-    """Returns the first element of an array for a task, which may update a private copy of the thread."""
+    """Returns the address of the array that a task updates under `name`: the array itself, or the thread's private copy."""
     memory = scene.scatters.get(task.index)
     copy = memory.copies.get(name) if memory is not None else None
     return scene.global_array(name) if copy is None else c.Id(copy.name)
 
 
 def iterations_of(scene: Emission, task: TaskPlan, windows: Mapping[str, TilePlace]) -> Iterations:
-    """Returns the order of a task's iterations, and the targets of their updates; `windows` are parts of the arrays they read."""
+    """Returns the order of a task's iterations and the targets of its updates.
+
+    `windows`: halo blocks that it reads.
+    """
     memory = scene.scatters.get(task.index, ScatterMemory({}, {}, None))
     atomic = {x.array for x in task.scatters if x.how == ch.BY_ATOMICS} | task.states
     tiles = {x.array: (memory.tiles[x.array], x.tile) for x in task.scatters if x.tile}
@@ -119,7 +123,7 @@ def iterations_of(scene: Emission, task: TaskPlan, windows: Mapping[str, TilePla
 
 
 def write_scatter(scene: Emission, phase: ScatterPhase, task: TaskPlan) -> None:
-    """Writes a phase before or after the loop of a task."""
+    """Writes a phase of a scatter, before or after the loop of its task."""
     match phase:
         case ClearCopies():
             for x in (x for x in task.scatters if x.how == ch.PRIVATE):
@@ -136,7 +140,10 @@ def write_scatter(scene: Emission, phase: ScatterPhase, task: TaskPlan) -> None:
 
 
 def added(scene: Emission, x: ScatterPlan, place: c.CExpr, part: c.CExpr) -> c.CStmt:
-    """Returns `place op= part`. Elements without an update leave the least or greatest unchanged, even if it is a NaN."""
+    """Returns the C statement `place op= part`.
+
+    For min and max an element without an update keeps its value, even if it is a NaN.
+    """
     dtype = scene.plan.problem.array(x.array).dtype
     op = x.scatter.op
     made = c.Assign(place, scene.w.combine(op, Value(place, dtype), Value(part, dtype)).x)
@@ -146,7 +153,7 @@ def added(scene: Emission, x: ScatterPlan, place: c.CExpr, part: c.CExpr) -> c.C
 
 
 def cleared(scene: Emission, buffer: Buffer, x: ScatterPlan) -> c.CStmt:
-    """Returns a loop that sets a buffer of the thread to the neutral element."""
+    """Returns a loop that sets the thread's buffer to the neutral element."""
     k = scene.w.fresh("k")
     scene.w.used.discard(k)
     zero = c.Assign(c.Index(c.Id(buffer.name), c.Id(k)), neutral(x.scatter.op, buffer.dtype))
@@ -158,7 +165,7 @@ def _fill(scene: Emission, buffer: Buffer, x: ScatterPlan) -> None:
 
 
 def _part(scene: Emission, n: c.CExpr, task_is_parallel: bool) -> tuple[c.CExpr, c.CExpr]:
-    """Returns begin and end of this thread's part of n elements."""
+    """Returns begin and end of this thread's part of `n` elements; all of them if the task is sequential."""
     if not task_is_parallel:
         return c.Num("0"), n
     tid, n_threads = c.Id("tid"), c.Id("n_threads")
@@ -172,7 +179,11 @@ def _part(scene: Emission, n: c.CExpr, task_is_parallel: bool) -> tuple[c.CExpr,
 
 
 def _add_copies(scene: Emission, buffer: Buffer, x: ScatterPlan) -> None:
-    """Adds the copies to the array: chunk by chunk of this thread's part, the copy of one thread after another."""
+    """Writes the addition of all private copies to the array.
+
+    Each thread adds a part of the elements, chunk by chunk; per chunk it adds one copy after the
+    other.
+    """
     w, n, rest = scene.w, buffer.n_elements, buffer.n_elements
     n_shared = scene.plan.problem.parts.n_shared(x.array)
     if n_shared:
@@ -212,7 +223,7 @@ def _add_copies(scene: Emission, buffer: Buffer, x: ScatterPlan) -> None:
 
 
 def _count(scene: Emission, task: TaskPlan) -> None:
-    """Computes the blocks of iterations first, in a vectorisable loop, and then the number of iterations by block."""
+    """Writes the count phase of the sort: the block of each iteration in a vectorisable loop, then counts per block."""
     x, memory = task.sort, scene.scatters[task.index].sort
     assert x is not None and x.blocks is not None and x.placing is not None and memory is not None
     w, loop = scene.w, task.loops[0].loop
@@ -247,7 +258,10 @@ def _count(scene: Emission, task: TaskPlan) -> None:
 
 
 def _block(scene: Emission, writer: BodyWriter, x: ScatterPlan) -> c.CExpr:
-    """Returns the block number of an iteration's window. Colours come first, so that the blocks of one are neighbours."""
+    """Returns the number of the block that an iteration updates.
+
+    Blocks of one colour have consecutive numbers.
+    """
     b = x.blocks
     assert b is not None
     reaches = [r for r in x.scatter.window if r.base is not None]
@@ -274,7 +288,7 @@ def _block(scene: Emission, writer: BodyWriter, x: ScatterPlan) -> c.CExpr:
 
 
 def _own_counts(task: TaskPlan, x: ScatterPlan) -> c.CExpr:
-    """Returns the start of this thread's part of the counts."""
+    """Returns the index at which this thread's counts begin in the array of counts."""
     assert x.blocks is not None
     if not task.is_parallel:
         return c.Num("0")

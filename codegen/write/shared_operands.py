@@ -1,4 +1,4 @@
-"""Operands of a GPU kernel: as on a CPU, except that all threads copy a block together, into shared memory."""
+"""Operand blocks of a GPU kernel: all threads of a block copy them together to shared memory."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .windows import tile_of_window
 
 
 class SharedOperands(Operands):
-    """Operands on a GPU: blocks in shared memory, which the threads of a block copy together."""
+    """Operand blocks in shared memory on a GPU, and reads of their elements."""
 
     def __init__(self, kernel: KernelScene) -> None:
         self.kernel, self.scene = kernel, kernel.scene
@@ -66,7 +66,7 @@ class SharedOperands(Operands):
         stage: c.CExpr | None,
         lane: int = 0,
     ) -> c.CExpr:
-        """Returns the place of an element in its block; of a vector, the place of its `lane`."""
+        """Returns the element of a point in its operand block; for a vector, that of lane `lane`."""
         offsets: dict[str, tuple[dict[c.CExpr, int], int]] = {}
         for name in layout.strides:
             at = point.index[name]
@@ -82,7 +82,11 @@ def locate(
     offsets: dict[str, tuple[dict[c.CExpr, int], int]],
     stage: c.CExpr | None,
 ) -> c.CExpr:
-    """Returns the index of a block's element at these offsets from its start: by loop, terms and a constant."""
+    """Returns the index of an element in an operand block.
+
+    `offsets`: by loop, the distance from the block's begin: C terms with factors, and a constant.
+    `stage`: begin of the block in the array.
+    """
     total: dict[c.CExpr, int] = {}
     const = 0
     if stage is not None and stage != c.Num("0"):

@@ -1,4 +1,4 @@
-"""Sorted iterations, block by block: one colour after another, with the tiles of each block."""
+"""Loops over sorted iterations: colour by colour, block by block, with tiles of the updated arrays for each block."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ Statements = tuple[c.CStmt, ...]
 
 @dataclass(frozen=True)
 class BlockVariables:
-    """Variables of a block: its number, and its begin and end in the order of the iterations.
+    """C variables of a loop over one block: the block's number, begin and end in the sorted order, and the iteration.
 
-    `iteration` is the variable of an iteration. If several run at once, it is the place in the order.
+    If several iterations run at once, `iteration` is the position in the sorted order.
     """
 
     block: c.Id
@@ -31,14 +31,14 @@ class BlockVariables:
 
 
 def places(scene: Emission, loop: Loop) -> BlockVariables:
-    """Returns new variables for a loop that runs in blocks."""
+    """Returns new C variables for a loop that runs block by block."""
     w, name = scene.w, loop.members[0].loop
     stems = (f"{name}_block", f"{name}_begin", f"{name}_end", name)
     return BlockVariables(*(c.Id(w.fresh(stem)) for stem in stems))
 
 
 def one_block(scene: Emission, task: TaskPlan, at: BlockVariables, body: Statements) -> Statements:
-    """Returns the work of one block: its tiles are cleared, its iterations run, the tiles are added to their arrays."""
+    """Returns the code of one block: clears its tiles, runs its iterations, adds the tiles to their arrays."""
     memory = scene.scatters[task.index]
     assert memory.sort is not None
     tiled = [x for x in task.scatters if x.tile]
@@ -64,9 +64,9 @@ def one_block(scene: Emission, task: TaskPlan, at: BlockVariables, body: Stateme
 
 
 def _asked(scene: Emission, task: TaskPlan, at: BlockVariables, k: c.CExpr) -> Statements:
-    """Returns prefetches of the elements that a later iteration reads at its own number.
+    """Returns prefetches of the elements that a later iteration of the sorted order reads at its own iteration number.
 
-    Neighbouring iterations in a block have numbers that are far apart.
+    Iterations that follow one another in a block have iteration numbers that are far apart.
     """
     memory, w = scene.scatters[task.index], scene.w
     distance = AHEAD_ITERATIONS[scene.plan.choice("sorted_ahead", task.index)]
@@ -96,9 +96,10 @@ def _asked(scene: Emission, task: TaskPlan, at: BlockVariables, k: c.CExpr) -> S
 def in_colours(
     scene: Emission, task: TaskPlan, at: BlockVariables, call: c.CStmt, is_shared: bool
 ) -> c.CStmt:
-    """Returns the loop over all blocks, colour by colour.
+    """Returns the loop that makes `call` for all blocks, colour by colour.
 
-    Blocks of a colour are partitioned among threads by their iterations: each goes to the thread in whose part it begins.
+    `is_shared`: threads share the blocks of a colour, by their iterations: a block goes to the
+    thread in whose part it begins.
     """
     x, memory = task.sort, scene.scatters[task.index].sort
     assert x is not None and x.blocks is not None and memory is not None
@@ -144,7 +145,7 @@ def in_colours(
 def _corners(
     scene: Emission, task: TaskPlan, at: BlockVariables
 ) -> tuple[list[c.CStmt], tuple[c.CExpr, ...]]:
-    """Declares and returns the first elements that windows of a block may access, along the axes of the window."""
+    """Declares and returns the least indices that the windows of a block may access, one per moving axis of the window."""
     assert task.sort is not None and task.sort.blocks is not None
     b, w = task.sort.blocks, scene.w
     per_colour, strides = prod(b.halves), row_strides(b.halves)
@@ -167,15 +168,15 @@ def _corners(
 
 
 def _starts(x: ScatterPlan, corners: tuple[c.CExpr, ...]) -> tuple[c.CExpr, ...]:
-    """Returns the first element of the tile along each axis of the array."""
+    """Returns the index of the tile's first element along each axis of the array."""
     left = iter(corners)
     return tuple(c.number(r.least) if r.base is None else next(left) for r in x.scatter.window)
 
 
 def _origin(x: ScatterPlan, name: str, corners: tuple[c.CExpr, ...]) -> c.CStmt:
-    """Declares the flat index of the tile's first element, in the strides of the tile.
+    """Returns the declaration of variable `name`: the flat index of the tile's first element, in the tile's strides.
 
-    Index 0 is the array's first element.
+    Index 0 stands for the array's first element.
     """
     terms = zip(_starts(x, corners), row_strides(x.tile), strict=True)
     whole: c.CExpr = c.Num("0")
@@ -188,7 +189,10 @@ def _origin(x: ScatterPlan, name: str, corners: tuple[c.CExpr, ...]) -> c.CStmt:
 def _flush(
     scene: Emission, task: TaskPlan, x: ScatterPlan, corners: tuple[c.CExpr, ...]
 ) -> c.CStmt:
-    """Returns a loop that adds the tile to the array, within its bounds, except to elements that inactive cells share."""
+    """Returns the loop that adds a tile to its array.
+
+    It leaves out elements outside of the array, and the cell that all inactive cells share.
+    """
     w, array = scene.w, scene.plan.problem.array(x.array)
     buffer, _ = scene.scatters[task.index].tiles[x.array]
     names = [w.fresh(f"at_{axis}") for axis in range(len(x.tile))]

@@ -1,7 +1,7 @@
-"""Writes the body of a standalone kernel: its statements in order, and functions for the threads of each loop that a team shares.
+"""Writes the C function of a standalone kernel, and a function for each of its loops that a team shares.
 
-Nothing is chosen here; see codegen/plan/nest_plan.py. Besides arrays, threads share the results of their reductions, each in a
-line of its own, and the counter of a GUIDED loop.
+Nothing is decided here; see codegen/plan/nest_plan.py. Besides arrays, threads share the results of
+reductions, each in a cache line of its own, and the counter of a GUIDED loop.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _TEAM_LINE = 2 * ALIGNMENT_BYTES  # lines in pairs are one to some prefetchers
 
 
 def standalone_launch(plan: Plan, prelude: Prelude, names: dict[str, str]) -> Launches:
-    """Returns the one launch of a standalone kernel, which starts a team for each loop that one shares."""
+    """Returns the single launch of a standalone kernel, which starts a team for each of its parallel loops."""
     writer = _StepWriter(plan, Builder(prelude, names, CMemory()))
     body, name = writer.body(), writer.new_function()
     named = parameters(plan.problem, body, names)
@@ -61,7 +61,10 @@ class _StepWriter:
     def writer(
         self, atomics: frozenset[ir.Update] = frozenset(), own: Sequence[Copies] = ()
     ) -> BodyWriter:
-        """Returns a writer for bodies of the kernel. `own` lists the copies of arrays that belong to a thread."""
+        """Returns a writer for bodies of the kernel.
+
+        `own`: private copies of arrays, for the thread that runs the body.
+        """
         names = self.names | {x.array.name: x.own for x in own}
         made = BodyWriter(
             self.w, self.problem, lambda array: c.Id(names[array]), atomics.__contains__
@@ -92,9 +95,10 @@ class _StepWriter:
         return without_unused(tuple(body.statements))
 
     def wave(self, step: WavePlan) -> None:
-        """Writes a sweep by wavefronts.
+        """Writes a wavefront sweep.
 
-        Behind a barrier threads read values that others wrote, so no pointer to such values may be `restrict`.
+        Threads read values that other threads wrote before a barrier, so pointers to these arrays
+        are not `restrict`.
         """
         writer = self.writer()
         with self.w.scope() as made:
@@ -120,7 +124,7 @@ class _StepWriter:
     # --- loops
 
     def loop(self, step: NestPlan, own: BodyWriter) -> None:
-        """Writes a top-level loop, with the start and the end of its reductions."""
+        """Writes a top-level loop, with the initialisation and the end of its reductions."""
         sums = [(s, self.w.fresh(f"{s.local or s.array}_sum")) for s in step.sums]
         if not step.is_shared:
             for s, name in sums:
@@ -140,9 +144,9 @@ class _StepWriter:
         self.w.write(c.Declare(type_name(s.dtype, 0), name, neutral(s.op, s.dtype)))
 
     def finish(self, s: Sum, x: c.CExpr, own: BodyWriter) -> None:
-        """Writes the update of a reduction's target by the result.
+        """Writes the update of a reduction's target by result `x`.
 
-        An element is left alone if nothing was added: a loop may have no iteration that needs it, and its index may then be out of
+        If no iteration added anything, the element stays untouched: its index may then be out of
         range.
         """
         if not s.array:
@@ -154,7 +158,10 @@ class _StepWriter:
         self.w.write(c.If(c.Bin("!=", x, neutral(s.op, s.dtype)), tuple(adding.statements)))
 
     def inside(self, own: BodyWriter, sums: Sequence[tuple[Sum, str]]) -> BodyWriter:
-        """Returns the writer for the inside of a loop. It sees the locals of the kernel, and has accumulators of its own."""
+        """Returns the writer for the body of a loop.
+
+        It has the kernel's locals, and accumulators `sums` of its own.
+        """
         writer = self.writer()
         writer.v.locals = dict(own.v.locals)
         for s, name in sums:
@@ -170,7 +177,7 @@ class _StepWriter:
         lo: c.CExpr,
         hi: c.CExpr,
     ) -> tuple[c.CStmt, ...]:
-        """Returns the code of the iterations lo to hi of a loop nest, counted over all its loops."""
+        """Returns the code of a loop nest for the iterations `lo` to `hi`, counted over all of its `loops` together."""
         writer.independent, writer.scalar = step.independent, step.scalar
         writer.copies = step.copies
         writer.prefetch = step.prefetch
@@ -290,7 +297,11 @@ class _StepWriter:
         given: Sequence[tuple[c.Parameter, c.CExpr]],
         threads: c.CExpr | None,
     ) -> None:
-        """Writes the function of a team, and its call. `given`: parameters beside the arrays, and their arguments."""
+        """Writes a function that the threads of a team run, and the statement that starts the team.
+
+        `given`: parameters besides the arrays, with their arguments. `threads`: number of threads;
+        None: the whole team.
+        """
         arrays = parameters(self.problem, body, self.names)
         named, name = (*arrays, *(p for p, _ in given)), self.new_function()
         self.functions.append(
@@ -301,13 +312,16 @@ class _StepWriter:
         self.w.write(c.RunClosed(name, args, stored))
 
     def copies(self, step: NestPlan, total: c.CExpr) -> list[Copies]:
-        """Declares the private copies of arrays for threads. At run time there are none where one thread runs the loop."""
+        """Declares the private copies of arrays for the threads of a loop.
+
+        If one thread runs the loop, none are allocated.
+        """
         is_small = c.Bin("<", total, c.number(step.partition.threads_from))
         arrays = [self.problem.array(name) for name in step.partition.copied]
         return [declared(self.w, a, self.names[a.name], self.cores, is_small) for a in arrays]
 
     def add_up(self, copies: Copies) -> None:
-        """Writes the addition of the copies to their array, a part of it by each thread, and the release of the copies."""
+        """Writes the addition of private copies to their array, of which each thread adds a part, and frees the copies."""
         array, name = c.Id(self.names[copies.array.name]), self.new_function()
         n_shared = self.problem.parts.n_shared(copies.array.name)
         body = added(self.w, copies, array, self.cores, n_shared)
@@ -327,8 +341,11 @@ class _StepWriter:
         *,
         is_behind: bool,
     ) -> tuple[c.CStmt, ...]:
-        """Returns the code of one thread: its part of the iterations. `counted` names the number of iterations, and the counter of
-        parts. `is_behind`: only those at its end that overlap the next part, which other code leaves out.
+        """Returns the code of one thread for its part of a loop nest's iterations.
+
+        `counted`: C names of the number of iterations, and of the counter of parts. `is_behind`:
+        only the iterations at the part's end that overlap the next part; the other code leaves
+        these out.
         """
         total, counter = c.Id(counted[0]), c.Id(counted[1])
         begin, end = (self.w.fresh(name) for name in ("begin", "end"))
@@ -360,7 +377,10 @@ class _StepWriter:
     def apart(
         self, share: Partition, total: c.CExpr, begin: str, end: str, *, is_behind: bool
     ) -> tuple[str, str]:
-        """Declares where the iterations begin that overlap the next part. Returns the ends of these, or of all others."""
+        """Declares where the iterations begin that overlap the next part.
+
+        Returns begin and end of these (`is_behind`), or of all others.
+        """
         middle = self.w.fresh("middle")
         before = c.Bin("-", c.Id(end), c.number(share.overlap))
         is_inner = c.Bin("<", c.Id(end), total)
@@ -368,7 +388,7 @@ class _StepWriter:
         return (middle, end) if is_behind else (begin, middle)
 
     def ends(self, share: Partition, total: c.CExpr, begin: str, end: str) -> None:
-        """Declares the begin and the end of a thread's iterations, for schedules that give each thread one part."""
+        """Declares the variables `begin` and `end` of a thread's iterations, for schedules with one part per thread."""
         first: c.CExpr
         last: c.CExpr
         if share.rows is not None:
@@ -385,12 +405,12 @@ class _StepWriter:
 
 
 def _sum_name(s: Sum, name: str) -> str:
-    """Returns the name of the local that iterations accumulate into. A local of the kernel retains its name."""
+    """Returns the name of the local that accumulates a reduction: `name`, or the local's own name if the target is a local."""
     return s.local or f"{name} of the loop"
 
 
 def _summing(loop: ir.For, sums: Sequence[tuple[Sum, str]]) -> ir.For:
-    """Returns the loop with updates of reduced elements turned into updates of locals."""
+    """Returns the loop with updates of reduced elements replaced by updates of the locals in `sums`."""
     places = {(s.array, s.indices, s.op): _sum_name(s, name) for s, name in sums if s.array}
 
     def change(s: ir.Stmt) -> ir.Stmt:
@@ -404,7 +424,7 @@ def _summing(loop: ir.For, sums: Sequence[tuple[Sum, str]]) -> ir.For:
 
 
 def _locals_in(loop: ir.For) -> set[str]:
-    """Returns the locals that are read anywhere in a loop."""
+    """Returns the names of the locals that are read anywhere in a loop."""
     return {
         name for s in nested_statements((loop,)) for e in children(s) for name in locals_read(e)
     }

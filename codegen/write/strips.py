@@ -14,7 +14,10 @@ Body = Callable[[int], tuple[c.CStmt, ...]]
 def strips(
     name: str, lo: c.CExpr, hi: c.CExpr, lanes: int, body: Body, is_whole: bool = False
 ) -> tuple[c.CStmt, ...]:
-    """Returns loops that together run from `lo` to `hi`, in vectors of at most `lanes` elements; `is_whole`: no remainder."""
+    """Returns loops from `lo` to `hi`: in vectors of `lanes` elements, then the remaining elements one by one.
+
+    `body`: gives the code of one vector. `is_whole`: the vectors leave no remainder.
+    """
     length = length_of(lo, hi)
     while length is not None and lanes > length:
         lanes //= 2
@@ -32,7 +35,7 @@ def strips(
 
 
 def own_part(lo: c.CExpr, hi: c.CExpr, unit: int) -> tuple[c.CExpr, c.CExpr]:
-    """Returns a thread's part of a range that its team shares, in units of `unit` elements.
+    """Returns begin and end of a thread's part of the range `lo` to `hi`, in units of `unit` elements.
 
     The last unit may exceed the range.
     """

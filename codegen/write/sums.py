@@ -1,4 +1,4 @@
-"""Writes reductions on a CPU: accumulators in registers and in memory, their combination over lanes and threads."""
+"""Writes reductions on a CPU: accumulators in registers and memory, and their combination over lanes and threads."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ UNROLLED_THREADS = 8  # up to so many partial results are added in one expressio
 
 
 class SumWriter:
-    """Reductions on a CPU: accumulators in registers and in memory."""
+    """Writer of the phases of reductions on a CPU."""
 
     def __init__(self, accumulators: Accumulators) -> None:
         self.sums = accumulators
@@ -57,7 +57,7 @@ class SumWriter:
                 raise AssertionError("threads of a team do not reduce together")
 
     def ask(self, task: TaskPlan, ctx: Context) -> None:
-        """Prefetches the lines of the sums to which a whole register tile will be added."""
+        """Prefetches the cache lines of the accumulators in memory to which a full register tile will be added."""
         buffer, layout = self.scene.accumulators[task.index]
         free = self.scene.free_loops(task)
         if not all(self.scene.is_full(task, p, ctx) for p in free):
@@ -72,9 +72,9 @@ class SumWriter:
                 self.scene.w.ask(c.Id(buffer.name), index, cache=1, is_stored=True)
 
     def flush(self, task: TaskPlan, ctx: Context) -> None:
-        """Moves sums from registers to memory accumulators.
+        """Adds register accumulators to those in memory.
 
-        If a tile exceeds the end of a loop, only its elements before the end are moved.
+        Elements of a tile beyond the end of a loop are left out.
         """
         plan = self.scene.launch.accumulators[task.index]
         cut = [p for p in self.scene.free_loops(task) if p.loop.name in plan.overhangs]
@@ -97,7 +97,7 @@ class SumWriter:
         self.scene.w.write(c.If(fits, tuple(whole.statements), tuple(part.statements)))
 
     def laid_out(self, task: TaskPlan, ctx: Context) -> EmittedTile:
-        """Returns the sums of a register tile as elements of an array, since registers have no index."""
+        """Copies the totals of a register tile to a C array, and returns it: registers have no index."""
         free = sorted(self.scene.free_loops(task), key=lambda p: p.is_vector)
         extents = tuple((p.loop.name, p.inner) for p in free if p.inner > 1)
         name = self.scene.w.fresh_family(f"{task.task.target.array}_part")
@@ -139,7 +139,7 @@ class SumWriter:
             self.fill_missing(task)
 
     def fill(self, task: TaskPlan, ctx: Context) -> None:
-        """Sets the live memory accumulators to the neutral element."""
+        """Sets the live accumulators in memory to the neutral element."""
         assert task.task.op is not None
         buffer, _ = self.scene.accumulators[task.index]
         nothing = Value(neutral(task.task.op, buffer.dtype), buffer.dtype)
@@ -172,9 +172,9 @@ class SumWriter:
             w.write(c.Assign(c.Index(place, index), value.x))
 
     def fill_missing(self, task: TaskPlan) -> None:
-        """Fills the partial results of threads that the system did not provide.
+        """Sets the partial results of planned threads that the system did not start to the neutral element.
 
-        The combination reads those of the whole planned team.
+        The combination reads the partial results of the whole planned team.
         """
         assert task.task.op is not None
         buffer, _ = self.scene.accumulators[task.index]
@@ -190,7 +190,7 @@ class SumWriter:
         self.scene.w.write(loop)
 
     def combine(self, task: TaskPlan, ctx: Context) -> None:
-        """Adds the partial results of all threads, element by element, and finishes them."""
+        """Combines the partial results of all threads, element by element, and applies the reduction's finish."""
         op = task.task.op
         assert op is not None
         buffer, _ = self.scene.accumulators[task.index]

@@ -1,4 +1,4 @@
-"""Team launch of a CPU as C syntax: its memory, and its threads."""
+"""Launches of a CPU team as C syntax: their buffers, and the C expressions of their threads."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from .threads import Statements, Threads
 
 
 class TeamThreads(Threads):
-    """The threads of a team."""
+    """Threads of a CPU team, as the `Threads` of a launch."""
 
     index_type = "long"
 
@@ -78,7 +78,7 @@ class TeamThreads(Threads):
 def team_launches(
     plan: Plan, prelude: Prelude, names: dict[str, str], passes: Passes | None
 ) -> Launches:
-    """Returns the launches of a plan for a CPU: the passes, by default those of CPUs, then the writer of each launch."""
+    """Returns the lowered launches of a CPU plan: runs the passes (by default those of CPUs), then writes each launch."""
     passes = passes or PASSES[plan.target.kind]
     workspace = storage.Workspace(plan.cores, passes.apart_bytes)
     temporaries = storage.place_temporaries(plan, workspace)
@@ -94,7 +94,10 @@ def written_launches(
     passes: Passes,
     workspace: storage.Workspace,
 ) -> Launches:
-    """Returns some launches of a plan, numbered from 0. Temporaries of the problem are parameters."""
+    """Returns some launches of a plan, numbered from 0.
+
+    Their functions have the problem's temporary arrays as parameters.
+    """
     functions, calls = [], []
     for k, roots in enumerate(launches):
         launch = run(passes.loops, nests(plan, roots), plan)
@@ -129,7 +132,7 @@ def written_launches(
 
 
 def team_writer(scene: Emission, name: str) -> LaunchWriter:
-    """Returns the writer of a CPU launch whose function has this name. Allocates the memory of the launch."""
+    """Returns the writer of a CPU launch whose C function is called `name`. Allocates the launch's buffers."""
     for t in scene.launch.tasks:
         allocate(scene, scene.plan.tasks[t])
     operands = PackedOperands(scene)
@@ -139,7 +142,7 @@ def team_writer(scene: Emission, name: str) -> LaunchWriter:
 
 
 def written(writer: LaunchWriter) -> tuple[tuple[c.CStmt, ...], tuple[c.CStmt, ...]]:
-    """Returns the body of a launch's function, and the statements after its team."""
+    """Returns the body of a launch's function, and the statements that run once its team is done."""
     scene = writer.scene
     context = Context(is_team=scene.launch.is_parallel)
     with scene.w.scope() as body:
@@ -153,7 +156,7 @@ def written(writer: LaunchWriter) -> tuple[tuple[c.CStmt, ...], tuple[c.CStmt, .
 
 
 def allocate(scene: Emission, task: TaskPlan) -> None:
-    """Allocates buffers of a task: memory accumulators and packed operands.
+    """Allocates a task's buffers: accumulators in memory, operand blocks, and thread arrays for readers of its value.
 
     Its value gets one if readers take it from a thread's own array.
     """
@@ -199,7 +202,7 @@ def allocate(scene: Emission, task: TaskPlan) -> None:
 def own_array(
     scene: Emission, task: TaskPlan, flows: tuple[Flow, ...], stem: str
 ) -> tuple[storage.Buffer, storage.SharedLayout]:
-    """Returns the array in which a thread stores values for the readers of `flows`."""
+    """Returns an array in which each thread stores values for the readers of `flows`, and its layout."""
     array = scene.plan.problem.array(flows[0].array)
     layout = storage.SharedLayout.of(task, flows, array, scene.merged)
     private = scene.launch.is_parallel
@@ -207,7 +210,7 @@ def own_array(
 
 
 def set_counters(scene: Emission) -> tuple[c.CStmt, ...]:
-    """Returns statements that reset the counters of a launch before its team begins."""
+    """Returns statements that reset the counters of a launch before its team starts."""
     made: list[c.CStmt] = []
     for b in scene.counters:
         place = c.Bin("+", c.Id("workspace"), c.number(b.offset_bytes))

@@ -1,4 +1,4 @@
-"""Privatised copies of an array in a standalone kernel: the threads of a loop add to it, each to its own copy."""
+"""Private copies of an array in a standalone kernel: each thread of a loop adds to a copy of its own."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ from ..text.types import type_name
 
 @dataclass(frozen=True)
 class Copies:
-    """Copies of `array` for all threads but the first, at `name`. A thread adds to `own`."""
+    """Private copies of `array`, one for each thread but the first.
+
+    `name`: C variable of the copies. `own`: C variable of the copy to which a thread adds.
+    """
 
     array: ArrayInfo
     name: str
@@ -33,7 +36,10 @@ class Copies:
         return c.Parameter(self.type, self.name, "restrict ")
 
     def of_thread(self, array: c.CExpr) -> c.CStmt:
-        """Declares the target of a thread's additions: the first thread, or a single one, adds to the array itself."""
+        """Returns the declaration of a thread's target: a copy.
+
+        For the first thread, or if there is one thread, the array.
+        """
         tid = c.Id("tid")
         before = c.Bin("*", c.Bin("-", tid, c.Num("1")), c.number(self.n_elements))
         copy = c.Bin("+", c.Id(self.name), before)
@@ -41,9 +47,10 @@ class Copies:
 
 
 def declared(w: Builder, array: ArrayInfo, stem: str, cores: int, is_small: c.CExpr) -> Copies:
-    """Declares copies that begin as zeros.
+    """Declares private copies of an array for `cores` threads, initialised to 0.
 
-    There are none if a loop `is_small`, or if no memory is left: then one thread runs the loop.
+    `is_small`: C condition under which none are allocated. Then, or without memory for them, one
+    thread runs the loop.
     """
     made = Copies(array, w.fresh(f"{stem}_copies"), w.fresh(f"{stem}_own"))
     n = c.number((cores - 1) * made.n_elements)
@@ -56,7 +63,10 @@ def declared(w: Builder, array: ArrayInfo, stem: str, cores: int, is_small: c.CE
 def added(
     w: Builder, copies: Copies, array: c.CExpr, cores: int, n_shared: int = 0
 ) -> tuple[c.CStmt, ...]:
-    """Returns one thread's part of the summation: its elements, copy by copy, without the first `n_shared` of each row."""
+    """Returns one thread's part of the addition of all copies to the array, copy by copy.
+
+    `n_shared`: elements at the begin of each row that are left out.
+    """
     k, slot, begin, end = (w.fresh(stem) for stem in ("k", "slot", "begin", "end"))
     w.used -= {k, slot, begin, end}
     tid, dtype = c.Id("tid"), copies.array.dtype

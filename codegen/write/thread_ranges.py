@@ -1,4 +1,4 @@
-"""Work partition of loops with uneven iterations: by the work of rows, or dynamic, in shares of the remaining iterations."""
+"""Partition of loops with uneven iterations among threads: static by the entries of rows, or dynamic (guided)."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ static inline long take_part(int64_t *next, long n, long step, long parts, long 
 
 
 def equal(n: c.CExpr, unit: int) -> c.CExpr:
-    """Returns the most of n iterations that a thread of a team runs, in multiples of `unit`."""
+    """Returns the most iterations that one thread of a team runs out of `n`, rounded up to a multiple of `unit`."""
     n_threads = c.Id("n_threads")
     each = c.Bin("/", c.Bin("-", c.Bin("+", n, n_threads), c.Num("1")), n_threads)
     if unit == 1:
@@ -51,10 +51,11 @@ def equal(n: c.CExpr, unit: int) -> c.CExpr:
 def balanced(
     prelude: Prelude, array: c.CExpr, dtype: DType, rows: RowStarts, n: c.CExpr, step: int
 ) -> tuple[c.CExpr, c.CExpr]:
-    """Returns begin and end of a thread's range of n iterations, in multiples of `step`.
+    """Returns begin and end of a thread's range of `n` iterations (rows), balanced by rows and their entries.
 
-    Rows and their entries are partitioned evenly; each row and each entry counts one (Merrill and Garland, Merge-based parallel
-    sparse matrix-vector multiplication, SC 2016). The contents of the array affect only the balance: the ranges cover all
+    They are multiples of `step`. Each row and each of its entries counts as one unit of work
+    (Merrill and Garland, Merge-based parallel sparse matrix-vector multiplication, SC 2016).
+    `array` holds the starts of rows. Its contents affect only the balance: the ranges cover all
     iterations anyway.
     """
     name = f"part_of_rows_{dtype.name}"
@@ -71,10 +72,12 @@ def balanced(
 def guided(
     prelude: Prelude, counter: c.CExpr, n: c.CExpr, step: int, names: tuple[str, str]
 ) -> tuple[tuple[c.CStmt, ...], c.CExpr, c.CStmt]:
-    """Returns the opening of a loop over parts that a thread takes, its condition, and the statement that takes the next part.
+    """Returns pieces of a loop in which a thread takes parts: declarations, condition, and the step to the next part.
 
-    `names`: of the begin and end of a part. Parts are multiples of `step`; their size is a thread's share of the remaining
-    iterations (guided self-scheduling: Polychronopoulos and Kuck, IEEE Trans. Computers 36, 1987). `counter` begins at 0.
+    `counter`: the first iteration not taken yet, initially 0. `n`: number of iterations. `step`:
+    parts are multiples of it. `names`: C names of begin and end of a part. A part's size is a
+    thread's share of the remaining iterations (guided self-scheduling: Polychronopoulos and Kuck,
+    IEEE Trans. Computers 36, 1987).
     """
     prelude.defined.setdefault("take_part", _TAKE)
     begin, end = names

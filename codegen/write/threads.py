@@ -1,4 +1,4 @@
-"""Interface of the parallel threads of a launch: those of a team, or the threads and blocks of a grid."""
+"""Interface of a launch's parallel threads: those of a CPU team, or the threads and blocks of a GPU grid."""
 
 from __future__ import annotations
 
@@ -14,30 +14,30 @@ Statements = tuple[c.CStmt, ...]
 
 
 class Threads(ABC):
-    """Threads of a launch: their numbers as C expressions, and the code of their collective phases."""
+    """Threads of a launch: C expressions of their numbers, and the code of their collective phases."""
 
     index_type: str  # of loop variables
 
     @abstractmethod
     def is_among(self, n_threads: int) -> c.CExpr:
-        """Returns a test that a thread is one of the first `n_threads` of a team or block."""
+        """Returns a C condition: this thread is one of the first `n_threads` of its team or block."""
 
     @abstractmethod
     def block_along(self, loop: Loop) -> c.CExpr:
-        """Returns the number of this block along a loop of the grid."""
+        """Returns this block's index along a loop of the grid."""
 
     @abstractmethod
     def inside(
         self, loop: Loop, variable: c.CExpr, ctx: Context
     ) -> AbstractContextManager[tuple[Statements, Context]]:
-        """Yields the first statements of a loop's body, and the context inside.
+        """Yields the first statements of a loop's body, and the context inside the loop.
 
-        If threads share a tile, each has its own index.
+        If several threads share a tile, these statements declare the index of each thread.
         """
 
     @abstractmethod
     def update(self, task: TaskPlan, ctx: Context) -> None:
-        """Writes the addition of one register tile to its accumulators."""
+        """Writes the reduction of one register tile into its accumulators."""
 
     @abstractmethod
     def phase(
@@ -46,8 +46,8 @@ class Threads(ABC):
         task: TaskPlan,
         ctx: Context,
     ) -> None:
-        """Writes a phase of sums, of blocks of operands, or of scatters."""
+        """Writes a phase of a task: of its reduction, of its operand blocks, or of its scatters."""
 
     @abstractmethod
     def at_strip(self, strips: Strips, n_strips: int, ctx: Context) -> None:
-        """Writes the packing at the head of each of `n_strips` strips of a loop."""
+        """Writes the packing (of a slice of the next operand block) before each of the `n_strips` strips of a loop."""

@@ -1,4 +1,4 @@
-"""Register tiles: values that have names in C."""
+"""Register tiles: values held in named C variables."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from ..text import csyntax as c
 
 @dataclass(frozen=True)
 class EmittedTile:
-    """A register tile: `full` loops have one name per copy, `slow` loops are dims of a small array.
+    """A register tile: along `full` loops each copy is a C variable, `slow` loops are dimensions of a small array.
 
-    `lanes` is 0 for scalars.
+    Both list loops with extents. `lanes`: length of the elements' vectors, 0 for scalars.
     """
 
     name: str
@@ -22,7 +22,7 @@ class EmittedTile:
     slow: tuple[tuple[str, int], ...]
 
     def ref(self, copies: dict[str, int], indices: dict[str, c.CExpr]) -> c.CExpr:
-        """The element at the copy of each full loop and the index of each slow loop."""
+        """Returns the element for these copy numbers of full loops, and these indices of slow loops."""
         x: c.CExpr = c.Id(self.member([copies.get(name, 0) for name, _ in self.full]))
         if not self.slow:
             return x
@@ -38,7 +38,7 @@ class EmittedTile:
         )
 
     def members(self) -> list[str]:
-        """The names of all copies, in order."""
+        """Returns the names of all C variables of the tile, in order."""
         names: list[list[int]] = [[]]
         for _, n in self.full:
             names = [[*prefix, k] for prefix in names for k in range(n)]

@@ -1,7 +1,7 @@
-"""Units: the text of each component by itself, and the entry of a sequence as a table of their calls.
+"""Units: the text of each component (tasks connected by choices), and the sequence's entry as a table of calls.
 
-Names of a unit's arguments and locals are those of their places in it. So parts of a program that are equal up to names are one
-unit, and no decision about another component changes a unit's text.
+Names of arguments and locals in a unit are numbers by first occurrence. So components that are
+equal up to names share one unit, and no decision about another component changes a unit's text.
 """
 
 from __future__ import annotations
@@ -31,7 +31,10 @@ _TOKEN = re.compile(r'"(?:\\.|[^"\\])*"|\b[A-Za-z_]\w*')
 
 @dataclass(frozen=True)
 class Unit:
-    """A unit, and the names in the sequence of its arguments, in their order."""
+    """Text of a component with normalised names.
+
+    `arguments`: the sequence's names of its arguments, in their order.
+    """
 
     text: source.UnitText
     arguments: tuple[str, ...]
@@ -39,7 +42,7 @@ class Unit:
 
 
 def unit_of(program: LoweredProgram, dialect: Dialect) -> Unit | None:
-    """Returns the unit of a program without an entry; None where its bodies may end the call of the sequence."""
+    """Returns the unit of a program without an entry; None if its bodies may end the sequence's call early."""
     if program.may_fail:
         return None
     functions = tuple(replace(f, comment="") for f in program.functions)
@@ -65,7 +68,7 @@ def unit_of(program: LoweredProgram, dialect: Dialect) -> Unit | None:
 
 
 def _declared(functions: Sequence[c.Function]) -> Iterator[str]:
-    """Yields the names of variables that functions declare inside."""
+    """Yields the names of variables that are declared inside functions."""
     left: list[Any] = [part for f in functions for part in (f.before, f.body, f.after)]
     while left:
         x = left.pop()
@@ -82,7 +85,7 @@ def _declared(functions: Sequence[c.Function]) -> Iterator[str]:
 def _entry_lines(
     program: LoweredProgram, parameters: tuple[c.Parameter, ...], dialect: Dialect
 ) -> list[str]:
-    """Returns the lines of the function that runs the launches on an argument vector."""
+    """Returns the lines of the function that runs a unit's launches on an argument vector."""
     p = Printer(dialect)
     place = {x.name: k for k, x in enumerate(parameters)}
     kinds = {x.name: x.type for x in parameters}
@@ -104,7 +107,7 @@ def _entry_lines(
 
 
 def _renamed(lines: Sequence[str], own: frozenset[str]) -> list[str]:
-    """Returns lines of functions with numbers, in order of occurrence, in place of their own names."""
+    """Returns the lines with each name in `own` replaced by a numbered one, in order of first occurrence."""
     stem = "v"
     others = {x for line in lines for x in _TOKEN.findall(line)} - own
     while any(re.fullmatch(rf"{stem}\d+", name) for name in others):
@@ -125,9 +128,11 @@ def linked(
     repeats: tuple[Repeat, ...],
     dialect: Dialect,
 ) -> source.Source:
-    """Returns the source that calls units one after the other, each with the number of its component.
+    """Returns the source that calls units one after the other.
 
-    Temporaries come first in the workspace. Behind them is the memory of one unit, of which others find nothing.
+    `units`: each with the number of its component.
+    The workspace holds the temporary arrays first. Behind them is memory that each unit uses anew;
+    no unit finds values of another there.
     """
     memory, places = Workspace(n_threads), dict[str, source.Slot]()
     arguments = arguments_of(problem, 1)
@@ -173,7 +178,10 @@ def _uses(table: source.UnitTable, argument: int) -> bool:
 
 
 def _table_lines(table: source.UnitTable, keys: Sequence[str]) -> Iterator[str]:
-    """Yields the table as C: a function that calls units with the arguments of the sequence and numbers of steps."""
+    """Yields the lines of the entry: a C function that calls the units, inside the loops of repeats.
+
+    `keys`: the keys of the units' texts, for a comment.
+    """
     yield "/* Units, by the keys of their texts:"
     yield from (f" *   {k}: {key}" for k, key in enumerate(keys))
     yield " */"

@@ -1,4 +1,4 @@
-"""Halo blocks of arrays whose neighbours iterations read: on CPUs each thread copies its own."""
+"""Halo blocks on CPUs: copies of a tile with the border that its iterations read, made by each thread for itself."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ from .strips import strips
 
 
 def fill_window(scene: Emission, task: TaskPlan, operand: Operand, ctx: Context) -> None:
-    """Copies the block of one tile with its border, row by row; in vectors, if the array's rows are contiguous."""
+    """Copies one tile with its border to the thread's block, row by row.
+
+    In vectors if the array's rows are contiguous.
+    """
     buffer, layout = scene.windows[task.index, operand.site]
     array, w = scene.plan.problem.array(operand.access.array), scene.w
     strides = row_strides(array.shape)
@@ -68,7 +71,7 @@ def read_window(
     point: Point,
     ctx: Context,
 ) -> Value:
-    """Returns the value of an access at a point, from a block."""
+    """Returns the value of an access at a point, read from the thread's halo block."""
     buffer, layout = window
     index, stride = _place(task, layout, point, ctx)
     index = c.linear(((index, 1),), layout.beyond(access.axes))
@@ -78,7 +81,7 @@ def read_window(
 def tile_of_window(
     base: str, extents: Mapping[str, int], task: TaskPlan, operand: Operand, ctx: Context
 ) -> TilePlace:
-    """Returns a block of these extents, in which statements find elements by their indices in the array."""
+    """Returns a halo block of these `extents` as a tile, which statements index as they index the array."""
     shape, firsts = list[int](), list[tuple[tuple[c.CExpr, ...], int]]()
     for axis in operand.access.axes:
         assert axis is not None
@@ -93,7 +96,7 @@ def tile_of_window(
 
 
 def _place(task: TaskPlan, layout: WindowLayout, point: Point, ctx: Context) -> tuple[c.CExpr, int]:
-    """Returns the place of an iteration's first read in a block, and the stride from lane to lane."""
+    """Returns the index in a halo block of an iteration's first read, and the stride from lane to lane."""
     terms: dict[c.CExpr, int] = {}
     const, lane_stride = 0, 0
     for name, stride in layout.strides.items():
