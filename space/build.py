@@ -21,8 +21,8 @@ from .targets.target import Target
 def build_space(problem: Problem, target: Target, register_room: int = 1) -> Space:
     """Returns the space of all implementations of `problem` on `target`.
 
-    On a GPU, registers may be counted `register_room` times: one of REGISTER_ROOMS of space/values.py. Raises LanguageError if the
-    kind of target lacks a type of the problem.
+    On a GPU, the limit on counted registers is multiplied by `register_room`: one of REGISTER_ROOMS
+    of space/values.py. Raises LanguageError if the kind of target lacks a dtype of the problem.
     """
     lacking = sorted(d.name for d in _types(problem) & KINDS[target.kind].lacks)
     if lacking:
@@ -46,7 +46,7 @@ def build_space(problem: Problem, target: Target, register_room: int = 1) -> Spa
 
 
 def _types(problem: Problem) -> set[DType]:
-    """Returns the types of all values: arrays, scalars and expressions in statement bodies.
+    """Returns the dtypes of all values: arrays, scalars, and expressions in bodies of statements.
 
     Structured tasks have the types of their arrays and scalars.
     """
@@ -60,16 +60,16 @@ def _types(problem: Problem) -> set[DType]:
 
 @lru_cache(maxsize=4)
 def widened(space: Space, register_room: int) -> Space:
-    """Returns the space of a GPU with another limit on counted registers.
+    """Returns a GPU's space with its limit on counted registers multiplied by `register_room`.
 
-    Choices and their positions stay the same.
+    Choices and their positions in the domain vector stay the same.
     """
     wider = build_space(space.problem, space.target, register_room)
     return fix(wider, space.fixed).profiled(space.profile)
 
 
 def _empty(problem: Problem, target: Target, register_room: int) -> Draft:
-    """Returns a model builder (draft) that has only the objects of the order algebra."""
+    """Returns a model builder that declares only the objects of the order algebra."""
     backbone = build_backbone(problem)
     near = backbone.neighbours
     b = ModelBuilder(PlaceRelation(tuple(r.start for r in near), tuple(r.stop - 1 for r in near)))

@@ -1,4 +1,7 @@
-"""Candidates: vectors of domains at a propagation fixpoint. Each stands for all implementations within its domains."""
+"""Candidates: vectors of domains at a fixpoint of propagation.
+
+Each stands for all implementations within its domains.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +39,10 @@ __all__ = ["Candidate", "Choice", "DeadEnd", "Elsewhere", "Space"]
 
 @dataclass(frozen=True, slots=True)
 class DeadEnd:
-    """Dead end: no implementation is left. `choice` names the choice that lost its last value; `why` is the reason."""
+    """Result of decisions that leave no implementation.
+
+    `choice`: name of the choice that lost its last value; `why`: the reason.
+    """
 
     choice: str
     why: str
@@ -44,7 +50,7 @@ class DeadEnd:
 
 @dataclass(frozen=True, slots=True)
 class Elsewhere:
-    """Arrays that tasks read and write which are in the sequence, but not in the problem of a space."""
+    """Arrays that the sequence's tasks outside of this space's problem read and write."""
 
     reads: frozenset[str] = frozenset()
     writes: frozenset[str] = frozenset()
@@ -52,9 +58,10 @@ class Elsewhere:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class PartOf:
-    """The space of a sequence of which another space has one component.
+    """The sequence's space of which another space is one component.
 
-    `held` is a fixpoint in which all choices but those of the component are decided.
+    `held`: a fixpoint of the sequence's space in which all choices but those of the component are
+    decided.
     """
 
     sequence: Space
@@ -64,8 +71,9 @@ class PartOf:
 
 @dataclass(frozen=True, eq=False)
 class Space:
-    """Search space: every implementation of a problem on a target. Holds the model and the objects of its choices.
+    """Search space: every implementation of a problem on a target.
 
+    Holds the constraint model and the objects of its choices.
     A space propagates one candidate at a time: threads must not share its scratch memory.
     """
 
@@ -83,7 +91,7 @@ class Space:
 
     @property
     def choices(self) -> tuple[Choice, ...]:
-        """All choices by position, [n_choices], with both orientations of each order."""
+        """All choices by position in the domain vector, [n_choices]; each order has two, (i, j) and (j, i)."""
         return self.model.choices
 
     @property
@@ -92,22 +100,25 @@ class Space:
 
     @property
     def searchable(self) -> npt.NDArray[np.int32]:
-        """Positions of the choices that a searcher decides. They determine all other choices."""
+        """Positions of the choices that a searcher decides; their values determine all other choices."""
         return self.model.searchable
 
     @property
     def key(self) -> str:
-        """Fingerprint of choices, constraints, initial domains and the profile. Fixed decisions do not change it."""
+        """Fingerprint of choices, constraints, initial domains and profile; fixed decisions do not change it."""
         key = self.model.key if self.whole is None else self.whole.model.key
         return key if self.profile is None else self.profile.keyed(key)
 
     @property
     def is_for_input(self) -> bool:
-        """True if bounds count the work of bodies on the measured arguments: the space has a sure profile."""
+        """True if the bound counts the work of bodies on the measured arguments, since the space has an exact profile."""
         return self.profile is not None and self.profile.is_sure
 
     def profiled(self, profile: Profile | None) -> Space:
-        """Returns the space with bounds for the arguments of `profile`. None leaves it unchanged."""
+        """Returns the space with bounds for the arguments that `profile` describes.
+
+        None leaves the space unchanged.
+        """
         return self if profile is None else replace(self, profile=profile)
 
     @cached_property
@@ -116,7 +127,7 @@ class Space:
 
     @property
     def elsewhere(self) -> Elsewhere:
-        """Arrays that other tasks of the sequence use."""
+        """Arrays that tasks of the sequence outside of this space's problem use."""
         return Elsewhere() if self.part_of is None else self.part_of.elsewhere
 
     @cached_property
@@ -160,18 +171,18 @@ class Space:
         return root
 
     def root(self) -> Candidate | DeadEnd:
-        """Returns the root of a search: the candidate that stands for every implementation that a search considers.
+        """Returns the root of a search: the candidate that stands for every implementation that the search considers.
 
         Dominated choices have only their best value left.
         """
         return self._root
 
     def open_root(self) -> Candidate | DeadEnd:
-        """Returns the root with all values, including values that are never better than others."""
+        """Returns the root with all values left, also of dominated choices."""
         return self._open_root
 
     def candidate(self, domains: npt.NDArray[np.uint32]) -> Candidate | DeadEnd:
-        """Returns the fixpoint of any domains ([n_choices], within the initial ones), with dominated choices decided."""
+        """Returns the fixpoint of any domains ([n_choices], subsets of the initial ones), with dominated choices decided."""
         root = self._open_root
         if isinstance(root, DeadEnd):
             return root
@@ -188,7 +199,7 @@ class Space:
 
 
 class Candidate:
-    """A partly decided implementation. Immutable."""
+    """A partly decided implementation: a domain of possible values for each choice. Immutable."""
 
     __slots__ = ("domains", "space")
 
@@ -202,7 +213,10 @@ class Candidate:
 
     @property
     def key(self) -> bytes:
-        """Fingerprint of the domains: equal exactly for equal domains (of one space)."""
+        """Fingerprint of the domains.
+
+        Candidates of one space have equal keys exactly if their domains are equal.
+        """
         return hashlib.blake2b(self.domains.tobytes(), digest_size=16).digest()
 
     @property
@@ -215,29 +229,29 @@ class Candidate:
         return domain & (domain - 1) != 0
 
     def open_choices(self) -> npt.NDArray[np.int32]:
-        """Positions of the searchable choices with more than one value, increasing."""
+        """Positions of the searchable choices with more than one value left, in increasing order."""
         searchable = self.space.searchable
         domains = self.domains[searchable]
         is_open = domains & (domains - np.uint32(1)) != 0
         return np.compress(is_open, searchable)
 
     def values(self, choice_id: int) -> tuple[int, ...]:
-        """The values still possible, increasing."""
+        """Returns the values that are left of a choice, in increasing order."""
         domain = int(self.domains[choice_id])
         return tuple(value for value in range(domain.bit_length()) if domain >> value & 1)
 
     def value(self, choice_id: int) -> int:
-        """The value of a decided choice."""
+        """Returns the value of a decided choice."""
         assert not self.is_open(choice_id), f"{self.space.choices[choice_id].name} is open"
         return int(self.domains[choice_id]).bit_length() - 1
 
     def assignment(self) -> npt.NDArray[np.int64]:
-        """[n_choices] value of every choice of a complete candidate, for `testing.violations`."""
+        """Returns the value of every choice of a complete candidate, [n_choices], for `testing.violations`."""
         assert self.is_complete
         return np.log2(self.domains).astype(np.int64)
 
     def decide(self, choice_id: int, mask: int) -> Candidate | DeadEnd:
-        """This candidate with the choice narrowed to the values in `mask`, at its fixpoint."""
+        """Returns the candidate with a choice narrowed to the values in `mask`, at its fixpoint."""
         space = self.space
         out = np.empty_like(self.domains)
         status = decide(
@@ -246,7 +260,7 @@ class Candidate:
         return space._result(int(status), out)
 
     def expand(self, choice_id: int) -> tuple[tuple[int, Candidate | DeadEnd], ...]:
-        """Returns one child for each possible value of a choice, in the order of values."""
+        """Returns (value, child) for each possible value of a choice, in increasing order."""
         space = self.space
         n_values = int(self.domains[choice_id]).bit_length()
         out = np.empty((n_values, len(self.domains)), np.uint32)
@@ -278,7 +292,7 @@ class Candidate:
         var_order: npt.NDArray[np.integer] | None = None,
         max_backtracks: int = 200,
     ) -> Candidate | DeadEnd:
-        """Returns a completion with the preferred values; see `propagate.guided_completion`."""
+        """Returns a completion that takes preferred values where possible; see `propagate.guided_completion`."""
         space = self.space
         out = self.domains.copy()
         status = guided_completion(
@@ -289,7 +303,10 @@ class Candidate:
     def random_completion(
         self, rng: np.random.Generator, priority: npt.NDArray[np.integer] | None = None
     ) -> Candidate | DeadEnd:
-        """Decide open choices at random, smallest `priority` ([n_choices]) first, no retries."""
+        """Returns a completion with random values, or the dead end that it runs into: it does not backtrack.
+
+        `priority`: [n_choices], the smallest is decided first.
+        """
         space = self.space
         out = self.domains.copy()
         seed = int(rng.integers(2**31 - 1))

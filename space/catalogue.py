@@ -1,4 +1,4 @@
-"""Catalogue: kinds of targets, families of choices, and the text for their values. It builds no model."""
+"""Catalogue: kinds of targets, families of choices, and texts for the values of choices. It builds no model."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ KINDS: Mapping[str, TargetKind] = {kind.name: kind for kind in (CPU_KIND, GPU_KI
 
 
 def _families() -> tuple[Family, ...]:
-    """Returns the families of space/families, by file name. A new file needs no registration."""
+    """Returns all families in space/families, sorted by file name. A new file needs no registration."""
     names = sorted(m.name for m in iter_modules(families.__path__))
     return tuple(import_module(f"{families.__name__}.{name}").FAMILY for name in names)
 

@@ -1,8 +1,10 @@
-"""Names of the values of all choices, for code that reads candidates. The family of each declares and explains it.
+"""Names of the values of all choices, for code that reads candidates.
 
-A value's position in its tuple is its bit in a domain. Integer choices have their universe in the space itself. A kind that is
-added later has the plain value first: the behaviour of code without that kind. Decisions stored before do not name the kind, and
-mean that value.
+Each family (space/families/) explains its own.
+A value's position in its tuple is its bit in a domain. The values of integer choices are in the
+space itself (`Variables.universe`). A kind of choice that is added later has its plain value first:
+the behaviour of code without that kind. Older stored decisions do not name the kind, and mean that
+value.
 """
 
 from __future__ import annotations

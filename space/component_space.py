@@ -1,7 +1,8 @@
-"""Spaces of single components: the choices of one component open, those of all others decided, tasks counted from its first.
+"""Spaces of single components: the component's choices are open, all others decided.
 
-Positions of choices are those of the whole space. So a candidate of a component has a domain vector of the sequence, and a complete
-one is an implementation of the sequence.
+Tasks are numbered from the component's first one. Positions of choices are those of the sequence's
+space. So a candidate of a component has a domain vector of the sequence, and a complete one is an
+implementation of the sequence.
 """
 
 from __future__ import annotations
@@ -26,7 +27,10 @@ from .engine.declarations import Declaration
 
 @dataclass(frozen=True)
 class Alike:
-    """Components that are equal up to names: the space of the first, and for each its number and the positions of its choices."""
+    """Components that are equal up to names, and the space of the first of them.
+
+    `places`: their component numbers. `choices`: for each, the positions of its choices.
+    """
 
     space: Space
     places: tuple[int, ...]
@@ -36,9 +40,9 @@ class Alike:
 
 
 def component_spaces(root: Candidate, default: Candidate) -> tuple[Alike, ...]:
-    """Returns the spaces of the components with open choices, in program order, equal ones together.
+    """Returns the spaces of all components with open choices, in program order; equal components share one.
 
-    Choices about parts of trees concern all components, and are decided as in `default`.
+    Choices about parts of sparse trees concern all components, and are decided as in `default`.
     """
     space = root.space
     components = components_of(space)
@@ -103,7 +107,7 @@ def _component_space(
 
 
 class _Cut:
-    """Renumbers objects of a sequence: tasks of a run count from 0, all others are left out."""
+    """Cuts a run of tasks out of a sequence: its tasks are renumbered from 0, objects of other tasks are left out."""
 
     def __init__(self, tasks: range) -> None:
         self._tasks = tasks
@@ -145,7 +149,7 @@ class _Cut:
         )
 
     def variables(self, variables: Variables, chosen: set[int]) -> Variables:
-        """Returns the tables of the chosen positions."""
+        """Returns the tables of choice positions, restricted to the positions `chosen`."""
         made: dict[str, Any] = {}
         for f in fields(variables):
             given = getattr(variables, f.name)
@@ -169,7 +173,7 @@ class _Cut:
         return {self.moved(site): v for site, v in table.items() if v in chosen}
 
     def moved(self, site: Any) -> Any:
-        """Returns an object of the backbone, a task, or a tuple that begins with such things, with its new numbers."""
+        """Returns the site of a choice (backbone object, task, or tuple of these) with renumbered tasks."""
         first = self._tasks.start
         match site:
             case int():
@@ -201,7 +205,7 @@ class _Cut:
 def _signature(
     part: Space, own: Sequence[int], root: Candidate, rules: Sequence[Declaration]
 ) -> Any:
-    """Returns a value that is equal for components that are equal up to names, with the same values left of their choices."""
+    """Returns a value that is equal for components with equal texts (up to names), constraints and remaining values."""
     model = part.model
     numbers = {v: k for k, v in enumerate(own)}
     first = min(
@@ -229,7 +233,7 @@ def _signature(
 
 
 def _counts(part: Space) -> Any:
-    """Returns what the profile says of the tasks, without names."""
+    """Returns the counts of the space's profile, task by task, without array names."""
     known = (None if part.profile is None else part.profile.about(t) for t in part.problem.tasks)
     return tuple(
         x and (x.entered, x.holds, tuple(replace(y, array="") for y in x.touched)) for x in known
@@ -257,7 +261,7 @@ def _tables(variables: Variables) -> Iterator[tuple[str, dict[Any, int]]]:
 
 
 def _text_key(problem: Problem) -> str:
-    """Returns the key of a problem that has the arrays of its tasks alone, in the order in which these touch them."""
+    """Returns the key of a problem reduced to the arrays of its tasks, in the order of first access."""
     arrays = tuple(problem.array(name) for name in _arrays_of(problem))
     return problem_key(replace(problem, arrays=arrays))
 

@@ -1,4 +1,4 @@
-"""Components of a space: independent subspaces. Each records its tasks and the choices about them."""
+"""Components of a space: independent subspaces, each with its tasks and the choices about them."""
 
 from __future__ import annotations
 
@@ -12,14 +12,20 @@ from .candidate import Space
 
 @dataclass(frozen=True)
 class Component:
-    """A run of tasks that choices connect. No constraint spans two components, so each is an independent space."""
+    """A run of tasks that choices connect, and the positions of these choices.
+
+    No constraint spans two components, so each is an independent space.
+    """
 
     tasks: range
     choices: tuple[int, ...]  # positions in the space, increasing; both orientations of an order
 
 
 def components_of(space: Space) -> tuple[Component, ...]:
-    """Returns the components in program order. Each choice of the space is in exactly one."""
+    """Returns the components in program order. Each choice of the space is in exactly one.
+
+    A choice about a part of a tree is in the component of the first task that accesses the part.
+    """
     runs = space.backbone.components
     component_of = [k for k, tasks in enumerate(runs) for _ in tasks]
     found: list[list[int]] = [[] for _ in runs]
@@ -33,13 +39,16 @@ def components_of(space: Space) -> tuple[Component, ...]:
 
 
 def coupling_of(space: Space) -> frozenset[int]:
-    """Returns the positions of the choices that concern all components: those about parts of trees. No constraint has them."""
+    """Returns the positions of choices that concern all components: those about parts of sparse trees.
+
+    No constraint contains such a choice.
+    """
     tables = space.variables.of_trees.values()
     return frozenset(position for table in tables for position in table.values())
 
 
 def _other_choices(space: Space) -> Iterator[tuple[int, int]]:
-    """Yields the position of each choice other than an order, with one of its tasks."""
+    """Yields (position, one of its tasks) for each choice other than an order."""
     for field in fields(space.variables):
         found = getattr(space.variables, field.name)
         if field.name in (
@@ -52,7 +61,7 @@ def _other_choices(space: Space) -> Iterator[tuple[int, int]]:
 
 
 def _task_of(what: Any) -> int:
-    """Returns a task of an object of the backbone: the first of several, the producer of a flow or shift."""
+    """Returns one task of a backbone object: the first of several, or the producer of a flow or shift."""
     match what:
         case int():
             return what

@@ -1,7 +1,7 @@
-"""Decisions by name: stores a candidate as names of choices and values, and restores it.
+"""Decisions by name: stores a candidate as names of choices and of their values, and restores it.
 
-Names outlive positions: a stored decision survives a change of the layout of the domain vector. A decision on a choice that no
-longer exists is reported, and does not change its meaning.
+A stored decision survives a change of positions in the domain vector. A decision about a choice
+that no longer exists is left out or reported; it is never taken for another choice's.
 """
 
 from __future__ import annotations
@@ -22,14 +22,17 @@ _SHOWN = 4  # names in a sentence
 
 
 class DecisionError(ValueError):
-    """A decision names an unknown choice or value, or other decisions exclude it. The message is one sentence."""
+    """Raised if a decision names an unknown choice or value, or if other decisions exclude it.
+
+    The message is one sentence.
+    """
 
 
 def to_names(candidate: Candidate) -> tuple[tuple[str, str], ...]:
-    """Returns (choice name, value name) of every searchable choice that is decided, in order of position.
+    """Returns (choice name, value name) for every decided searchable choice, in order of position.
 
-    An open choice with fewer values than the root has appears with these joined by "|". So `restore` gives back the same candidate,
-    complete or not, also where nothing is fixed.
+    An open choice that has lost values appears too, with its remaining values joined by "|". So
+    `restore` returns an equal candidate, complete or not.
     """
     space = candidate.space
     root = (space.whole or space).root()
@@ -45,9 +48,11 @@ def to_names(candidate: Candidate) -> tuple[tuple[str, str], ...]:
 
 
 def by_kind(candidate: Candidate) -> Decisions:
-    """Returns the decisions of a complete candidate, by kind and object. An incomplete one is a bug of the caller.
+    """Returns the decisions of a complete candidate, by kind and site.
 
-    The kind `order` has pairs of objects of the order algebra. Parts of trees that are as the program has them are left out.
+    An incomplete candidate is a bug of the caller.
+    Kind `order` has pairs of objects of the order algebra. Choices about parts of trees with the
+    program's own value are left out.
     """
     space, values = candidate.space, candidate.assignment().tolist()
     found: dict[str, dict[Any, str]] = {}
@@ -62,7 +67,7 @@ def by_kind(candidate: Candidate) -> Decisions:
 
 
 def restore(space: Space, decisions: Iterable[tuple[str, str]]) -> Candidate | DeadEnd:
-    """Returns the candidate that the decisions describe. Raises DecisionError for unknown names."""
+    """Returns the candidate that results from the decisions. Raises DecisionError for unknown names."""
     domains = space.model.initial.copy()
     positions = space.model.positions
     for name, value_names in decisions:
@@ -80,7 +85,7 @@ def restore(space: Space, decisions: Iterable[tuple[str, str]]) -> Candidate | D
 
 
 def fixed_text(fixed: Sequence[tuple[str, str]]) -> str:
-    """Returns a description of the decisions that were fixed before a search."""
+    """Returns a description, for people, of the decisions that a user fixed before the search."""
     return f"{fixed_count(fixed)} fixed: {_listed(dict(fixed))}"
 
 
@@ -90,11 +95,13 @@ def fixed_count(fixed: Sized) -> str:
 
 
 def fix(space: Space, decisions: Iterable[tuple[str, str]]) -> Space:
-    """Restricts a space to these decisions. Only its root changes: positions and `key` stay the same.
+    """Returns the space restricted to these decisions.
 
-    A name is that of a choice, of a kind (all its choices), or a pattern with `*` and `?`. A kind or pattern means every choice
-    whose domain still has the value. A value may be several, joined by "|". Raises DecisionError for an unknown name or value, and
-    for a value that the decisions before it exclude. `fixed` of the result names single choices.
+    Only its root changes: positions and `key` stay the same.
+    A name is that of a choice, of a kind (all of its choices), or a pattern with `*` and `?`. A
+    kind or pattern means every choice that still has the value in its domain. A value may be
+    several, joined by "|". Raises DecisionError for an unknown name or value, and for a value that
+    earlier decisions exclude. `fixed` of the result names single choices.
     """
     decisions = tuple(decisions)
     root = space.open_root()
@@ -126,7 +133,7 @@ def fix(space: Space, decisions: Iterable[tuple[str, str]]) -> Space:
 def _matches(
     root: Candidate, name: str, values: str, fixed: dict[str, str]
 ) -> list[tuple[int, int]]:
-    """Returns position and mask of each choice that a name means. Raises DecisionError."""
+    """Returns (position, mask of values) of each choice that a name means. Raises DecisionError."""
     space = root.space
     positions = space.model.positions
     var = positions.get(name_in(positions, name))
@@ -159,7 +166,7 @@ def _known(choice: Choice, wanted: Iterable[str]) -> list[str]:
 
 
 def _near(space: Space, name: str) -> str:
-    """Returns a suggestion for an unknown name: similar names or kinds, else choices of its kind, else all kinds."""
+    """Returns a suggestion in place of an unknown name: similar names or kinds, else choices of its kind, else all kinds."""
     names = [space.choices[v].name for v in map(int, space.searchable)]
     kinds = list(dict.fromkeys(space.choices[v].kind for v in map(int, space.searchable)))
     near = get_close_matches(name, [*names, *kinds], n=_SHOWN, cutoff=0.6)

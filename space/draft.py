@@ -1,9 +1,10 @@
-"""Model builder (draft): the families of choices (space/families/) declare their choices and constraints in it.
+"""Model builder (draft), in which the families of choices (space/families/) declare their choices and constraints.
 
-A family is one file. It has the values of its choices, the objects that have them (sites), predicates over values, and the
-constraints that follow. A predicate judges decided values and depends neither on domains nor on propagation. The filters and the
-CP-SAT model are derived from it (space/engine/). Every constraint states one of four things. Coherence: the order algebra and
-canonical forms. Semantics: the result must not change. Hardware: the limits of the target. Dominance: the excluded values are never
+A family is one file: the values of its choices, the objects that have them (sites), predicates over
+values, and constraints. A predicate judges decided values and depends neither on domains nor on
+propagation; filters and the CP-SAT model are derived from it (space/engine/). A docstring of a
+constraint begins with its purpose. Coherence: the order algebra and canonical forms. Semantics: the
+result must not change. Hardware: the limits of the target. Dominance: the excluded values are never
 better.
 """
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:  # a call of a kernel by itself builds no model
 
 
 def bits(*values: int) -> int:
-    """Returns the domain that holds exactly `values`."""
+    """Returns the domain, as a bit mask, that holds exactly the given values."""
     mask = 0
     for value in values:
         mask |= 1 << value
@@ -33,7 +34,7 @@ def bits(*values: int) -> int:
 
 
 def all_but(values: tuple[str, ...], *without: int) -> int:
-    """Returns the domain of a choice with these values that holds all values except `without`."""
+    """Returns the domain of a choice with the values `values`, without the value(s) `without`."""
     return bits(*range(len(values))) & ~bits(*without)
 
 
@@ -42,7 +43,10 @@ AS_IT_IS = 0  # the first value of choices about parts of trees: as the program 
 
 @dataclass(frozen=True)
 class TreePart:
-    """A part of a tree of sparse fields. Its choices hold for the whole sequence; `task` is the first to access it."""
+    """A part of a sparse tree that has choices for the whole sequence.
+
+    `task`: the first task that accesses it.
+    """
 
     name: str
     task: int
@@ -54,7 +58,7 @@ Decisions = Mapping[str, Mapping[Any, str]]
 
 @dataclass
 class Variables:
-    """Positions of all choices, by the backbone object of each."""
+    """Positions of all choices in the domain vector: for each kind, by the backbone object (site) that has the choice."""
 
     fused: dict[tuple[int, int], int] = field(default_factory=dict)
     kind: dict[Dim, int] = field(default_factory=dict)
@@ -91,7 +95,7 @@ class Variables:
     dominated: list[int] = field(default_factory=list)
 
     def tables(self) -> Iterator[Mapping[Any, int]]:
-        """Yields all tables of positions."""
+        """Yields every table of positions, by site."""
         for made in vars(self).values():
             if isinstance(made, defaultdict):
                 yield from made.values()
@@ -101,7 +105,10 @@ class Variables:
 
 @dataclass(frozen=True, eq=False)
 class Draft:
-    """Model builder (draft) for a problem on a target. `register_room`: see families/block_memory.py."""
+    """Model builder for a problem on a target.
+
+    `register_room`: factor of the register limit, see families/block_memory.py.
+    """
 
     problem: Problem
     target: Target
@@ -119,7 +126,7 @@ class Draft:
         return self.problem.array(name)
 
     def is_beyond_own_cache(self, array: str) -> bool:
-        """True if an array exceeds the private cache of a core, on targets whose cores have private caches for reuse."""
+        """True if an array exceeds a core's private cache, on targets whose cores have private caches with reuse."""
         size, own = self.array(array).size_bytes, self.target.own_cache_bytes
         return self.kind.keeps_in_own_caches and size > own
 
@@ -135,15 +142,18 @@ class Draft:
         return [d.order_id for d in self.ordered_dims(t)] + [self.backbone.body_ids[t]]
 
     def near_dims(self, t: int) -> Iterator[Dim]:
-        """Yields the ordered dims of a task and of all tasks that may share a launch with it."""
+        """Yields the dims with an order (outer and mid) of task `t`, and of all tasks that may share a launch with it."""
         return (e for u in self.backbone.neighbours[t] for e in self.ordered_dims(u))
 
     def near_objects(self, t: int) -> list[int]:
-        """Returns all objects that have an order with the dims of a task, increasing."""
+        """Returns the numbers of all objects that have an order with the dims of task `t`, increasing."""
         return sorted(x for u in self.backbone.neighbours[t] for x in self.objects_of(u))
 
     def near_pairs(self, dims: list[list[Dim]]) -> Iterator[tuple[Dim, Dim]]:
-        """Yields pairs of these dims ([n_tasks]): of one task, or of two tasks that may share a launch."""
+        """Yields pairs of the given dims: of one task, or of two tasks that may share a launch.
+
+        `dims`: by task.
+        """
         for t, near in enumerate(self.backbone.neighbours):
             later = [e for u in near if u > t for e in dims[u]]
             for k, d in enumerate(dims[t]):
@@ -157,7 +167,7 @@ class Draft:
         return self.levels(m.a, m.loop_a), self.levels(m.b, m.loop_b)
 
     def order(self, d: Dim, e: Dim) -> int:
-        """Position of the order of two dims."""
+        """Returns the position of the order of two dims in the domain vector."""
         return self.b.order(d.order_id, e.order_id)
 
 
@@ -166,10 +176,11 @@ Rule = Callable[[Draft], None]
 
 @dataclass(frozen=True)
 class Phrases:
-    """User-facing text for each value of one kind of choice, by value name.
+    """User-facing texts for the values of one kind of choice, by value name; a value without an entry has no text.
 
-    The choices are about tasks, places in their bodies, or parts of trees. `long`: in `explain`, under `topic`, after the name of
-    the object. `short`: on top of the generated text. Values without an entry have no text.
+    The choices are about tasks, places in their bodies, or parts of trees. `long`: for `explore
+    explain`, under the heading `topic`, behind the name of the object. `short`: for the header of
+    the generated text.
     """
 
     kind: str
@@ -180,10 +191,11 @@ class Phrases:
 
 @dataclass(frozen=True, eq=False)
 class Family:
-    """A family of choices: one file of space/families/. `declare` adds its choices; `rules` are its constraints by kind of target.
+    """A family of choices: one file of space/families/.
 
-    A kind of target has the family if `rules` has an entry for it, even an empty one. All choices are declared before all
-    constraints. `phrases` describe choices in `of_tasks`, `of_places` and `of_trees`.
+    `declare` adds its choices; `rules`: constraints, by kind of target.
+    A kind of target has the family if `rules` has an entry for it, even an empty one. All choices
+    are declared before all constraints. `phrases`: texts for choices about tasks, places and trees.
     """
 
     name: str

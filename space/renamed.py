@@ -17,7 +17,7 @@ _OR = "|"  # between the values of an open choice (space/decisions.py)
 
 
 def renamed(decisions: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
-    """Returns the decisions with current names and values. Current decisions stay unchanged."""
+    """Returns the decisions with current names and values. Those with current names stay unchanged."""
     return tuple(now for name, value in decisions for now in _now(name, value))
 
 
@@ -30,12 +30,12 @@ def _now(name: str, value: str) -> Iterator[tuple[str, str]]:
 
 
 def is_gone(name: str) -> bool:
-    """True if a stored decision may be about a choice that later versions do not have."""
+    """True if a stored decision may be about a choice that no longer exists."""
     return _GONE.fullmatch(name) is not None
 
 
 def name_in(choices: Container[str], name: str) -> str:
-    """Returns the current name of a choice if only that one is among `choices`, else `name`."""
+    """Returns the current name of a choice, if only that one is among `choices`; else `name`."""
     now = _name_now(name, _IN_A_SPACE)
     return now if name not in choices and now in choices else name
 

@@ -1,4 +1,4 @@
-"""Decisions that free a result of the number and order of threads: two runs of such an implementation give equal bytes."""
+"""Decisions that make results independent of the number and order of threads: two runs give equal bytes."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from .values import ATOMIC, PARTIALS
 
 
 def ordered(space: Space) -> tuple[tuple[str, str], ...]:
-    """Returns the values that are left of each choice by which the number or the order of threads reaches a result.
+    """Returns (choice, allowed values) for each choice by which the number or order of threads could change a result.
 
-    Sums of floats by atomic updates, parts that go to whichever thread is ready, and lists in the order of arrival are excluded.
-    So is a sum of floats for each thread of a CPU. A launch has fewer threads where its team is busy, a thread comes late, or the
-    process may use fewer cores (runtime/cpu/team.c), and other parts round otherwise. The blocks of a GPU are always as many.
+    Atomic sums of floats, parts taken by whichever thread is ready, and lists in the order of
+    arrival are excluded. So is a float sum per thread of a CPU. A launch has fewer threads if its
+    team is busy, a thread comes late, or the process may use fewer cores (runtime/cpu/team.c), and
+    other parts round otherwise. The number of blocks of a GPU never changes.
     """
     root = space.open_root()
     if isinstance(root, DeadEnd):

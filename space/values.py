@@ -1,4 +1,4 @@
-"""Values of choices that targets and several families share. The family of each describes it."""
+"""Values of choices that several families or targets share. The family of each choice describes them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Backbone: the objects of all choices. `objects` defines them, `build` finds them, `patterns` selects the profitable ones."""
+"""Backbone: the objects that choices are about.
+
+`objects` defines them, `build` finds them, `patterns` the profitable ones.
+"""
 
 from .build import build_backbone
 from .objects import (

@@ -1,4 +1,4 @@
-"""Builds the backbone of a problem: components, objects, flows of values, and loops that may become one."""
+"""Builds the backbone of a problem: components, objects, flows of values, and pairs of loops that may merge."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from .patterns import operands, prefetches, rereads, shifts
 
 
 def build_backbone(problem: Problem) -> Backbone:
-    """Returns the backbone of `problem`. It does not depend on the machine."""
+    """Returns the backbone of `problem`, which does not depend on the machine."""
     found = dependences(problem)
     flows = _flows(problem, found)
     reads = shared_reads(problem, objects.LAUNCH_TASKS)
@@ -72,7 +72,7 @@ def _components(
     merges: tuple[Merge, ...],
     flows: tuple[Flow, ...],
 ) -> tuple[range, ...]:
-    """Returns the components: runs of tasks that possible merges or on-chip values connect.
+    """Returns the components: runs of consecutive tasks that possible merges or on-chip values connect.
 
     A task between two tasks of a component belongs to it, since it may have to run before or after both. Two tasks share no loop if
     a third task has to run between them and can share no loop with one of them. The shared loop would contain the third task.
@@ -104,7 +104,7 @@ def _components(
 
 
 def _steps(tasks: tuple[Task, ...]) -> tuple[range, ...]:
-    """Returns the runs of tasks between which no repeat (outer time loop) begins or ends."""
+    """Returns the runs of consecutive tasks between which no repeat (outer time loop) begins or ends."""
     runs, begin = [], 0
     for t in range(1, len(tasks) + 1):
         if t == len(tasks) or tasks[t].repeats != tasks[begin].repeats:
@@ -122,7 +122,10 @@ def _carried(problem: Problem, d: Dependence) -> Flow:
 def _objects(
     problem: Problem, components: tuple[range, ...]
 ) -> tuple[tuple[Dim, ...], tuple[str, ...], tuple[int, ...], tuple[int, ...]]:
-    """Returns dims, names and tasks of the objects that have an order, and the ids of the bodies."""
+    """Returns the dims (loop levels).
+
+    Names and tasks of the objects in the order algebra; and the bodies' object numbers.
+    """
     dims: list[Dim] = []
     names: list[str] = []
     owners: list[int] = []
@@ -168,9 +171,10 @@ def _flows(problem: Problem, found: tuple[Dependence, ...]) -> tuple[Flow, ...]:
 
 
 def _is_pointwise(producer: Task, consumer: Task, d: Dependence) -> bool:
-    """True if every read of the value is, under the mapped loops, exactly the element that was written.
+    """True if each read of a value reads, under the mapped loops, exactly the element written in the same iteration.
 
-    Reads that never alias the producer's writes count too: a register would give them its value.
+    Every read of the array counts, also one that never reads the producer's elements: a register
+    would give it the producer's value.
     """
     reads = [a for a, _ in task_reads(consumer) if a.array == d.array]
     writes_it = consumer.target.array == d.array
@@ -183,7 +187,7 @@ def _is_pointwise(producer: Task, consumer: Task, d: Dependence) -> bool:
 
 
 def _stores_once(task: Task) -> bool:
-    """True if no element is stored in two iterations."""
+    """True if no two iterations of the task's loops, reductions aside, store to the same element."""
     along = {loop.name for loop in task.loops if not loop.is_reduction}
     return along <= index_loops(task.target)
 
@@ -199,9 +203,10 @@ def _same_element(write: Access, read: Access, mapped: dict[str, str]) -> bool:
 
 
 def _covers(producer: Task) -> bool:
-    """True if each axis of the producer's store follows at most one loop.
+    """True if each axis of the array that the producer stores to is indexed by at most one loop.
 
-    A value that the producer writes only in part must be read from memory, since other elements come from elsewhere.
+    If the producer writes only a part of a value, other elements come from elsewhere, so the value
+    must be read from memory.
     """
     axes = producer.target.axes
     return all(a is not None and len(a.terms) <= 1 for a in axes)
@@ -213,10 +218,11 @@ def _rescaled(
     flows: tuple[Flow, ...],
     reads: tuple[SharedRead, ...],
 ) -> tuple[Rescaled, ...]:
-    """Returns the reductions that may be rescaled, in program order.
+    """Returns the reductions that may be rescaled (corrected when a running result in their terms changes).
 
-    Results that their terms read are of values which the terms read, too. Nothing else connects the tasks, and such a result is
-    finished with inputs alone: a loop that all share contains no other task's end.
+    They are in program order. Each such running result is a reduction over values that the terms
+    read too. Nothing else connects the two tasks, and the finish of the running result reads inputs
+    only. So the end of no other task lies in the loop that they share.
     """
     tasks, made = problem.tasks, list[Rescaled]()
     written = {name for t in tasks for name in arrays_written(t)}
@@ -258,7 +264,7 @@ def _rescaled(
 
 
 def _mapped(f: Flow, read: SharedRead) -> dict[str, str]:
-    """Returns the loops (of producer: of consumer) that a flow and what both tasks read map to each other."""
+    """Returns the map from loops of a flow's producer to loops of its consumer, by the flow and by an array that both read."""
     return dict(read.mapped) | dict(f.index_pairs)
 
 
@@ -269,11 +275,12 @@ def _merges(
     reads: tuple[SharedRead, ...],
     rescaled: tuple[Rescaled, ...],
 ) -> tuple[Merge, ...]:
-    """Returns pairs of loops that may become one loop, of tasks near enough for one launch.
+    """Returns the pairs of loops that may merge, of tasks near enough for one launch.
 
-    Every dependence between the two tasks must map the loops to each other. Without a dependence, the loops must read the same
-    elements. Reduction loops that read the same elements may also merge if the second task needs the first only to finish its sums,
-    or corrects them whenever the results of the first change.
+    Every dependence between the two tasks must map the loops to each other. Without a dependence,
+    the loops must read the same elements. Reduction loops that read the same elements may also
+    merge if the second task needs the first task's results only in its finish, or corrects its sums
+    whenever these results change.
     """
     pointwise = {(f.producer, f.consumer, f.array) for f in flows if f.is_pointwise}
     between: dict[tuple[int, int], list[Dependence]] = {}
@@ -307,9 +314,9 @@ def _merges(
 
 
 def _through(merges: list[Merge], free: set[tuple[int, int]]) -> list[Merge]:
-    """Returns further mergeable loops of independent tasks (`free`): a task between them shares a loop with both.
+    """Returns further mergeable pairs of loops, of independent tasks (`free`): a task between may merge with both.
 
-    Three steps of a chain are one loop only if the first and the last may be.
+    Without the pair of the first and the last, three steps of a chain could not be one loop.
     """
     pairs: dict[tuple[int, int], set[tuple[str, str]]] = {}
     for m in merges:
@@ -332,7 +339,7 @@ def _through(merges: list[Merge], free: set[tuple[int, int]]) -> list[Merge]:
 
 
 def _looking_up(a: Task, b: Task) -> set[tuple[str, str]]:
-    """Returns the loop pairs, by position, of two bodies of statements that read one array at computed indices."""
+    """Returns the loop pairs, by position, of two bodies of statements that load from one array at indirect indices."""
     if a.is_structured or b.is_structured:
         return set()
     computed = [
@@ -349,6 +356,6 @@ def _summed(task: Task) -> list[str]:
 
 
 def _waits_to_finish(problem: Problem, d: Dependence) -> bool:
-    """True if the sink of a dependence needs the value only to finish its sums."""
+    """True if the second task of a dependence reads the value only in the finish of its reduction."""
     reads = task_reads(problem.tasks[d.sink])
     return d.kind == "flow" and all(in_finish for a, in_finish in reads if a.array == d.array)

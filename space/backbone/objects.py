@@ -1,25 +1,28 @@
-"""Backbone: the objects of all choices, common to all candidates and free of facts about the machine.
+"""Backbone: the objects that all choices are about, the same for all candidates and machines.
 
-Telamon (paper section 3.1) gives every instruction its own loop nest and orders the nests pairwise. Here one perfect band per
-*task* suffices, because a task is one assignment: where a reduction is initialised and finished follows from the band's order
-(just outside its outermost reduction dim), so those statements need no dims and no choices of their own.
+Telamon (paper section 3.1) gives every instruction its own loop nest and orders the nests pairwise.
+Here one perfect loop nest (band) per *task* suffices, because a task is one assignment. A reduction
+is initialised and finished just outside its outermost reduction dim, so these statements need no
+dims and no choices.
 
 Every loop is strip-mined into three levels:
 
-    outer   steps over tiles of mid*inner iterations; a loop, or shared out to the threads
-    mid     steps over register tiles inside that tile; absent when its size is 1
-    inner   the register tile: unrolled or in vectors, no loop at all; absent when its size is 1
+    outer   steps over tiles of mid*inner iterations; a loop, or distributed to threads
+    mid     steps over register tiles inside that tile; absent if its size is 1
+    inner   the register tile: unrolled or in vectors, no loop at all; absent if its size is 1
 
-Only outer and mid dims and the bodies of tasks have an order. The register tiles of all loops of a task form one grid of
-straight-line code at its body, so nothing can be ordered inside it.
+Only outer and mid dims and the bodies of tasks have an order. The register tiles of all loops of a
+task form one grid of straight-line code at its body, so nothing can be ordered inside it.
 
-Two tasks may share a launch if they are in one component and less than LAUNCH_TASKS apart, or in a component with few objects. A
-component is a run of tasks, in program order, that possible merges and values on chip connect. A sequence that fits into a launch
-is one component. Tasks that cannot share a launch run in program order, which is no choice. So objects and constraints grow
-linearly with the tasks.
+Two tasks may share a launch if they are in one component and less than LAUNCH_TASKS apart, or in a
+component with few objects (LAUNCH_OBJECTS). A component is a run of tasks, in program order, that
+possible merges and on-chip values connect. A sequence that fits into a launch is one component.
+Tasks that cannot share a launch run in program order, which is no choice. So objects and
+constraints grow linearly with the tasks.
 
-A repeat (outer time loop) has its tasks once (kernels/ir/repeats.py). No component extends over the begin or the end of a repeat.
-So each iteration of a repeat ends all of its launches, and a later iteration reads its values from memory.
+A repeat (outer time loop) has its tasks once (kernels/ir/repeats.py). No component extends over the
+begin or the end of a repeat. So each iteration of a repeat ends all of its launches, and a later
+iteration reads its values from memory.
 """
 
 from __future__ import annotations
@@ -47,7 +50,10 @@ LAUNCH_OBJECTS = 36
 
 @dataclass(frozen=True)
 class Dim:
-    """One tile level of one loop of one task. `order_id` is its object number in the order algebra; -1: inner dims have none."""
+    """One tile level (outer, mid or inner) of one loop of a task.
+
+    `order_id`: its object number in the order algebra; -1 for inner dims, which have no order.
+    """
 
     task: int
     loop: Loop
@@ -58,11 +64,13 @@ class Dim:
 
 @dataclass(frozen=True)
 class Flow:
-    """Dataflow: a value that `consumer` reads from the array that `producer` wrote.
+    """Dataflow: a value that task `consumer` reads from the array that task `producer` wrote.
 
-    With `is_read`, it is an input that `producer` read before. `pairs` are the loops (of producer, of consumer) that the value maps
-    point to point. `is_pointwise` means that all loops which index the value are among them, so that it can stay in a register.
-    `axes` give the producer's element in terms of its loops.
+    `is_read`: the value is an input that `producer` read before.
+    `pairs`: loops (of producer, of consumer) whose iterations the value maps one to one.
+    `is_pointwise`: all loops that index the value are among `pairs`, so that it can stay in a
+    register.
+    `axes`: indices of the producer's element in terms of its loops.
     """
 
     producer: int
@@ -81,16 +89,18 @@ class Flow:
 
     @property
     def index_pairs(self) -> tuple[tuple[str, str], ...]:
-        """The pairs of loops that index the array."""
+        """Pairs of loops (of producer, of consumer) that index the array."""
         return tuple((p, c) for p, c in self.pairs if p in self.loops)
 
 
 @dataclass(frozen=True)
 class Operand:
-    """A read with reuse, so that a copy of a block of its array can pay.
+    """A read with reuse, so that a packed copy of a block of its array can pay.
 
-    Either some loop does not index it, or several reads are of neighbours. A product of an array by itself has two operands.
-    `access` is the neighbour with the least constants. `halo` gives, for each loop, how far the others reach beyond it.
+    Either some loop of the task does not index it, or several reads access neighbouring elements. A
+    product of an array by itself has two operands.
+    `access`: the read with the least constants. `halo`: by loop, the distance of the farthest other
+    read beyond it.
     """
 
     task: int
@@ -102,7 +112,7 @@ class Operand:
 
     @property
     def is_window(self) -> bool:
-        """True if the array is read at several places around the current element: its blocks have a border (halo)."""
+        """True if an iteration reads several neighbouring elements of the array: the operand's blocks have a border (halo)."""
         return bool(self.halo)
 
     def holds(self, access: Access) -> bool:
@@ -115,9 +125,9 @@ class Operand:
         return dict(self.halo).get(loop, 0)
 
     def inside(self, shape: tuple[int, ...]) -> dict[str, tuple[int, int]]:
-        """Returns, for each loop of a window, the index range in which the first read element is inside the array.
+        """Returns, by loop of a window, the range of loop indices at which its first read is inside the array.
 
-        If a guard leaves reads out, a border may extend beyond the ends of the array.
+        If a guard excludes reads, the halo may extend beyond the ends of the array.
         """
         return {
             loop: (-axis.const, n - axis.const)
@@ -127,14 +137,17 @@ class Operand:
         }
 
     def leaves(self, loop: Loop, shape: tuple[int, ...]) -> bool:
-        """True if the border along a loop extends beyond an end of the array."""
+        """True if the halo along a loop extends beyond an end of the array."""
         first, end = self.inside(shape)[loop.name]
         return first > 0 or loop.extent + self.reach(loop.name) > end
 
 
 @dataclass(frozen=True)
 class Prefetch:
-    """A read of an input that may be prefetched: contiguous `along` one loop, from line to line along `ahead`."""
+    """A read of an input that may be prefetched: contiguous along loop `along`.
+
+    Loop `ahead` steps from row to row.
+    """
 
     task: int
     access: Access
@@ -145,10 +158,11 @@ class Prefetch:
 
 @dataclass(frozen=True)
 class Shift:
-    """Loop shifting: two matrix tasks share both loops if the consumer runs one iteration of the shared loop late.
+    """Loop shifting: two reductions share two loops if the consumer runs one iteration behind in loop `shared`.
 
-    The producer reduces along the second loop, so its result is complete only when that loop has ended. In step, the consumer has
-    to run that loop again. `shared` and `inside` are loops (of producer, of consumer).
+    The producer reduces along loop `inside`, so its result is complete only after that loop.
+    Without a shift, the consumer would run that loop a second time in the same iteration. `shared`
+    and `inside`: pairs of loops (of producer, of consumer).
     """
 
     producer: int
@@ -160,10 +174,11 @@ class Shift:
 
 @dataclass(frozen=True)
 class Merge:
-    """Two loops, of tasks `a` and `b` (a < b in program order), whose dims of equal level may become one loop.
+    """Two loops, of tasks `a` and `b` (a < b in program order), whose dims of equal level may merge into one loop.
 
-    With `before_finish`, both are reduction loops. The second task then needs the results of the first only to finish its sums, not
-    for its terms. With `rescales`, it corrects its sums whenever the results of the first change.
+    `before_finish`: both are reduction loops, and task `b` needs the results of `a` only in its
+    finish, not in its terms.
+    `rescales`: task `b` corrects its sums whenever the results of `a` change.
     """
 
     a: int
@@ -176,9 +191,10 @@ class Merge:
 
 @dataclass(frozen=True)
 class Rescaled:
-    """A reduction that may run while results that its terms read are not yet known: the consumer of `flows`, at most one each.
+    """A reduction that may run before running results in its terms are final; it corrects its sums when they change.
 
-    `pairs` are the reduction loops (of producer, of consumer) of each flow, which are one then.
+    `flows`: the running results, at most one per producer. `pairs`: for each flow, the reduction
+    loops (of producer, of consumer), which must merge.
     """
 
     flows: tuple[Flow, ...]
@@ -191,15 +207,17 @@ class Rescaled:
 
     @property
     def bases(self) -> tuple[int, ...]:
-        """The tasks whose results its terms read."""
+        """Tasks that compute the running results in its terms."""
         return tuple(f.producer for f in self.flows)
 
 
 @dataclass(frozen=True)
 class Backbone:
-    """All objects of a problem. `order_names[k]` names object k of the order algebra, of task `order_tasks[k]`.
+    """All objects of a problem that choices are about.
 
-    The objects of a component follow one another: the outer and mid dims task by task, then the bodies.
+    `order_names[k]`: name of object k of the order algebra, which belongs to task `order_tasks[k]`.
+    The objects of a component are consecutive: the outer and mid dims task by task, then the
+    bodies.
     """
 
     problem: Problem
@@ -252,7 +270,7 @@ class Backbone:
 
     @cached_property
     def partners(self) -> dict[Dim, list[Dim]]:
-        """Dims of other tasks that a dim may merge with."""
+        """For each dim, the dims of other tasks with which it may merge."""
         found: dict[Dim, list[Dim]] = {d: [] for d in self.dims}
         for merge in self.merges:
             for level in (OUTER, MID):
@@ -266,27 +284,30 @@ class Backbone:
 
     @cached_property
     def alike(self) -> frozenset[tuple[int, int]]:
-        """Pairs of tasks that do the same with some other arrays."""
+        """Pairs of tasks whose bodies are equal up to array names."""
         return alike_bodies(self.problem.tasks)
 
     @cached_property
     def near_flows(self) -> tuple[Flow, ...]:
-        """Flows between tasks that may share a launch. Their memory space is a choice; other values are in memory."""
+        """Flows between tasks that may share a launch; their memory space is a choice.
+
+        Other values are in memory.
+        """
         return tuple(f for f in self.flows if self.may_share_launch(f.producer, f.consumer))
 
     @cached_property
     def far_flows(self) -> tuple[Flow, ...]:
-        """All other flows, and flows from one iteration of a repeat to a later one."""
+        """Flows between tasks that cannot share a launch, or from one iteration of a repeat to a later one."""
         apart = (f for f in self.flows if not self.may_share_launch(f.producer, f.consumer))
         return (*apart, *self.carried)
 
     @cached_property
     def flows_into(self) -> Counter[tuple[int, str]]:
-        """The number of tasks from which a task gets an array, by (task, array)."""
+        """Number of producers from which a task reads an array, by (task, array)."""
         return Counter((f.consumer, f.array) for f in (*self.flows, *self.carried))
 
 
 def launch_width(tasks: Sequence[Task]) -> int:
-    """The number of consecutive tasks that may share a launch if these tasks are a component."""
+    """Returns the number of consecutive tasks that may share a launch, if `tasks` are a component."""
     n_objects = sum(1 + 2 * len(t.loops) for t in tasks)
     return max(LAUNCH_TASKS, len(tasks)) if n_objects <= LAUNCH_OBJECTS else LAUNCH_TASKS

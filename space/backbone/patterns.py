@@ -1,4 +1,4 @@
-"""Profitable patterns of a problem: inputs read again, operands with reuse, prefetches, loop shifting."""
+"""Profitable patterns of a problem: inputs read twice, operands with reuse, prefetches, loop shifting."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ from .objects import Flow, Merge, Operand, Prefetch, Shift
 
 
 def rereads(problem: Problem, written: set[str]) -> Iterator[Flow]:
-    """Yields, for each task and input of two loops or more, the nearest earlier task that reads exactly the same elements."""
+    """Yields flows of inputs from the nearest earlier task that reads exactly the same elements.
+
+    There is at most one for each task and each input indexed by two loops or more.
+    """
     shared = {
         (r.first, r.second, r.array): r.mapped for r in shared_reads(problem, objects.LAUNCH_TASKS)
     }
@@ -40,7 +43,10 @@ def rereads(problem: Problem, written: set[str]) -> Iterator[Flow]:
 
 
 def _sole_read(task: Task, array: str) -> Access | None:
-    """Returns the only read of an array in the loops of a structured task, if each axis is one loop; else None."""
+    """Returns the only read of an array in the loops of a structured task, if a single loop indexes each axis.
+
+    Else None.
+    """
     reads = [(a, late) for a, late in task_reads(task) if a.array == array]
     if not task.is_structured or task.is_guarded or len(reads) != 1 or reads[0][1]:
         return None
@@ -78,7 +84,7 @@ def _site(access: Access) -> str:
 
 @dataclass(frozen=True)
 class _Span:
-    """Extent of reads along an axis: `terms` of the task's loops, plus an offset from `low` to `high`."""
+    """Range of the reads along an axis: affine `terms` of the task's loops, plus an offset from `low` to `high`."""
 
     terms: tuple[tuple[str, int], ...]
     low: int
@@ -86,10 +92,11 @@ class _Span:
 
 
 def windows(k: int, task: Task) -> dict[str, Operand]:
-    """Returns the windows of a task: arrays of which each iteration reads neighbours.
+    """Returns the windows of a task by array: operands of which each iteration reads neighbouring elements.
 
-    Each axis is one loop plus a constant, with the same loop in all reads. No iteration of an assignment reads an element that
-    another one stores. So an in-place task may read its target from a copy, too.
+    Each axis is indexed by one loop plus a constant, with the same loop in all reads. No iteration
+    of an assignment reads an element that another one stores. So an in-place task may read its
+    target from a copy, too.
     """
     found = _reads_of_body(task) if task.body is not None else _reads_of_assignment(task)
     made = {array: _window(k, task, array, reads) for array, reads in found.items()}
@@ -100,9 +107,9 @@ _Spans = tuple[_Span | None, ...]
 
 
 def _reads_of_assignment(task: Task) -> dict[str, list[_Spans]]:
-    """Returns the extents of the reads of each array that is read in the loops alone.
+    """Returns the ranges, by axis, of the reads of each array that an assignment reads only in its loops.
 
-    An axis along which an iteration of a repeat moves has none.
+    An array indexed by an outer (time) step is left out.
     """
     found: dict[str, list[_Spans]] = {}
     late, steps = set[str](), {loop.name for loop in task.steps}
@@ -117,9 +124,9 @@ def _reads_of_assignment(task: Task) -> dict[str, list[_Spans]]:
 
 
 def _reads_of_body(task: Task) -> dict[str, list[_Spans]]:
-    """Returns the extents of the reads of each array that statements only read.
+    """Returns the ranges, by axis, of the reads of each array that a body of statements only reads.
 
-    Loops of known length inside the body are part of the window.
+    Inner loops of constant extent widen the ranges.
     """
     assert task.body is not None
     found: dict[str, list[_Spans]] = {}
@@ -134,7 +141,10 @@ def _reads_of_body(task: Task) -> dict[str, list[_Spans]]:
 
 
 def _span(axis: AxisMap, own: set[str], inner: Mapping[str, int]) -> _Span | None:
-    """Returns the extent of an axis of an access over all iterations of inner loops; None if it is no box."""
+    """Returns the range of an access along an axis, over all iterations of `inner` loops.
+
+    None if it is not affine in them.
+    """
     if axis.plain is None or any(
         name not in inner for name, _ in axis.plain.terms if name not in own
     ):
@@ -182,7 +192,7 @@ def prefetches(problem: Problem, k: int, written: set[str]) -> Iterator[Prefetch
 def shifts(
     problem: Problem, found: tuple[Dependence, ...], merges: tuple[Merge, ...]
 ) -> Iterator[Shift]:
-    """Yields, for each task of two loops on which nothing depends, the last reduction whose result it needs."""
+    """Yields a shift for each task of two loops that no other task depends on, and the last reduction whose result it needs."""
     awaited = {d.source for d in found}
     values: dict[int, list[Dependence]] = {}
     for d in found:

@@ -46,7 +46,10 @@ class ModelBuilder:
     # ---- objects and variables
 
     def add_object(self, name: str, leaf: bool = False, place: int = 0) -> int:
-        """Declare an object. A leaf (a statement body) contains nothing and never merges."""
+        """Adds an object at `place`, and returns its number.
+
+        A leaf (a task body) contains nothing and never merges.
+        """
         assert self._layout is None, "declare every object before the first variable"
         assert 0 <= place < len(self.places.first), f"{name} has no place {place}"
         self._objects.append(name)
@@ -56,7 +59,7 @@ class ModelBuilder:
 
     @property
     def rows(self) -> Rows:
-        """Positions of the orders of objects. The first use ends the declaration of objects."""
+        """Positions of the orders of object pairs. No object can be added after the first use."""
         if self._layout is None:
             self._layout = Rows.of(self._place, self.places)
             for i, j in self._layout.pairs():
@@ -67,13 +70,19 @@ class ModelBuilder:
         return self._layout
 
     def order(self, x: int, y: int) -> int:
-        """Position of order(x, y), between objects by index; KeyError where the two are not related."""
+        """Returns the position of order(x, y).
+
+        Raises KeyError if the two objects are not related (too far apart).
+        """
         return self.rows.position(x, y)
 
     def add(
         self, kind: str, objects: tuple[str, ...], values: tuple[str, ...], mask: int | None = None
     ) -> int:
-        """Declare a variable with 1 to 32 values, of which `mask` (default: all) are possible."""
+        """Adds a choice with 1 to 32 values, and returns its position.
+
+        `mask`: the possible values (default: all).
+        """
         assert self.rows is not None  # objects come first
         assert 1 <= len(values) <= MAX_VALUES, f"{kind}{objects} has {len(values)} values"
         self._choices.append(declarations.Choice(kind, objects, values))
@@ -82,7 +91,7 @@ class ModelBuilder:
         return len(self._choices) - 1
 
     def restrict(self, var: int, mask: int) -> None:
-        """Remove values from the initial domain."""
+        """Removes the values outside of `mask` from the initial domain of a choice."""
         self._initial[var] &= mask
         mirror = self._mirror(var)
         if mirror != var:
@@ -117,9 +126,10 @@ class ModelBuilder:
         predicate: Callable[[int, int], bool],
         share: Hashable = None,
     ) -> None:
-        """Require predicate(value of a, value of b).
+        """Requires predicate(value of `a`, value of `b`).
 
-        Equal `share` promises the same predicate, which is then tabulated once per shape.
+        Calls with equal `share` promise equal predicates, so the table is computed once per number
+        of values.
         """
         self._add_table(name, (a, b), predicate, share)
 
@@ -132,11 +142,11 @@ class ModelBuilder:
         predicate: Callable[[int, int, int], bool],
         share: Hashable = None,
     ) -> None:
-        """Require predicate(value of a, value of b, value of c); `share` as in `table2`."""
+        """Requires predicate(value of `a`, value of `b`, value of `c`); `share` as in `table2`."""
         self._add_table(name, (a, b, c), predicate, share)
 
     def clause(self, name: str, literals: Iterable[tuple[int, int]]) -> None:
-        """Require that at least one (variable, mask) has its value in its mask."""
+        """Requires that at least one literal (variable, mask) is true: the variable's value is in the mask."""
         merged: dict[
             int, int
         ] = {}  # one literal a variable, else the filter could miss that only one variable is left
@@ -153,15 +163,15 @@ class ModelBuilder:
         )
 
     def sum_at_most(self, name: str, terms: Iterable[declarations.Term], limit: int) -> None:
-        """Require that the sum of the terms is at most `limit`; weights are not negative."""
+        """Requires that the sum of the terms is at most `limit`; weights are at least 0."""
         self._add_counter(declarations.Counter(name, tuple(terms), limit, is_product=False))
 
     def product_at_most(self, name: str, terms: Iterable[declarations.Term], limit: int) -> None:
-        """Require that the product of the terms is at most `limit`; weights are positive."""
+        """Requires that the product of the terms is at most `limit`; weights are at least 1."""
         self._add_counter(declarations.Counter(name, tuple(terms), limit, is_product=True))
 
     def groups_at_most(self, name: str, groups: Iterable[declarations.Group], limit: int) -> None:
-        """Require that the sum of what the groups count is at most `limit`; weights are not negative."""
+        """Requires that the sum of the groups' counts is at most `limit`; weights are at least 0."""
         budget = declarations.CountLimit(name, tuple(groups), limit)
         # Weights and products are clipped to limit + 1, so that no intermediate of the filter leaves int64.
         assert 0 <= limit < 1 << 31, name
@@ -213,7 +223,7 @@ class ModelBuilder:
     # ---- freezing
 
     def freeze(self) -> Model:
-        """Returns the model. The builder can be extended and frozen again."""
+        """Returns the model of all declarations so far. The builder can be extended and frozen again."""
         rows = self.rows
         names = Multiset(choice.name for choice in self._choices)
         twice = [name for name, times in names.items() if times > 1]
@@ -265,7 +275,7 @@ class ModelBuilder:
 
 
 class _Flat:
-    """The constraints as growing lists, with one entry per constraint or scope position."""
+    """Constraints as growing flat lists: one entry per constraint, or per position in its scope."""
 
     def __init__(self) -> None:
         self.kind: list[int] = []
@@ -324,7 +334,10 @@ class _Flat:
     def watches(
         self, n_vars: int, mirror: Callable[[int], int]
     ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32], npt.NDArray[np.uint32]]:
-        """Returns, per variable and in CSR form, the constraints to wake and the literal that makes waking unnecessary."""
+        """Returns, by variable (CSR form), the constraints to wake when it changes, each with a mask of values.
+
+        While the variable's domain is within that mask, the constraint need not be woken.
+        """
         wakes: list[dict[int, int]] = [{} for _ in range(n_vars)]
         for constraint, kind in enumerate(self.kind):
             for entry in range(self.start[constraint], self.start[constraint + 1]):

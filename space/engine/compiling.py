@@ -1,4 +1,4 @@
-"""Notification of numba compilation. Listeners register without loading numba, also before it is loaded."""
+"""Notification that numba compiles. Listeners can register before numba is imported, and do not import it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _listeners: list[Callable[[], None]] = []
 
 
 def tell_when_compiling(tell: Callable[[], None]) -> None:
-    """Calls `tell` once, before this process compiles the first function that is missing in the cache."""
+    """Registers `tell`, which is called once, before this process compiles its first uncached function."""
     if tell not in _listeners:
         _listeners.append(tell)
 

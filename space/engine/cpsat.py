@@ -1,7 +1,7 @@
-"""Converts the declarations of a model to an OR-tools CP-SAT model: counts, proves dead ends, completes.
+"""Converts a model's declarations to OR-tools CP-SAT: counts implementations, proves dead ends, finds completions.
 
-It shares the declarations and the set of order triples with the filters, but no filter. The order needs a table for each of n^3 / 6
-triples of objects, so this is for small numbers of objects.
+It shares the declarations and the set of order triples with the filters, but no filter. The order
+needs a table for each of n^3 / 6 triples of objects, so this suits small numbers of objects.
 """
 
 from __future__ import annotations
@@ -22,7 +22,10 @@ Domains = npt.NDArray[np.uint32]
 
 
 class _Encoding:
-    """Encoding of a model: one CP-SAT variable per searchable choice. Every other variable is a function of these."""
+    """Encoding of a model in CP-SAT: one variable per searchable choice.
+
+    All other choices are functions of these.
+    """
 
     def __init__(self, model: Model, domains: Domains) -> None:
         self.model = model
@@ -52,13 +55,13 @@ class _Encoding:
         return [value for value in range(32) if self.domains[var] >> value & 1]
 
     def _stored(self, var: int, value: int) -> int:
-        """The value of the canonical variable when `var` has `value`."""
+        """Returns the value of the canonical variable (searchable one of a pair of inverse orders) if `var` has `value`."""
         return value if var == self._canonical(var) else INVERSE[value]
 
     def _add_rows(
         self, scope: tuple[int, ...], rows: Sequence[tuple[int, ...]], *more: Any
     ) -> None:
-        """Allow exactly `rows` over the variables of `scope` and further CP-SAT variables."""
+        """Allows exactly the value tuples `rows` for the variables of `scope`, followed by the CP-SAT variables `more`."""
         columns = [self.variables[self._canonical(var)] for var in scope]
         stored = [
             (
@@ -73,9 +76,9 @@ class _Encoding:
             self.cp.add_bool_or([])
 
     def _add_order(self) -> None:
-        """Constrains each triple of objects with at least two related pairs.
+        """Constrains each triple of objects with at least two related pairs to the order algebra.
 
-        Unrelated objects have the order of their places.
+        Unrelated objects are ordered as their places.
         """
         model, rows = self.model, sorted(triples())
         for a, p in enumerate(model.rows.place):
@@ -150,9 +153,9 @@ class _Encoding:
         self.cp.add(sum(self._counted(g, budget.limit) for g in budget.groups) <= budget.limit)
 
     def _counted(self, group: Group, limit: int) -> Any:
-        """Returns the count of a group as an expression.
+        """Returns a CP-SAT expression of a group's count.
 
-        Its zero-one factors come first: then every prefix of the product respects the limit as well.
+        Factors of 0 or 1 come first, so that every prefix of the product is at most `limit` too.
         """
         counts = self.cp.new_bool_var("counts")
         literals = [
@@ -181,7 +184,7 @@ class _Encoding:
         return so_far
 
     def weighed(self, weights: Mapping[tuple[int, int], float]) -> Any:
-        """The sum of the weights of the (position, value) pairs that are chosen."""
+        """Returns a CP-SAT expression: the sum of the weights of those (position, value) that are chosen."""
         return sum(
             weight * self._literal(self._canonical(var), self._stored(var, value))
             for (var, value), weight in weights.items()
@@ -189,7 +192,7 @@ class _Encoding:
         )
 
     def solved(self, solver: cp_model.CpSolver) -> Domains:
-        """The complete domain vector of the solution."""
+        """Returns the solution as a complete domain vector."""
         domains = np.empty(self.model.n_vars, np.uint32)
         for var in range(self.model.n_vars):
             stored = int(solver.value(self.variables[self._canonical(var)]))
@@ -210,7 +213,7 @@ class _Counting(cp_model.CpSolverSolutionCallback):
 
 
 def count(model: Model, domains: Domains, limit: int) -> tuple[int, bool]:
-    """Returns the number of implementations within `domains`, up to `limit`, and True if that is all of them."""
+    """Returns the number of implementations within `domains`, at most `limit`, and True if these are all."""
     encoding = _Encoding(model, domains)
     solver = cp_model.CpSolver()
     solver.parameters.num_workers = 1
@@ -230,8 +233,9 @@ def complete(
 ) -> Domains | None:
     """Returns a complete domain vector within `domains`; None if there is none or time ran out.
 
-    Without a limit, None proves that there is no implementation. `objective`: weight of (position, value), summed over the chosen
-    values and minimised; the best found within `seconds`. Deterministic unless a time limit cuts it short (one worker).
+    Without a time limit, None proves that there is no implementation. `objective`: weights of
+    (position, value); the sum over the chosen values is minimised, as far as `seconds` allow.
+    Deterministic (one worker) unless the limit ends it.
     """
     encoding = _Encoding(model, domains)
     if objective:
@@ -253,9 +257,10 @@ def fewest_classes(
     must: Sequence[tuple[int, int]],
     refused: Sequence[Sequence[tuple[int, int]]],
 ) -> list[tuple[int, int]] | None:
-    """Returns the pairs of equal class in a partition of `n` items with the fewest classes; None if there is none.
+    """Returns a partition of `n` items into the fewest classes, as pairs of items in one class; None if there is none.
 
-    Only pairs of `may` are in one class, all of `must` are, and of no entry of `refused` are all. The smaller item is first.
+    Only pairs of `may` can be in one class; all pairs of `must` are. Of each entry of `refused` at
+    least one pair is in different classes. In each pair the smaller item is first.
     """
     cp = cp_model.CpModel()
     same: dict[tuple[int, int], Any] = {p: cp.new_bool_var(f"same{p}") for p in sorted(may)}

@@ -1,7 +1,7 @@
-"""Declarations of a constraint model in plain Python: choices, and constraints as predicates (truths).
+"""Declarations of a constraint model in plain Python: choices, and constraints as predicates (`holds`).
 
-A truth (`holds`) judges a complete assignment. The filters are derived from the same declarations but share no code with the
-truths.
+A predicate judges a complete assignment. Filters are derived from the same declarations, but share
+no code with the predicates.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 @dataclass(frozen=True)
 class Choice:
-    """An open question about backbone objects; value number v is bit v of its domain."""
+    """A decision variable about backbone objects; value number v is bit v of its domain."""
 
     kind: str
     objects: tuple[str, ...]
@@ -25,19 +25,19 @@ class Choice:
         return f"{self.kind}({','.join(self.objects)})"
 
     def mask(self, *values: str) -> int:
-        """The domain that holds exactly the named values."""
+        """Returns the domain, as a bit mask, that holds exactly the named values."""
         return sum(1 << self.values.index(value) for value in set(values))
 
 
 class Literal(NamedTuple):
-    """True if the value of `var` is one of `mask`."""
+    """True if the value of choice `var` is in `mask`."""
 
     var: int
     mask: int
 
 
 class Term(NamedTuple):
-    """Counts `weights[value of var]` if the condition holds or is None, else nothing."""
+    """Counts `weights[value of var]` if `condition` is None or true, else nothing (0 in sums, 1 in products)."""
 
     condition: tuple[int, int] | None  # (var, mask)
     var: int
@@ -46,7 +46,7 @@ class Term(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A predicate over the value indexes of two or three variables."""
+    """Constraint: a predicate over the values of two or three choices."""
 
     name: str
     vars: tuple[int, ...]
@@ -58,7 +58,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Clause:
-    """At least one literal is true."""
+    """Constraint: at least one literal is true."""
 
     name: str
     literals: tuple[Literal, ...]
@@ -73,7 +73,7 @@ class Clause:
 
 @dataclass(frozen=True, slots=True)
 class Counter:
-    """A sum or product of terms is at most `limit`."""
+    """Constraint: the sum (or the product, with `is_product`) of the terms is at most `limit`."""
 
     name: str
     terms: tuple[Term, ...]
@@ -95,7 +95,10 @@ class Counter:
 
 
 class Group(NamedTuple):
-    """Counts the product of the weights of its terms if any of its literals is true, else nothing. Terms have no condition."""
+    """Counts the product of its terms' weights if any literal of `any_of` is true, else 0.
+
+    Its terms have no condition.
+    """
 
     any_of: tuple[Literal, ...]
     terms: tuple[Term, ...]
@@ -103,7 +106,7 @@ class Group(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CountLimit:
-    """The sum of what the groups count is at most `limit`."""
+    """Constraint: the sum of the groups' counts is at most `limit`."""
 
     name: str
     groups: tuple[Group, ...]

@@ -1,8 +1,8 @@
-"""Filters (propagators) of the propagation engine, which only remove values, and their shared memory.
+"""Filters (propagators) of the constraint engine, which only remove values, and their shared scratch memory.
 
-Every filter is monotone and stateless: it reads domains, narrows domains, and returns False when one would become empty.
-`propagate` runs them to their common fixpoint. Variables and masks travel as int64 everywhere, so that each function is compiled
-once.
+Every filter is monotone and stateless: it narrows domains, and returns False if one would become
+empty. `propagate` runs the filters to their common fixpoint. Variables and masks are int64
+everywhere, so that each function is compiled once.
 """
 
 from __future__ import annotations
@@ -28,7 +28,10 @@ Ints = npt.NDArray[np.int32]
 
 
 class PropagationScratch(NamedTuple):
-    """Working memory of one propagation at a time, allocated once. Between calls the queues are empty."""
+    """Working memory of one propagation at a time, allocated once per space.
+
+    Between calls its queues are empty.
+    """
 
     state: npt.NDArray[np.int64]  # [11] heads and lengths of the queues, culprit, counts
     var_queue: Ints  # [n_vars] ring
@@ -42,7 +45,7 @@ class PropagationScratch(NamedTuple):
 
 
 def make_scratch(model: Model) -> PropagationScratch:
-    """Scratch memory that fits this model; not to be shared between threads."""
+    """Returns scratch memory for this model, which threads must not share."""
     n_vars, n_constraints = model.n_vars, len(model.declarations)
     n_values = sum(len(choice.values) for choice in model.choices)  # a narrowing removes a value
     return PropagationScratch(
@@ -92,7 +95,10 @@ def push_constraint(scratch: PropagationScratch, constraint: Int, is_heavy: bool
 
 @jit_flat_internal
 def narrow(arrays: Arrays, scratch: PropagationScratch, domains: Mask, var: Int, mask: Int) -> bool:
-    """Intersects a domain with `mask`. False if no value is left; the domain then stays as it was."""
+    """Intersects the domain of `var` with `mask`.
+
+    False if no value would be left; the domain is then unchanged.
+    """
     old = np.int64(domains[var])
     new = old & mask
     if new == old:
@@ -145,7 +151,7 @@ def clear(scratch: PropagationScratch) -> None:
 
 @jit_flat_internal
 def filter_order(arrays: Arrays, scratch: PropagationScratch, domains: Mask, var: Int) -> bool:
-    """Path consistency of every triple that holds the changed pair (a, b)."""
+    """Path consistency of all triples of objects that contain the pair (a, b) whose order `var` changed."""
     a, b = np.int64(arrays.owner[var]), np.int64(arrays.neighbour[var])
     ab = domains[var]
     if ab == ANY_ORDER or a == b:
@@ -172,9 +178,9 @@ def filter_order(arrays: Arrays, scratch: PropagationScratch, domains: Mask, var
 def _filter_rows(
     arrays: Arrays, scratch: PropagationScratch, domains: Mask, a: Int, b: Int, ab: np.uint32
 ) -> bool:
-    """Path consistency (`filter_order`) for objects a and b that are related to different objects.
+    """Path consistency (`filter_order`) if objects a and b are related to different sets of objects.
 
-    The order of two unrelated objects is that of their places.
+    Unrelated objects are ordered as their places.
     """
     after_ab, after_ba = arrays.composition[ab], arrays.composition[arrays.inverse[ab]]
     at_a, at_b = np.int64(arrays.row[a]), np.int64(arrays.row[b])
@@ -281,7 +287,7 @@ def filter_clause(
 
 @jit_flat_internal
 def _lightest(arrays: Arrays, domains: Mask, entry: Int) -> Int:
-    """Smallest weight that a term can still have if its condition is true."""
+    """Returns the least weight over the values left of a term's variable, given that its condition is true."""
     domain = np.int64(domains[arrays.scope[entry]])
     first = arrays.scope_weights[entry]
     lightest = np.int64(-1)
@@ -299,7 +305,7 @@ def _lightest(arrays: Arrays, domains: Mask, entry: Int) -> Int:
 def filter_counter(
     arrays: Arrays, scratch: PropagationScratch, domains: Mask, constraint: Int
 ) -> bool:
-    """Removes values that exceed the limit even if every other term is as small as it can be."""
+    """Removes values whose weight would exceed the limit even if every other term had its least weight."""
     # As in `filter_budget`: other integers would be compiled once more, by another process at the same time.
     start, stop = np.int64(arrays.start[constraint]), np.int64(arrays.start[constraint + 1])
     limit = arrays.limit[constraint]
@@ -358,9 +364,9 @@ def _drop_heavy(
 
 @jit_flat_internal
 def _first_term(arrays: Arrays, entry: Int) -> Int:
-    """Returns the first term of the group that begins at an entry.
+    """Returns the entry of the first term of a group, which begins with its literals at `entry`.
 
-    A group has literals, then terms, at least one of each.
+    A group has at least one literal and one term.
     """
     while arrays.scope_weights[entry] == LITERAL:
         entry += 1
@@ -376,7 +382,7 @@ def _end_of_terms(arrays: Arrays, entry: Int, stop: Int) -> Int:
 
 @jit_flat_internal
 def _surely_counts(arrays: Arrays, domains: Mask, first: Int, end: Int) -> bool:
-    """True if one of the literals is already true."""
+    """True if one of a group's literals is true for all values left."""
     for k in range(first, end):
         domain = domains[arrays.scope[k]]
         if domain & arrays.scope_mask[k] == domain:
@@ -388,7 +394,7 @@ def _surely_counts(arrays: Arrays, domains: Mask, first: Int, end: Int) -> bool:
 def _least_product(
     arrays: Arrays, domains: Mask, first: Int, end: Int, but: Int, limit: Int
 ) -> Int:
-    """The least product of the terms, without the one at `but`; limit + 1 for all that is more."""
+    """Returns the least product of a group's terms, without the term at `but`; limit + 1 if it exceeds `limit`."""
     least = np.int64(1)
     for k in range(first, end):
         if k != but:
@@ -400,7 +406,7 @@ def _least_product(
 def filter_budget(
     arrays: Arrays, scratch: PropagationScratch, domains: Mask, constraint: Int
 ) -> bool:
-    """Removes values that exceed the limit even if every other group is as small as it can be."""
+    """Removes values whose weight would exceed the limit even if every other group had its least count."""
     start, stop = arrays.start[constraint], arrays.start[constraint + 1]
     limit = arrays.limit[constraint]
     total = np.int64(0)

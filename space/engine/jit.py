@@ -1,4 +1,4 @@
-"""The only interface to numba: a cached `jit`, whose cache cannot outlive the sources that filled it."""
+"""Interface to numba, the only one: `jit` with an on-disk cache that is valid for the present sources only."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _package_version() -> str:
 
 @cache
 def source_hash() -> str:
-    """Returns the hash of the sources of space/ and search/: the compiled functions and the constants they freeze."""
+    """Returns the hash of the sources of space/ and search/, which contain the compiled functions and their constants."""
     digest = hashlib.blake2b(digest_size=8)
     for folder in ("space", "search"):
         for path in sorted((_PACKAGE / folder).rglob("*.py")):
@@ -58,10 +58,11 @@ def source_hash() -> str:
 
 @cache
 def cache_folder() -> Path:
-    """Returns the folder of the compiled code: in the user's cache (or NUMBA_CACHE_DIR), else a temporary one.
+    """Returns the folder of numba's cache: in the user's cache (or NUMBA_CACHE_DIR), else a temporary one.
 
-    No other user can enter it. numba keys an entry only by the file of the function, so a caller would survive a change of a callee
-    in another file. The hash in the folder name prevents that.
+    No other user can enter it. numba keys an entry only by the function's own file, so a compiled
+    caller would survive a change of a callee in another file. The hash of the sources in the
+    folder's name prevents that.
     """
     name = f"{_package_version()}-numba{numba.__version__}-{source_hash()}"
     given = _CONFIG.CACHE_DIR
@@ -73,7 +74,7 @@ def cache_folder() -> Path:
 
 
 def _why_unusable(folder: Path) -> str | None:
-    """Makes a folder and returns the reason that numba can store nothing there, as the end of a sentence, or None."""
+    """Makes a folder; returns the reason, as the end of a sentence, why numba can store nothing in it, or None."""
     try:
         make_own_folder(folder)
     except OSError as e:
@@ -82,9 +83,10 @@ def _why_unusable(folder: Path) -> str | None:
 
 
 def _why_others_code(folder: Path) -> str | None:
-    """Returns the reason that another user may have written code in a folder, as the end of a sentence; None if nobody can have.
+    """Returns the reason why another user may have written code in a folder; None if nobody can have.
 
-    numba loads its files without a check. So all of them are checked at once: from then on only this user can enter the folder.
+    The reason is the end of a sentence. numba loads its files without a check. So all of them are
+    checked at once: from then on only this user can enter the folder.
     """
     if os.stat(folder).st_mode & 0o077:
         return f"others may enter {folder} (chmod go-rwx changes that)"
@@ -102,18 +104,18 @@ def jit(function: _Function) -> _Function:
 
 
 def jit_internal(function: _Function) -> _Function:
-    """Compiles like `jit`, without a Python wrapper, for functions that only compiled functions call.
+    """Compiles like `jit`, but without a Python wrapper, for functions that only compiled functions call.
 
-    The wrapper unpacks each array of each NamedTuple: the wrappers took a quarter of all compile time.
+    A wrapper unpacks each array of each NamedTuple: wrappers took a quarter of all compile time.
     """
     return _compile(function, _WITHOUT_WRAPPER)
 
 
 def jit_flat(function: _Function) -> _Function:
-    """Compiles like `jit`, without reference counts, for functions that only access arrays they are given and allocate none.
+    """Compiles like `jit`, but without reference counts, for functions that only access given arrays.
 
-    numba otherwise counts each array of a NamedTuple up and down atomically in every call. That was 7/8 of the time of a descent
-    (5.7 ms against 0.7 ms).
+    They allocate none. numba otherwise counts the references of each array of a NamedTuple
+    atomically in every call. That was 7/8 of the time of a descent (5.7 ms against 0.7 ms).
     """
     return _compile(function, _WITHOUT_REFERENCE_COUNTS)
 
@@ -124,13 +126,13 @@ def jit_flat_internal(function: _Function) -> _Function:
 
 
 def compile_for(function: Any, arguments: tuple[Any, ...]) -> None:
-    """Compiles a function of `jit` or `jit_flat` into the cache for arguments of the types of these."""
+    """Compiles a function made by `jit` or `jit_flat` into the cache, for the types of `arguments`."""
     type_of: Any = numba.typeof  # it has no types itself
     function.compile(tuple(type_of(x) for x in arguments))
 
 
 def _announce_first() -> None:
-    """Registers a listener that announces, once, that this process compiles a function missing in the cache."""
+    """Registers a numba listener that reports, once, that this process compiles an uncached function."""
     try:
         from numba.core import event as events
     except ImportError:  # it is of numba's developers: without it nobody is told
@@ -151,10 +153,11 @@ def _announce_first() -> None:
 
 
 def interpret() -> None:
-    """Makes the package call the Python sources of its compiled functions, until each call of this has its `end_interpreting`.
+    """Replaces the compiled functions by their Python sources, until `end_interpreting` has been called as often.
 
-    Only names of modules are exchanged, so no module that has compiled functions may be imported in between, and none of the
-    functions may be running at the end: values of Python would compile them for other types.
+    Only names in modules are exchanged. So no module with compiled functions may be imported in
+    between. None of the functions may run at the end: Python values would compile them for other
+    types.
     """
     global _n_interpreting
     with _interpreting:

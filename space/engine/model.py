@@ -1,9 +1,9 @@
-"""The constraint model of a space: declarations, frozen into flat arrays for the compiled filters (`builder.py` makes it).
+"""Constraint model of a space: declarations, frozen into flat arrays for the compiled filters (`builder.py` makes it).
 
-Layout of a domain vector (uint32, bit v set while value v is possible): first the order of every
-pair of related objects, row by row, both orientations kept as inverses and the diagonal MERGED;
-then the other variables in the order of their declaration. Every position is a choice; the searcher
-decides the `searchable` ones (order only for i < j).
+Layout of a domain vector (uint32, bit v set while value v is possible): first the orders of all
+pairs of related objects, row by row, both orientations as inverses of each other, the diagonal
+MERGED. Then the other choices follow in the order of their declaration. Every position is a choice;
+a searcher decides the `searchable` ones (orders only for i < j).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ N_LAYOUT = 5  # fields of Arrays that say where orders are: no fingerprint needs
 
 
 class Arrays(NamedTuple):
-    """Flat arrays that the compiled filters read. Constraint c owns scope[start[c] : start[c + 1]]."""
+    """Flat arrays that the compiled filters read. Constraint c has scope[start[c] : start[c + 1]]."""
 
     owner: npt.NDArray[np.int32]  # [n_order] object i of order(i, j), by position
     neighbour: npt.NDArray[np.int32]  # [n_order] object j; increasing in each row
@@ -69,7 +69,7 @@ class Arrays(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Model:
-    """Choices, declarations (the truths) and the arrays compiled from them."""
+    """A constraint model: choices, declarations (constraints as predicates), and the arrays compiled from them."""
 
     objects: tuple[str, ...]
     rows: Rows
@@ -87,12 +87,12 @@ class Model:
         return self.arrays.searchable
 
     def order(self, x: int, y: int) -> int:
-        """Position of order(x, y); KeyError where the two are not related."""
+        """Returns the position of order(x, y). Raises KeyError if the two objects are not related."""
         return self.rows.position(x, y)
 
     @cached_property
     def positions(self) -> dict[str, int]:
-        """Position of every choice by name, both orientations of order included."""
+        """Position of every choice by name, both orientations of orders included."""
         return {choice.name: var for var, choice in enumerate(self.choices)}
 
     @cached_property
@@ -112,14 +112,14 @@ class Model:
         return digest.hexdigest()
 
     def narrow(self, domains: npt.NDArray[np.uint32], var: int, mask: int) -> None:
-        """Intersect a domain with `mask`, and its mirror with the inverse; no propagation."""
+        """Intersects the domain of `var` with `mask`, and that of the inverse order accordingly, without propagation."""
         mirror = int(self.arrays.mirror[var])
         domains[var] &= mask
         if mirror != var:
             domains[mirror] = inverse_mask(int(domains[var]))
 
     def relation(self, values: Sequence[int] | npt.NDArray[np.int64], x: int, y: int) -> int:
-        """Returns the value of order(x, y). Unrelated objects have the order of their places."""
+        """Returns the value of order(x, y); for unrelated objects, the order of their places."""
         if self.rows.are_related(x, y):
             return int(values[self.rows.position(x, y)])
         return BEFORE if self.rows.place[x] < self.rows.place[y] else AFTER
@@ -129,6 +129,6 @@ class Model:
         values: Sequence[int] | npt.NDArray[np.int64],
         objects: Sequence[int] | None = None,
     ) -> list[list[int]]:
-        """[n, n] value of order(i, j) between these objects (all, if none are given), for `order.forest`."""
+        """Returns the matrix of order(i, j) for the given objects (None: all), for `order.forest`."""
         chosen = range(len(self.objects)) if objects is None else objects
         return [[self.relation(values, x, y) for y in chosen] for x in chosen]

@@ -24,14 +24,14 @@ Matrix = Sequence[Sequence[int]] | npt.NDArray[np.int64]
 
 
 class OrderNode(NamedTuple):
-    """A node of an ordered forest: the objects merged into it, and what it contains in order."""
+    """A node of an ordered forest: a loop that merges `objects`, and its children in order."""
 
     objects: tuple[int, ...]
     children: tuple[OrderNode, ...]
 
 
 def inverse_mask(mask: int) -> int:
-    """The values of order(j, i) that correspond to the values `mask` of order(i, j)."""
+    """Returns the values of order(j, i), as a mask, that correspond to the values `mask` of order(i, j)."""
     return sum(1 << INVERSE[value] for value in range(5) if mask >> value & 1)
 
 
@@ -51,7 +51,7 @@ def _partitions(items: tuple[int, ...]) -> Iterator[tuple[tuple[int, ...], ...]]
 
 
 def _forests(blocks: tuple[tuple[int, ...], ...]) -> Iterator[tuple[OrderNode, ...]]:
-    """Every ordered forest with one node per block: its first tree, then the other trees."""
+    """Yields every ordered forest with one node per block of merged objects."""
     if not blocks:
         yield ()
         return
@@ -66,7 +66,7 @@ def _forests(blocks: tuple[tuple[int, ...], ...]) -> Iterator[tuple[OrderNode, .
 
 
 def _relations(trees: tuple[OrderNode, ...], n_objects: int) -> list[list[int]]:
-    """Relation matrix of a forest, from the clock at which each object is entered and left."""
+    """Returns the matrix of order(i, j) in a forest, from the times at which a traversal enters and leaves each object."""
     enter, leave, clock = [0] * n_objects, [0] * n_objects, 0
 
     def walk(node: OrderNode) -> None:
@@ -97,7 +97,7 @@ def _relations(trees: tuple[OrderNode, ...], n_objects: int) -> list[list[int]]:
 
 @cache
 def triples() -> frozenset[tuple[int, int, int]]:
-    """All (order(a,b), order(b,c), order(a,c)) that some forest of three objects shows."""
+    """Returns all (order(a, b), order(b, c), order(a, c)) that occur in some forest of three objects."""
     found = set()
     for blocks in _partitions((0, 1, 2)):
         for trees in _forests(blocks):
@@ -108,7 +108,7 @@ def triples() -> frozenset[tuple[int, int, int]]:
 
 @cache
 def composition_table() -> npt.NDArray[np.uint32]:
-    """[32, 32]: from the masks of (a,b) and (b,c), the mask of the possible relations of (a,c)."""
+    """Returns [32, 32]: for masks of order(a, b) and order(b, c), the mask of the possible order(a, c)."""
     table = np.zeros((32, 32), np.uint32)
     for left, right, whole in triples():
         lefts = [mask for mask in range(32) if mask >> left & 1]
@@ -119,7 +119,7 @@ def composition_table() -> npt.NDArray[np.uint32]:
 
 @cache
 def inverse_table() -> npt.NDArray[np.uint32]:
-    """[32]: `inverse_mask` of every mask."""
+    """Returns [32]: `inverse_mask` of every mask."""
     return np.array([inverse_mask(mask) for mask in range(32)], np.uint32)
 
 
@@ -127,7 +127,7 @@ def inverse_table() -> npt.NDArray[np.uint32]:
 
 
 def _build(matrix: Matrix) -> tuple[OrderNode, ...]:
-    """Returns the only forest that can realise the matrix. It may not realise it (`holds_order`)."""
+    """Returns the only forest that can have these relations; it may not have all of them (see `holds_order`)."""
     n = len(matrix)
     classes = [
         tuple(j for j in range(n) if matrix[i][j] == MERGED)
@@ -170,7 +170,7 @@ def _shown(a: tuple[int, ...], b: tuple[int, ...]) -> int:
 
 
 def holds_order(matrix: Matrix) -> bool:
-    """True if an ordered forest has these relations: matrix[i][j] is the value of order(i, j)."""
+    """True if some ordered forest has these relations; matrix[i][j] is the value of order(i, j)."""
     paths: dict[int, tuple[int, ...]] = {}
     for item, path in _paths(_build(matrix), ()):
         if item in paths:
@@ -183,6 +183,9 @@ def holds_order(matrix: Matrix) -> bool:
 
 
 def forest(matrix: Matrix) -> tuple[OrderNode, ...]:
-    """The loop forest of a complete matrix that `holds_order`: its trees in order."""
+    """Returns the loop forest with these relations, as its trees in order.
+
+    `holds_order(matrix)` must be true.
+    """
     assert holds_order(matrix), "no ordered forest has these relations"
     return _build(matrix)

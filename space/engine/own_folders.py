@@ -1,8 +1,8 @@
-"""Security of folders with loadable code: only their owner may have written their contents.
+"""Security of folders with loadable code: nobody but the folder's owner may have written their contents.
 
-Compiled code is stored in folders and loaded later, with all rights of the user who loads it. So such a folder belongs to this
-user, only its owner may write to it, and nobody may put another in its place. If the user's cache is not like that, a folder of the
-process replaces it.
+Compiled code is stored in folders and loaded later, with all rights of the user who loads it. So
+such a folder must belong to this user, only its owner may write to it, and nobody may replace it by
+another. If the user's cache is not like that, a folder of the process is used instead.
 """
 
 from __future__ import annotations
@@ -29,7 +29,10 @@ _making = threading.Lock()
 
 
 class NotOursError(OSError):
-    """A file that another user may have written; `strerror` is the reason, as the end of a sentence."""
+    """Raised for a file or folder that another user may have written.
+
+    `strerror`: the reason, as the end of a sentence.
+    """
 
     def __init__(self, why: str) -> None:
         super().__init__(errno.EPERM, why)
@@ -48,7 +51,10 @@ def why_not_ours(folder: Path) -> str | None:
 
 
 def why_no_file_of_ours(file: object, found: os.stat_result) -> str | None:
-    """Returns the same reason for a file, from the status of the open file or of its path without following links."""
+    """Returns the reason why another user may have written a file, as the end of a sentence; None if nobody can have.
+
+    `found`: the status of the open file, or of its path without following links.
+    """
     if not stat.S_ISREG(found.st_mode):
         return f"{file} is no regular file"
     return _why_written(file, found)
@@ -63,7 +69,10 @@ def _why_written(path: object, found: os.stat_result) -> str | None:
 
 
 def _why_replaced(folder: Path, n_links: int) -> str | None:
-    """Returns the reason that another user may replace a folder by another: some step of its path can be changed."""
+    """Returns the reason why another user may replace a folder by another: he may change some step of its path.
+
+    None if nobody may.
+    """
     for part in (folder, *folder.parents):
         if part != folder and (why := _why_renamed(part)):
             return why
@@ -79,7 +88,7 @@ def _why_replaced(folder: Path, n_links: int) -> str | None:
 
 
 def _why_renamed(parent: Path) -> str | None:
-    """Returns the reason that another user may rename entries of a folder; None if nobody may."""
+    """Returns the reason why another user may rename entries of a folder; None if nobody may."""
     found = os.stat(parent)
     if found.st_uid not in (0, os.getuid()):
         return f"{parent} belongs to another user"
@@ -100,10 +109,11 @@ def make_own_folder(folder: Path) -> None:
 
 
 def user_cache(name: str = "", *, is_written: bool = False) -> Path:
-    """Returns the folder of files that this user's processes can make again, or the one of that name in it.
+    """Returns the user's cache folder for files that can be made again, or the folder `name` in it.
 
-    It is in the system's temporary folder if it cannot be made in the home, or cannot be written though `is_written`. If others may
-    have written to it, it is a folder of this process, with one warning. Raises OSError if there can be none.
+    It is in the system's temporary folder if it cannot be made in the home directory, or cannot be
+    written although `is_written`. If others may have written to it, a folder of this process
+    replaces it, with one warning. Raises OSError if neither is possible.
     """
     home = Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "kernelscape")
     spare = Path(tempfile.gettempdir(), f"kernelscape-{os.getuid()}")
@@ -125,9 +135,9 @@ def user_cache(name: str = "", *, is_written: bool = False) -> Path:
 
 
 def private_folder(instead_of: Path, why: str) -> Path:
-    """Returns a folder of this process and of the processes that it starts, removed at its end.
+    """Returns a temporary folder of this process and its child processes, which is removed when the process ends.
 
-    When the folder is made, a warning gives the reason for the replacement.
+    At its first use a warning gives the reason `why` it replaces folder `instead_of`.
     """
     with _making:
         handed = os.environ.get(_PRIVATE)

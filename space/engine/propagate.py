@@ -1,12 +1,13 @@
-"""The propagation engine: wakes filters until nothing changes, and the searches built on that.
+"""Propagation engine: runs filters until no domain changes, and the searches that are built on it.
 
-Every filter is monotone and the engine wakes everyone, the author of a change included, so the
-fixpoint depends neither on the order of decisions nor on the order in which filters run. Cheap
-filters run first: order composition, then tables and clauses, then counters.
+Every filter is monotone, and a change wakes all filters of the variable, also the one that made it.
+So the fixpoint depends neither on the order of decisions nor on the order of filters. Cheap filters
+run first: order composition, then tables and clauses, then counters.
 
-A status is FIXPOINT, or says what found the dead end: the position of a declaration (>= 0),
-ORDER_ALGEBRA, or EXCLUDED (the decision itself left no value); LIMIT means that guided completion
-gave up. `scratch.state[CULPRIT]` is then the variable that would have become empty.
+A status is FIXPOINT, or it says which constraint found the dead end: the number of a declaration
+(>= 0), ORDER_ALGEBRA, or EXCLUDED (the decided value was not in the domain). LIMIT means that
+guided completion used up its backtracks. At a dead end `scratch.state[CULPRIT]` is the variable
+whose domain would have become empty.
 
 All functions here expect domains at a fixpoint (except for the variables they name), and leave the
 queues empty. `Arrays` are shared and constant; a `PropagationScratch` serves one call at a time.
@@ -138,7 +139,7 @@ def _fixpoint(arrays: Arrays, scratch: PropagationScratch, domains: Mask) -> Int
 def propagate(
     arrays: Arrays, scratch: PropagationScratch, domains: Mask, changed_vars: Ints
 ) -> Int:
-    """Bring `domains` to the fixpoint in place after `changed_vars` were narrowed. Returns a status."""
+    """Brings `domains` to the fixpoint, in place, after `changed_vars` were narrowed. Returns a status."""
     scratch.state[N_TRAIL] = 0
     for k in range(changed_vars.size):
         var, mirror = np.int64(changed_vars[k]), np.int64(arrays.mirror[changed_vars[k]])
@@ -148,7 +149,7 @@ def propagate(
 
 @jit_flat
 def propagate_all(arrays: Arrays, scratch: PropagationScratch, domains: Mask) -> Int:
-    """Bring any `domains` to the fixpoint in place. Returns a status."""
+    """Brings any `domains` to the fixpoint, in place. Returns a status."""
     state = scratch.state
     state[N_TRAIL] = 0
     for var in range(domains.size):
@@ -179,7 +180,7 @@ def decide(
     mask: Int,
     domains_out: Mask,
 ) -> Int:
-    """Write to `domains_out` the fixpoint of `domains_in` with `var` in `mask`. Returns a status."""
+    """Writes to `domains_out` the fixpoint of `domains_in` with `var` narrowed to `mask`. Returns a status."""
     for k in range(domains_in.size):  # a slice assignment would allocate when they overlap
         domains_out[k] = domains_in[k]
     scratch.state[N_TRAIL] = 0
@@ -196,10 +197,11 @@ def expand(
     statuses: npt.NDArray[np.int64],
     culprits: npt.NDArray[np.int64],
 ) -> None:
-    """Decide `var` to each of its values v in turn: out[v] ([n_values, n_vars]), statuses[v] and,
-    for dead ends, culprits[v].
+    """Decides `var` to each of its values v in turn, from the same `domains`.
 
-    A value that `domains` excludes gets the status EXCLUDED and leaves its row alone.
+    Results: the fixpoint in out[v] ([n_values, n_vars]), statuses[v], and for dead ends
+    culprits[v]. A value that `domains` excludes gets the status EXCLUDED, and out[v] is not
+    written.
     """
     for value in range(out.shape[0]):
         statuses[value] = EXCLUDED
@@ -212,7 +214,10 @@ def expand(
 
 @jit_flat
 def constraint_blocks(arrays: Arrays, blocks: Ints) -> None:
-    """Fills blocks[var] ([n_vars]) with the connected components of the constraint graph: the smallest variable of each."""
+    """Fills blocks[var] ([n_vars]) with the connected component of the constraint graph that contains `var`.
+
+    A component is named by its smallest variable.
+    """
     for var in range(blocks.size):
         blocks[var] = var
     for var in range(arrays.owner.size):
@@ -247,10 +252,12 @@ def _join(blocks: Ints, a: Int, b: Int) -> None:
 def shave(
     arrays: Arrays, scratch: PropagationScratch, domains: Mask, chosen: Ints, seen: Mask
 ) -> Int:
-    """Remove, in place, values of the `chosen` variables that fail at once when decided, until there are none; a status.
+    """Removes, in place, all values of the `chosen` variables that fail at once when decided.
 
-    Failing is monotone in the domains, so what is left depends on no order. A fixpoint that decides further variables shows that
-    their values there do not fail: these are not tried again before the next round. `seen` ([n_vars]) is for notes.
+    Returns a status.
+    It repeats until no value fails. Failure is monotone in the domains, so the result depends on no
+    order. A fixpoint that decides further variables shows that their values there do not fail:
+    these are not tried again before the next round. `seen`: [n_vars] working memory.
     """
     state = scratch.state
     is_removing = True
@@ -285,7 +292,7 @@ def shave(
 
 @jit_flat_internal
 def _note_decided(arrays: Arrays, scratch: PropagationScratch, domains: Mask, seen: Mask) -> None:
-    """Add to `seen` the values of the variables that were decided since the trail began."""
+    """Adds to `seen` the values of the variables that were decided since the trail began."""
     for k in range(scratch.state[N_TRAIL]):
         var = np.int64(scratch.trail_var[k])
         domain = np.int64(domains[var])
@@ -297,7 +304,7 @@ def _note_decided(arrays: Arrays, scratch: PropagationScratch, domains: Mask, se
 
 @jit_flat_internal
 def _pick(domain: Int, rank: Int) -> Int:
-    """Position of the set bit that has `rank` set bits below it."""
+    """Returns the position of the set bit of `domain` that has `rank` set bits below it."""
     value = 0
     while True:
         if domain >> value & 1:
@@ -309,7 +316,7 @@ def _pick(domain: Int, rank: Int) -> Int:
 
 @jit_flat_internal
 def count_values(domain: Int) -> Int:
-    """The number of values left in a domain."""
+    """Returns the number of values in a domain."""
     count = 0
     while domain:
         domain &= domain - 1
@@ -357,11 +364,13 @@ def random_descent(
     seed: int,
     priority: npt.NDArray[np.integer] | None = None,
 ) -> tuple[int, int, int]:
-    """Decide open variables to uniform values, in place, until none is open or a dead end is met.
+    """Decides open variables to random values, in place, until none is open or a dead end is found.
 
-    A value that fails is removed and another one drawn; a variable with no value left is a dead end.
-    `priority`: [n_vars] the smallest go first, ties in random order (None: all tie). Returns the
-    status, the number of decisions and the number of propagations; deterministic for a seed.
+    A value that fails is removed and another one drawn (uniformly); a variable without values left
+    is a dead end.
+    `priority`: [n_vars], the smallest is decided first, ties in random order (None: all tie).
+    Returns the status, the number of decisions and the number of propagations; deterministic for a
+    seed.
     """
     key = np.random.default_rng(seed).random(len(model.searchable))
     if priority is not None:
@@ -388,7 +397,10 @@ def _complete(
     var_order: Ints,
     max_backtracks: Int,
 ) -> Int:
-    """Depth-first search over x = v, then x != v; `stack` holds the decisions x = v not yet refuted."""
+    """Depth-first search: decides x = v, and on failure x != v.
+
+    `stack` holds the decisions x = v that are not refuted.
+    """
     state, stack = scratch.state, scratch.stack
     state[N_TRAIL] = 0
     state[N_DECISIONS] = 0
@@ -432,11 +444,13 @@ def guided_completion(
     var_order: npt.NDArray[np.integer] | None = None,
     max_backtracks: int = 200,
 ) -> int:
-    """Complete `domains` in place, trying values as preferred, backtracking chronologically.
+    """Completes `domains` in place: tries preferred values first, and backtracks chronologically.
 
-    `preference`: [n_vars, up to 32] value indexes, the preferred first; values not named come last.
+    Returns a status.
+    `preference`: [n_vars, up to 32] values, the preferred first; other values come last.
     `var_order`: variables to decide first, in this order; the others follow in declaration order.
-    The status is FIXPOINT (complete), a dead end (there is no completion: proven), or LIMIT.
+    The status is FIXPOINT (complete), a dead end (proof that there is no completion), or LIMIT
+    (`max_backtracks` used up).
     """
     if preference is None:
         preference = np.zeros((model.n_vars, 0), np.uint8)
@@ -447,7 +461,7 @@ def guided_completion(
 
 
 def explain(model: Model, culprit: int, status: int) -> tuple[str, str]:
-    """Returns the name of the choice that a dead end emptied, and the reason as a sentence."""
+    """Returns the name of the choice that lost its last value in a dead end, and the reason as a sentence."""
     choice = model.choices[culprit].name
     if status == EXCLUDED:
         return choice, "the decision leaves no value"

@@ -1,7 +1,8 @@
-"""Positions of the orders of objects in a domain vector.
+"""Positions, in a domain vector, of the orders of related object pairs.
 
-Objects stand at places, and are related if these are near enough (`PlaceRelation`). The order of all others is that of their
-places, which is no choice. By default there is one place, and the row of object i is i * n_objects + j for order(i, j).
+Each object has a place (a number). Objects are related if their places are near enough
+(`PlaceRelation`); their order is a choice. Unrelated objects are ordered as their places, which is
+no choice. By default there is one place, and order(i, j) has position i * n_objects + j.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from dataclasses import dataclass
 class PlaceRelation:
     """Relation of objects by their places: objects at place p are related to those at places first[p] to last[p].
 
-    The relation is symmetric, and both ends grow with p. Unrelated objects have the order of their places.
+    The relation is symmetric, and both ends grow with p.
     """
 
     first: tuple[int, ...] = (0,)
@@ -30,7 +31,7 @@ class PlaceRelation:
         return self.first[p] <= q <= self.last[p]
 
     def blocks(self) -> Iterator[range]:
-        """Yields the runs of places that no relation leaves."""
+        """Yields the runs of places such that places of different runs are unrelated."""
         begin = 0
         for p in range(len(self.last)):
             if max(self.last[begin : p + 1]) == p:
@@ -40,7 +41,7 @@ class PlaceRelation:
 
 @dataclass(frozen=True)
 class Rows:
-    """Positions of the orders of two objects in a domain vector."""
+    """Positions, in a domain vector, of the order of each pair of related objects."""
 
     place: tuple[int, ...]  # [n_objects]
     places: PlaceRelation
@@ -67,23 +68,23 @@ class Rows:
 
     @property
     def n_order(self) -> int:
-        """Number of positions that are orders."""
+        """Number of positions in the domain vector that are orders."""
         return self.start[-1]
 
     def position(self, x: int, y: int) -> int:
-        """Returns the position of order(x, y). KeyError if the two are not related."""
+        """Returns the position of order(x, y). Raises KeyError if the two objects are not related."""
         return self.start[x] + self.column[self.place[x]][y]
 
     def are_related(self, x: int, y: int) -> bool:
         return self.places.are_related(self.place[x], self.place[y])
 
     def pairs(self) -> Iterator[tuple[int, int]]:
-        """(i, j) of every order, by position."""
+        """Yields (i, j) of every order, by position."""
         for x, p in enumerate(self.place):
             for y in self.related[p]:
                 yield x, y
 
     def objects_of(self, places: Iterable[int]) -> list[int]:
-        """The objects at these places, increasing."""
+        """Returns the objects at these places, increasing."""
         chosen = set(places)
         return [item for item, p in enumerate(self.place) if p in chosen]

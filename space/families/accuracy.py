@@ -1,9 +1,9 @@
-"""Accuracy of vector functions such as exp and sin: the greatest error in units in the last place (ULP).
+"""Accuracy of vector functions such as exp and sin: the permitted error in units in the last place (ULP).
 
-ULP4 is never slower, so a search takes it if `fast_math` allows it. Only a user who fixes the choice gets ULP1. Scalar functions
-are those of <math.h>, which are within both. With `fast_math=False` they are called for each lane, and there is no choice.
-
-No term of the bound depends on it: the least cost of a function is that of its fastest form.
+ULP4 is never slower, so a search takes it if `fast_math` allows it. Only a user who fixes the
+choice gets ULP1. The scalar functions of <math.h> are within both. With `fast_math=False` these are
+called for each lane, and there is no choice. The bound does not depend on the choice: the least
+cost of a function is that of its fastest form.
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
-"""Activation of sparse cells in a loop: in each iteration, once per element of a list (hoisted), or not for surely active cells.
+"""Activation of sparse cells in a loop: in each iteration, once per list element (hoisted), or not for active cells.
 
-DEMOTED and ELEMENT are never worse, so a search takes them where they are legal. Only a user who fixes the choice gets the other.
-The activation of an active cell changes no memory, so all that is proved of one body holds for the others.
+DEMOTED (no activation of surely active cells) and ELEMENT (hoisted) are never worse, so a search
+takes them where they are legal. Only a user who fixes the choice gets another value. The activation
+of an active cell changes no memory, so all that is proved of one variant of a body holds for the
+others.
 """
 
 from __future__ import annotations
@@ -39,7 +41,7 @@ def declare(s: Draft) -> None:
 def one_by_one(s: Draft) -> None:
     """Coherence: sorted and vectorised iterations require DEMOTED.
 
-    They were found in the body without needless activations.
+    Sorting and vectorisation are derived for the body without needless activations.
     """
     for t, var in s.v.of_tasks["activate"].items():
         for d in s.dims_at(t, INNER):
@@ -53,9 +55,10 @@ def one_by_one(s: Draft) -> None:
 
 
 def by_one_thread(s: Draft) -> None:
-    """Hardware: one thread of a GPU makes cells active, since no thread waits for another.
+    """Hardware: on a GPU one thread activates cells, since GPU threads do not wait for one another.
 
-    Several threads require DEMOTED: they were found in the body without needless activations.
+    Several threads require DEMOTED: distribution is derived for the body without needless
+    activations.
     """
     for t, var in s.v.of_tasks["activate"].items():
         for d in (d for level in (OUTER, MID, INNER) for d in s.dims_at(t, level)):

@@ -1,4 +1,4 @@
-"""Resources of a GPU block on a multiprocessor: shared memory in bytes, and registers as far as a space can count them."""
+"""Limits of a GPU block on a multiprocessor: shared memory in bytes, and registers as far as a space can count them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MAX_REGISTERS = 255  # of a thread
 
 
 def shared_memory(s: Draft) -> None:
-    """Hardware: the values and copies that the tasks of a launch have in shared memory fit there together."""
+    """Hardware: the values and operand blocks of a launch's tasks fit into shared memory together."""
     users = list(_shared_arrays(s))
     for t in dict.fromkeys(sorted(u for u, _ in users)):
         # The first task of a launch counts for all that follow.
@@ -45,7 +45,7 @@ def _if_fused(s: Draft, t: int, u: int, group: Group) -> Group:
 
 
 def _shared_arrays(s: Draft) -> Iterator[tuple[int, Group]]:
-    """Yields the bytes that tasks may have in shared memory, each with its task."""
+    """Yields (task, group that counts bytes) for each array that the task may have in shared memory."""
     kept: dict[int, list[Flow]] = {}
     for f in s.v.mem_space:
         if spaces_of(s, f) & bits(SHARED) and s.problem.tasks[f.producer].is_structured:
@@ -57,10 +57,10 @@ def _shared_arrays(s: Draft) -> Iterator[tuple[int, Group]]:
 
 
 def _bytes_of_value(s: Draft, t: int, flows: list[Flow]) -> Iterator[Group]:
-    """Yields the bytes of a value in shared memory: one array for all its readers.
+    """Yields groups that count the bytes of a task's value in shared memory: one array for all its readers.
 
-    The array is a tile, or the whole value for a reader that does not share its loop. If readers also share the loops inside the
-    tile, the array is smaller, and this count is too high.
+    The array is a tile, or the whole value for a reader that does not share its loop. If readers
+    also share the loops inside the tile, the array is smaller, and this count is too high.
     """
     target = s.problem.tasks[t].target
     array, written = (
@@ -90,11 +90,11 @@ def _bytes_of_value(s: Draft, t: int, flows: list[Flow]) -> Iterator[Group]:
 def _bytes_of_vector(
     s: Draft, t: int, flows: list[Flow], tile: tuple[Term, ...]
 ) -> Iterator[Group]:
-    """Yields the bytes of a vector that fits as a whole.
+    """Yields groups that count the bytes of a vector small enough to be in shared memory as a whole.
 
-    A tile suffices if all its readers in shared memory share the loop that writes it. The first reader that does not share it needs
-    the whole, which then serves all. A sum of products has one group for each way in which the readers before it have a tile or
-    nothing.
+    A tile suffices if all its readers in shared memory share the loop that writes it. The first
+    reader that does not share it needs the whole, which then serves all. For a sum of products
+    there is one group for each combination of earlier readers with a tile or without.
     """
     target = s.problem.tasks[t].target
     (loop,) = index_loops(target) & {x.name for x in s.problem.tasks[t].loops}
@@ -118,7 +118,7 @@ def _bytes_of_vector(
 
 
 def _bytes_of_copy(s: Draft, o: Operand) -> Iterator[Group]:
-    """Yields the bytes of a copy in shared memory: one block per stage, and the gaps that its layout leaves between rows."""
+    """Yields groups that count the bytes of an operand's copy: one block per stage, and gaps of its layout between rows."""
     v, array = s.v, s.array(o.access.array)
     if o.is_window:
         for group in elements_of_window(s, o):
@@ -141,11 +141,12 @@ def _bytes_of_copy(s: Draft, o: Operand) -> Iterator[Group]:
 
 
 def registers(s: Draft) -> None:
-    """Hardware: the sums of a thread leave registers for other values, and the sums of a block fit into one multiprocessor.
+    """Hardware: a thread's accumulators leave registers for other values, and those of a block fit into a multiprocessor.
 
-    This is an estimate. The other needs of a compiler are only available after compiling, and its counts then decide if a launch
-    fits (`runtime/cuda/resources.py`). It may also need less, for instance if no loop is around a sum. `register_room` is the
-    factor by which the available registers may be counted.
+    This is an estimate. A compiler's other needs are known only after compiling, and its counts
+    then decide if a launch fits (`runtime/cuda/resources.py`). It may also need fewer, for instance
+    if no loop is around a reduction. `register_room` is the factor by which the available registers
+    are multiplied.
     """
     v = s.v
     for t, task in enumerate(s.problem.tasks):
@@ -164,12 +165,15 @@ def registers(s: Draft) -> None:
 
 
 def _where(var: int, n_values: int, value: int, there: int, elsewhere: int) -> Term:
-    """Returns a term that counts `there` if a choice of `n_values` values has `value`, else `elsewhere`."""
+    """Returns a term that counts `there` if choice `var` has `value`, else `elsewhere`.
+
+    `n_values`: size of its domain.
+    """
     return Term(None, var, tuple(there if k == value else elsewhere for k in range(n_values)))
 
 
 def register_words(task: Task) -> int:
-    """The number of registers of one sum of a task; 0 if it has no sum."""
+    """Number of 4-byte registers of one accumulator of a task; 0 if the task is no reduction."""
     is_sum = task.is_structured and task.is_reduction
     return -(-task.dtype.size_bytes // REGISTER_BYTES) if is_sum else 0
 

@@ -1,9 +1,8 @@
 """Data layout: the order of the cells in a leaf while a sequence runs (row-major, column-major or Morton).
 
-The program has the last axis fastest. Other orders are copies in the workspace. The launches of `leaf_layout` convert them when the
-sequence begins, and back when it ends.
-
-No term of the bound depends on it: the same launches serve both choices.
+The program has the last axis fastest (row-major). Other orders are copies in the workspace. The
+launches of `leaf_layout` convert them when the sequence begins, and back when it ends. The bound
+does not depend on the choice: the same launches serve both choices.
 """
 
 from __future__ import annotations
@@ -31,17 +30,17 @@ def declare(s: Draft) -> None:
 
 
 def is_ordered(x: Leaves) -> bool:
-    """True if the cells of a leaf have more than one order."""
+    """True if the cells of a leaf can have more than one order: at least two axes are longer than 1."""
     return sum(n > 1 for n in x.extents) > 1
 
 
 def has_bits(x: Leaves) -> bool:
-    """True if all extents of a leaf are powers of two, so that indices are whole numbers of bits."""
+    """True if all extents of a leaf are powers of two, so that each index takes a whole number of bits (Morton order)."""
     return all(n & (n - 1) == 0 for n in x.extents)
 
 
 def order_of(value: str, x: Leaves) -> CellOrder | None:
-    """Returns the cell order of a value; None for that of the program."""
+    """Returns the cell order that a value names; None for the program's own order."""
     match value:
         case "COLUMNS":
             return CellOrder.of_axes(x.extents, tuple(reversed(range(len(x.extents)))))

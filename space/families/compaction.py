@@ -1,6 +1,6 @@
-"""Stream compaction: makes the list of active cells by one thread, in two passes, or by atomic appends.
+"""Stream compaction: the way to build a list of active cells: by one thread, in two passes, or by atomic appends.
 
-On a GPU one thread makes it: the other ways need the barriers of a team, and a grid has none.
+On a GPU one thread builds it: the other ways need the barriers of a team, and a grid has none.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def declare(s: Draft) -> None:
 
 
 def may_share(s: Draft, body: Body) -> bool:
-    """True if several threads can make a list together: they share out a loop of more than one iteration."""
+    """True if several threads can build a list together: its loop, which they share, has more than one iteration."""
     found = compactions(body.statements)
     return (
         s.kind.has_teams

@@ -1,9 +1,8 @@
-"""Lookup of cells in pointer and hash nodes while a sequence runs: a table of all cells, or a hash directory.
+"""Lookup of cells in pointer and hash nodes while a sequence runs: a slot table of all cells, or a hash directory.
 
-The program has a table of all cells for a pointer node, and a directory of the active cells for a hash node. A node retains its own
-structure; the other one is auxiliary.
-
-On a GPU pointer nodes have no choice: threads that make a directory wait for one another's keys, and those of a GPU do not.
+The program has a table of all cells for a pointer node, and a directory of the active cells for a
+hash node. A node retains its own structure; the other one is auxiliary. On a GPU pointer nodes have
+no choice: threads that build a directory wait for one another's keys, and GPU threads do not.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ def declare(s: Draft) -> None:
 
 
 def is_open(s: Draft, x: SlotTable) -> bool:
-    """True if the other lookup may be faster and has room: the made structure stays in the workspace between calls."""
+    """True if the other lookup structure may be faster, and the workspace has room for it between calls."""
     if x.keys is not None:
         return table_bytes(x.keys) <= MOST_BYTES
     # A table that a core keeps in its own cache answers sooner than any key is compared.
@@ -41,7 +40,7 @@ def is_open(s: Draft, x: SlotTable) -> bool:
 
 
 def table_bytes(keys: Keys) -> int:
-    """The number of bytes of a table of all cells of a hash node."""
+    """Number of bytes of a slot table for all cells of a hash node."""
     return (keys.n_cells + 1) * DType.u32.size_bytes
 
 

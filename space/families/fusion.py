@@ -30,7 +30,10 @@ def declare(s: Draft) -> None:
 
 
 def launches(s: Draft) -> None:
-    """Coherence: sharing a launch is an equivalence with convex classes. Objects of different launches are not nested."""
+    """Coherence: sharing a launch is an equivalence relation with convex classes.
+
+    Objects of different launches are not nested.
+    """
     b, v = s.b, s.v
     for t, near in enumerate(s.backbone.neighbours):
         for u, w in combinations((x for x in near if x > t), 2):
@@ -54,7 +57,7 @@ def launches(s: Draft) -> None:
 
 
 def _convex(s: Draft, t: int, u: int, w: int) -> None:
-    """Requires that a task between two tasks of a launch is in that launch."""
+    """Requires that task `w` shares the launch of tasks `t` and `u` if it runs between them."""
     bodies, fused = s.backbone.body_ids, s.v.fused
     both = (min(t, w), max(t, w))
     shared = [(fused[both], bits(SAME_LAUNCH))] if both in fused else []

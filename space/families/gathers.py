@@ -1,4 +1,4 @@
-"""Neighbouring loads in vectorised loops: one gather per element, or row loads transposed in registers."""
+"""Neighbouring loads in vectorised loops: one gather per element, or loads of rows that registers transpose."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def declare(s: Draft) -> None:
 
 
 def longest(dtype: DType) -> int:
-    """The number of elements in a row of 16 bytes; 1 for types of less than 4 bytes."""
+    """Number of elements in a row of 16 bytes; 1 for dtypes of less than 4 bytes."""
     return _ROW_BYTES // dtype.size_bytes if dtype.size_bytes >= 4 else 1
 
 

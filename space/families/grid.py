@@ -1,4 +1,7 @@
-"""Grid of blocks of a GPU launch. The kind of a dim (tiling.py) puts it into the grid; its tiles determine the size."""
+"""Grid of blocks of a GPU launch.
+
+Choice `dim_kind` (tiling.py) puts a dim into the grid; its tiles determine the grid's size.
+"""
 
 from __future__ import annotations
 
@@ -18,21 +21,24 @@ MAX_BLOCKS_ALONE = 1 << 20  # where a task has one loop, and a grid one dim
 
 
 def blocks_outermost(outer: int, other: int, order: int) -> bool:
-    """False if a grid dim `outer` is inside a dim that is a loop; `order` is that of `outer` to `other`."""
+    """False if a dim of kind `outer` that is in the grid is inside a dim of kind `other` that is a loop.
+
+    `order`: the relation of the first to the second dim.
+    """
     return outer != PARALLEL or order != INSIDE or other in (PARALLEL, *WITHOUT_LOOP)
 
 
 def results_outside(free: int, reduced: int, order: int) -> bool:
-    """False if a loop over results is inside a reduction loop.
+    """False if a loop over results is inside a reduction loop. `free`, `reduced`: kinds of these dims.
 
-    `order` is that of the dim of the result to the dim that is reduced.
+    `order`: the relation of the dim of the result to the reduced dim.
     """
     return not (free == reduced == LOOP) or order != INSIDE
 
 
 @dataclass(frozen=True)
 class GridFits:
-    """Predicate: there are at most `limit` tiles of mid times inner iterations if a choice has the value `where`."""
+    """Predicate: a loop has at most `limit` tiles (of mid times inner iterations) if a choice has the value `where`."""
 
     extent: int
     mids: tuple[int, ...]
@@ -46,7 +52,7 @@ class GridFits:
 
 
 def one_grid(s: Draft) -> None:
-    """Coherence: the tasks of a launch have one grid."""
+    """Coherence: all tasks of a launch have the same grid."""
     b, v, partners = s.b, s.v, s.backbone.partners
     for t, u in s.backbone.launch_pairs():
         for here, there in ((t, u), (u, t)):
@@ -61,9 +67,9 @@ def one_grid(s: Draft) -> None:
 
 
 def blocks(s: Draft) -> None:
-    """Hardware: grid dims are around all other dims, and limited in number and size.
+    """Hardware: grid dims are around all other dims, and their number and sizes are limited.
 
-    Sums are in registers, so no loop over results runs inside a reduction loop.
+    Accumulators are in registers, so no loop over results is inside a reduction loop.
     """
     b, v = s.b, s.v
     is_block = tuple(int(k == PARALLEL) for k in range(len(DIM_KIND)))

@@ -27,7 +27,7 @@ GUARD = (
 
 @dataclass(frozen=True)
 class Stride:
-    """A loop of which a guard selects every `residue.modulus`-th iteration, for any iteration of the other loops."""
+    """A loop in which a guard selects one of every `residue.modulus` iterations, for any iteration of the other loops."""
 
     loop: str
     residue: Residue
@@ -41,7 +41,10 @@ def declare(s: Draft) -> None:
 
 
 def guards_of(s: Draft, task: Task) -> int:
-    """Returns the possible values of a guarded task alone. On a GPU, idle threads wait for their neighbours anyway."""
+    """Returns the possible values (bit mask) of a guarded task alone.
+
+    On a GPU strides would not help: idle threads wait for their neighbours anyway.
+    """
     values = {BRANCH}
     if may_blend(task, s.problem) and (s.kind.has_teams or not _reads_others(task)):
         values.add(BLEND)
@@ -51,16 +54,20 @@ def guards_of(s: Draft, task: Task) -> int:
 
 
 def _reads_others(task: Task) -> bool:
-    """True if an iteration reads elements of the target array other than its own.
+    """True if an iteration reads elements of the target array other than the one it stores.
 
-    Another iteration may leave such an element unchanged. With a blend, threads of a GPU would write it meanwhile.
+    Another iteration may leave such an element unchanged. On a GPU, a blend in another thread would
+    write it meanwhile.
     """
     target = task.target
     return any(x.array == target.array and x != target for x, _ in task_reads(task))
 
 
 def stride_of(problem: Problem, task: Task) -> Stride | None:
-    """Returns the loop in which a residue makes strides, the one with neighbours in memory first; None if there is none."""
+    """Returns the loop in which the guard's remainder is a stride; None if there is none.
+
+    A loop with contiguous elements is preferred.
+    """
     strides = flat_strides(task.target, problem.array(task.target.array))
     own = {loop.name for loop in task.loops}
     found = [
@@ -77,7 +84,7 @@ def stride_of(problem: Problem, task: Task) -> Stride | None:
 
 @dataclass(frozen=True)
 class WholePeriods:
-    """Predicate: a register tile in strides has a multiple of `modulus` iterations."""
+    """Predicate: a register tile with strides has a multiple of `modulus` iterations."""
 
     sizes: tuple[int, ...]
     modulus: int
@@ -90,7 +97,7 @@ class WholePeriods:
 
 
 def guarded_vectors(s: Draft) -> None:
-    """Semantics: a vector stores all of its lanes, so a guarded one blends."""
+    """Semantics: a vector stores all of its lanes, so a vectorised guarded task blends."""
     for t, var in s.v.of_tasks["guard"].items():
         for d in s.dims_at(t, INNER):
             scalar = (s.v.kind[d], all_but(DIM_KIND, VECTOR))
@@ -98,7 +105,7 @@ def guarded_vectors(s: Draft) -> None:
 
 
 def strides(s: Draft) -> None:
-    """Coherence: a register tile in strides has whole periods of the residue, as copies of the body."""
+    """Coherence: a register tile with strides consists of whole periods of the remainder, as copies of the body."""
     for t, var in s.v.of_tasks["guard"].items():
         stride = stride_of(s.problem, s.problem.tasks[t])
         if stride is None:

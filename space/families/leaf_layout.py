@@ -1,7 +1,7 @@
-"""Data layout of the fields in the leaves of a tree while a sequence runs: SoA, AoS or AoSoA.
+"""Data layout of the fields in the leaves of a sparse tree while a sequence runs: SoA, AoS or AoSoA.
 
-The program has one array per field. Copies convert other layouts when the sequence begins, and back when it ends. These copies are
-part of the sequence.
+The program has one array per field (SoA). Copies convert other layouts when the sequence begins,
+and back when it ends. These copies are part of the sequence.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ def declare(s: Draft) -> None:
 
 
 def fits(s: Draft, leaves: Leaves) -> bool:
-    """True if a copy of the fields takes at most MOST_BYTES."""
+    """True if a copy of the leaves' fields takes at most MOST_BYTES."""
     return sum(s.array(name).size_bytes for name in leaves.arrays) <= MOST_BYTES
 
 
 def first_user(problem: Problem, leaves: Leaves) -> int:
-    """Returns the first task that accesses the fields."""
+    """Returns the first task that accesses the leaves' fields."""
     names = set(leaves.arrays)
     touched = ({*arrays_read(t), *arrays_written(t)} for t in problem.tasks)
     return next(t for t, here in enumerate(touched) if names & here)
 
 
 def tile_of(value: str, leaves: Leaves, target: Target, threads_at_once: int) -> int:
-    """The number of cells of which one component is contiguous; 0: all."""
+    """Number of consecutive cells that hold one component contiguously; 0: all cells (SoA)."""
     lanes = 1 if threads_at_once > 1 else target.lanes(leaves.dtype.size_bytes)
     return {"AOS": 1, "AOSOA": threads_at_once * lanes}.get(value, 0)
 

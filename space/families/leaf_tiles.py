@@ -1,8 +1,8 @@
-"""Neighbour reads around a cell of a leaf of a sparse field: from the leaves, or from a copied tile with a halo.
+"""Neighbour reads around a cell of a sparse field's leaf: from the leaves themselves, or from a copied tile with a halo.
 
-CPUs only: a body runs in one thread. On a GPU each thread would have a tile in its own memory, no nearer than the leaves.
-
-No term of the bound depends on it: a body counts only its guaranteed memory traffic, which is the same for both.
+CPUs only: a body runs in one thread. On a GPU each thread would have a tile in its own memory, no
+nearer than the leaves. The bound does not depend on the choice: a body counts only its guaranteed
+memory traffic, which is equal for both.
 """
 
 from __future__ import annotations

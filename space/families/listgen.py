@@ -1,6 +1,7 @@
-"""List generation: a loop makes its list of active cells again, only if cells have changed, or reuses an earlier list.
+"""List generation: a loop rebuilds its list of active cells always, if cells have changed, or never (reuse).
 
-A later value is never worse than an earlier one, so a search takes the last that is right. Only a user who fixes it gets another.
+A later value is never worse than an earlier one, so a search takes the last legal one. Only a user
+who fixes it gets another.
 """
 
 from __future__ import annotations
@@ -26,7 +27,10 @@ def declare(s: Draft) -> None:
 
 
 def ways_of(x: ListSite) -> int:
-    """Returns the possible values of a list use: IF_CHANGED needs a change flag, REUSE an earlier list that is still right."""
+    """Returns the possible values (bit mask) of a list use.
+
+    IF_CHANGED needs a change flag, REUSE an earlier list that is still valid.
+    """
     return bits(GENERATE, *([IF_CHANGED] if x.has_flag else []), *([REUSE] if x.is_right else []))
 
 

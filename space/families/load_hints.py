@@ -1,4 +1,4 @@
-"""Cache hints of a GPU's loads: the caches that keep a loaded line."""
+"""Cache hints of a GPU's loads: the caches that hold a loaded line."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def declare(s: Draft) -> None:
 
 
 def hinted_loads(task: Task) -> list[str]:
-    """Returns the arrays of which a task reads more than one element."""
+    """Returns the arrays of which a structured task reads more than one element."""
     if not task.is_structured:
         return []
     return list(dict.fromkeys(a.array for a, _ in task_reads(task) if index_loops(a)))
@@ -39,12 +39,15 @@ def hint_of_memory(hint: int, space: int) -> bool:
 
 
 def hint_of_copy(hint: int, staged: int) -> bool:
-    """False for a hint with a copy in several stages: asynchronous copies go around L1 by themselves."""
+    """False for a hint on a copy in several stages: asynchronous copies bypass L1 by themselves."""
     return hint == CA or staged in (DIRECT, COPY)
 
 
 def hints(s: Draft) -> None:
-    """Hardware: hints are for loads from memory. The read-only path is for arrays that no task of the launch writes."""
+    """Hardware: hints are for loads from memory.
+
+    The read-only path is for arrays that no task of the launch writes.
+    """
     b, v = s.b, s.v
     for (t, array), var in v.load_cache.items():
         for f, space in v.mem_space.items():

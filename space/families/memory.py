@@ -1,4 +1,4 @@
-"""Memory space of a value between its producer and its consumer: register, cached array of a thread or block, or memory."""
+"""Memory space of a value between producer and consumer: register, array of a thread or block in cache, or memory."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def declare(s: Draft) -> None:
 
 
 def spaces_of(s: Draft, f: Flow) -> int:
-    """Returns the possible memory spaces of a flow, considered alone."""
+    """Returns the possible memory spaces (bit mask) of a flow, considered alone."""
     spaces = {GLOBAL}
     producer, consumer = s.problem.tasks[f.producer], s.problem.tasks[f.consumer]
     steps = {loop.name for loop in producer.steps}
@@ -61,10 +61,11 @@ def spaces_of(s: Draft, f: Flow) -> int:
 
 
 def is_worth_keeping(s: Draft, f: Flow) -> bool:
-    """True if an on-chip copy of the value can pay.
+    """True if an on-chip copy of a flow's value can pay.
 
-    A temporary that one thread keeps need not be written. A value that is written anyway pays only if no private cache holds it,
-    and its producer must overwrite the whole array.
+    A temporary that one thread holds need not be stored to memory. Any other value is stored
+    anyway: a copy pays only if no private cache holds it, and its producer must overwrite the whole
+    array.
     """
     if s.array(f.array).role == "temp":
         return True
@@ -88,9 +89,10 @@ def on_chip_same_launch(space: int, fused: int) -> bool:
 
 
 def same_threads(space: int, producer: int, consumer: int) -> bool:
-    """True if a register has equal thread levels in both tasks.
+    """True unless the value is in a register and the thread levels of its producer and consumer differ.
 
-    `producer` and `consumer` are the levels of two loops of the producer, and of their partners, in the same order.
+    `producer`: thread level of two loops of the producer. `consumer`: that of the two loops mapped
+    to them, in the same order.
     """
     return space != REGISTER or producer == consumer
 
@@ -114,7 +116,10 @@ def of_threads(s: Draft) -> None:
 
 
 def of_blocks(s: Draft) -> None:
-    """Semantics: a register belongs to one thread, and shared memory to one block, for values of one tile or small ones."""
+    """Semantics: a value in a register is read by the same thread, one in shared memory by the same block.
+
+    Values in shared memory are one tile, or small as a whole.
+    """
     for f, var in s.v.mem_space.items():
         if s.backbone.may_share_launch(f.producer, f.consumer):
             if f.is_pointwise:
@@ -124,10 +129,11 @@ def of_blocks(s: Draft) -> None:
 
 
 def sums_together(s: Draft) -> None:
-    """Two tasks with a shared reduction loop store all sums of a tile of results in registers.
+    """Two tasks with a shared reduction loop hold the accumulators of a whole tile of results in registers.
 
-    This holds if one needs the other's results to finish its own sums. The sums of the tile are then finished one after the other,
-    after the loop. What may be rescaled in that loop, too, may have its sums in memory: they are finished last.
+    This applies if one task needs the other's results only in its finish. After the loop, the sums
+    of the tile are finished one after the other. A task that may be rescaled in that loop, too, may
+    accumulate in memory: it is finished last.
     """
     rescaled = {r.task for r in s.backbone.rescaled}
     for m in (m for m in s.backbone.merges if m.before_finish):
@@ -143,10 +149,10 @@ def sums_together(s: Draft) -> None:
 
 
 def _register_flow(s: Draft, f: Flow, var: int, reasons: Literals, differ: list[Literals]) -> None:
-    """Constraints of a value in a register.
+    """Adds the constraints of a value in a register (choice `var`).
 
-    `reasons` are further literals that forbid a register. In each list of `differ` one literal must hold if other threads read a
-    value than have it.
+    `reasons`: further literals that forbid a register. `differ`: lists of literals; in each one
+    literal holds if the readers' threads are not the writers'.
     """
     b, v = s.b, s.v
     free = [(var, bits(REGISTER))]
@@ -182,20 +188,20 @@ def _register_flow(s: Draft, f: Flow, var: int, reasons: Literals, differ: list[
 
 
 def _same_lanes(s: Draft, f: Flow) -> bool:
-    """True if a vector of the producer has as many elements as one of the consumer."""
+    """True if vectors of the producer and of the consumer have the same number of elements."""
     sizes = (s.problem.tasks[t].lane_bytes for t in (f.producer, f.consumer))
     return len({s.target.lanes(n) for n in sizes}) == 1
 
 
 def _late_reasons(s: Draft, f: Flow) -> Literals:
-    """Returns literals that forbid a register: a late task would find the values of the next iteration there."""
+    """Returns literals that forbid a register: a retimed consumer would find the next iteration's values in it."""
     return [(late, bits(LATE)) for x, late in s.v.shift.items() if x.consumer == f.consumer]
 
 
 def _thread_reasons(s: Draft, f: Flow, var: int) -> Literals:
-    """Requires that every dim with threads is merged if the value is in a register. Returns literals that forbid a register.
+    """Requires that every dim with threads is merged if the value is in a register, which belongs to one thread.
 
-    A register belongs to one thread.
+    Returns literals that forbid a register.
     """
     reasons = []
     for task, mapped in (
@@ -214,9 +220,9 @@ def _thread_reasons(s: Draft, f: Flow, var: int) -> Literals:
 
 
 def _other_threads(s: Draft, f: Flow, var: int) -> list[Literals]:
-    """Requires one order of threads in both tasks of a value in a register.
+    """Requires the same order of threads in producer and consumer if the value is in a register.
 
-    Returns lists of literals: one literal of each list holds if the orders differ.
+    Returns lists of literals; in each one literal holds if the orders differ.
     """
     reasons: list[Literals] = [[]]
     for here, there, is_turned in _levels_of_flow(s, f):
@@ -233,7 +239,10 @@ def _other_threads(s: Draft, f: Flow, var: int) -> list[Literals]:
 
 
 def _levels_of_flow(s: Draft, f: Flow) -> Iterator[tuple[int, int, bool]]:
-    """Yields, for two loops that index a value, their thread levels in producer and consumer, and True if these are reversed."""
+    """Yields, for each pair of loops that index a value: their thread-level choices in producer and consumer.
+
+    The third item is True if the pair has the reverse order in the consumer.
+    """
     for (p, c), (q, d) in combinations(f.index_pairs, 2):
         ends = []
         for task, x, y in ((f.producer, p, q), (f.consumer, c, d)):
@@ -263,7 +272,7 @@ def _one_thread_keeps(s: Draft, f: Flow, var: int) -> None:
 
 
 def _one_block_keeps(s: Draft, f: Flow, var: int) -> None:
-    """A value that a block stores in shared memory is one tile, or small as a whole."""
+    """Adds the constraints of a value in shared memory: it is one tile, or small as a whole."""
     _same_launch(s, f, var)
     task = s.problem.tasks[f.producer]
     if not task.is_structured or is_small(s.problem, s.target, task):
@@ -284,7 +293,10 @@ def _one_block_keeps(s: Draft, f: Flow, var: int) -> None:
 
 
 def _kept_read(s: Draft, f: Flow, var: int) -> None:
-    """An input that one task reads and stores for another is there before it, whole, and in whole vectors."""
+    """Adds the constraints of an input that one task reads and stores for a later one.
+
+    It is stored before the later task runs, as a whole, in whole vectors.
+    """
     b, bodies = s.b, s.backbone.body_ids
     kept = (var, bits(GLOBAL))
     first = (b.order(bodies[f.producer], bodies[f.consumer]), bits(BEFORE))
@@ -302,7 +314,7 @@ def _kept_read(s: Draft, f: Flow, var: int) -> None:
 
 
 def of_second_launches(s: Draft) -> None:
-    """Semantics: a second launch finishes reductions over blocks, and reads its other operands from memory."""
+    """Semantics: a reduction over blocks is finished by a second kernel, which reads its other operands from memory."""
     for d, var in s.v.reduction.items():
         if d.level == OUTER:
             whole = (var, all_but(REDUCTION, *SPLIT))

@@ -1,4 +1,7 @@
-"""Loop structure: the order of every two objects that may share a launch. The engine declares the choices and their algebra."""
+"""Loop structure: the order of every two objects that may share a launch.
+
+The engine declares these choices and their algebra; this file adds constraints.
+"""
 
 from __future__ import annotations
 
@@ -36,9 +39,9 @@ def within_tasks(s: Draft) -> None:
 
 
 def between_tasks(s: Draft) -> None:
-    """Semantics: bodies follow one another, and dependences point forwards.
+    """Semantics: bodies do not overlap, and dependences point forwards.
 
-    A body is in no loop that is not merged with one of its own task.
+    A body is inside no loop that is not merged with a loop of its own task.
     """
     b, bodies = s.b, s.backbone.body_ids
     for t, u in s.backbone.launch_pairs():

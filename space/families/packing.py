@@ -1,6 +1,8 @@
-"""Packing: copies of blocks of operands. Decides on the number of blocks, the packing threads and the layout of rows.
+"""Packing: copies of operand blocks.
 
-A block of neighbour reads has a border, so that blocks overlap (a halo). It is copied in its original layout.
+Chooses the number of block buffers, the packing threads and the layout of rows.
+A block of neighbour reads has a border, so that blocks overlap (a halo). It is copied in its
+original layout.
 """
 
 from __future__ import annotations
@@ -76,10 +78,10 @@ def declare(s: Draft) -> None:
 
 
 def may_copy(s: Draft, o: Operand) -> bool:
-    """True if blocks of a window may be copied.
+    """True if blocks of an operand with neighbour reads may be copied.
 
-    Iterations of a tile must be those of its loops, so there are no scatters. Blocks of a grid begin at any time, so they copy
-    nothing that others store.
+    A task with scatters may run its iterations sorted, not tile by tile. Blocks of a GPU grid begin
+    at any time, so a copied array must not be stored to by the task.
     """
     task = s.problem.tasks[o.task]
     if scatters(task, s.problem):  # their iterations may be sorted
@@ -88,7 +90,7 @@ def may_copy(s: Draft, o: Operand) -> bool:
 
 
 def _stagings(s: Draft) -> int:
-    """Returns the possible numbers of blocks of an operand, as a domain."""
+    """Returns the possible numbers of block buffers of an operand, as a domain (bit mask)."""
     kind, is_asynchronous = s.kind, s.target.copies_asynchronously
     most = kind.max_asynchronous_stages if is_asynchronous else kind.max_stages
     return bits(*range(1 + most))
@@ -106,9 +108,9 @@ def copy_outside(staged: int, order: int) -> bool:
 
 
 def copy_around_loops(kind: int, staged: int, order: int) -> bool:
-    """True if the outer dim is around the mid dim of `kind`, or there is no copy or no mid loop.
+    """True if the outer dim is around the mid dim of kind `kind`, or there is no copy or no mid loop.
 
-    `order` is that of another loop's outer dim to that mid dim.
+    `order`: the relation of another loop's outer dim to that mid dim.
     """
     return kind in WITHOUT_LOOP or staged == DIRECT or order == OUTSIDE
 
@@ -123,7 +125,10 @@ def layout_of_copy(staged: int, layout: int) -> bool:
 
 @dataclass(frozen=True)
 class LayoutFits:
-    """Predicate: rows of mid times inner elements, of 4 or 8 bytes, are moved apart only if all banks take part."""
+    """Predicate: rows of a block (mid times inner elements) are padded or swizzled only if all banks take part.
+
+    Elements have 4 or 8 bytes.
+    """
 
     mids: tuple[int, ...]
     inners: tuple[int, ...]
@@ -138,14 +143,14 @@ class LayoutFits:
 
 
 def _tiles_and_mids(s: Draft, o: Operand) -> Iterator[tuple[Dim, int]]:
-    """Yields the mid dims of an operand's loops, each with the order of the outer dim of another of these loops against it."""
+    """Yields, for each pair of an operand's loops, the mid dim of one and the order of the other's outer dim to it."""
     loops = [s.levels(o.task, name) for name in o.loops]
     for x, y in permutations(loops, 2):
         yield y[MID], s.order(x[OUTER], y[MID])
 
 
 def _copy_of_finished_values(s: Draft, o: Operand, staged: int, producer: int) -> None:
-    """Semantics: the producer of a copied operand ends before the outer tiles begin."""
+    """Semantics: the producer of a copied operand ends before the loops over outer tiles begin."""
     body = s.backbone.body_ids[producer]
     tiles = [s.levels(o.task, name)[OUTER] for name in o.loops]
     done = [(s.b.order(body, d.order_id), bits(BEFORE)) for d in tiles]
@@ -153,11 +158,13 @@ def _copy_of_finished_values(s: Draft, o: Operand, staged: int, producer: int) -
 
 
 def copies_of_threads(s: Draft) -> None:
-    """A copy is the block of one outer tile: outer dims of its loops are around all mid dims, and some mid dim is present.
+    """Constraints of operand blocks on a CPU: a copy is the block of one outer tile.
 
-    It is packed from memory, at the head of the innermost of these outer dims. All that the task reads has to be there by then. The
-    next block can be packed in advance if each thread runs that dim for itself, all of it or a contiguous part. All threads can
-    pack a block together if they run that dim in step.
+    Outer dims of its loops are around all mid dims, and some mid dim is present. It is packed from
+    memory at the head of the innermost of these outer dims, so all that the task reads must be
+    stored by then. The next block can be packed in advance if each thread runs that dim by itself,
+    all of it or a contiguous part. All threads can pack a block together if they run that dim in
+    step.
     """
     b, v = s.b, s.v
     for o, var in v.staged.items():
@@ -192,9 +199,9 @@ def copies_of_threads(s: Draft) -> None:
 
 
 def elements_of_window(s: Draft, o: Operand) -> list[Group]:
-    """Returns groups that count the elements of a block with its border.
+    """Returns groups that count the elements of an operand's block with its halo.
 
-    The count is the product, over the loops, of the iterations of a tile plus the halo.
+    The count is the product, over the loops, of (iterations of a tile + halo).
     """
     v, any_of = s.v, (Literal(s.v.staged[o], bits(COPY)),)
     constant = Term(None, v.staged[o], (1,) * len(WINDOW))
@@ -222,9 +229,9 @@ def rows_of_memory(s: Draft) -> None:
 
 
 def _packed_ahead(s: Draft, o: Operand, staged: int) -> None:
-    """Packing in advance: each thread runs from block to block by itself.
+    """Constraints of packing in advance: each thread runs the loop over blocks by itself.
 
-    A slice is one register tile along one of two loops.
+    A slice of the next block is one register tile along one of its two loops.
     """
     b, v = s.b, s.v
     if len(o.loops) != 2:
@@ -243,7 +250,7 @@ def _packed_ahead(s: Draft, o: Operand, staged: int) -> None:
 
 
 def _packed_by_team(s: Draft, o: Operand, staged: int, packed_by: int) -> None:
-    """Packing by a team: all threads reach the packing equally often, and share out a loop inside it."""
+    """Constraints of packing by a team: all threads reach the packing equally often, and share a loop inside it."""
     b, v = s.b, s.v
     blocks = [s.levels(o.task, name)[OUTER] for name in o.loops]
     outer = s.dims_at(o.task, OUTER)
@@ -260,9 +267,9 @@ def _packed_by_team(s: Draft, o: Operand, staged: int, packed_by: int) -> None:
 
 
 def copies_of_blocks(s: Draft) -> None:
-    """All threads of a GPU block copy the block of one outer tile, which was in memory before.
+    """Constraints of operand blocks on a GPU: all threads of a block copy the block of one outer tile from memory.
 
-    No mid dim that is a loop is around the copy. Several stages need a loop from tile to tile.
+    No mid dim that is a loop is around the copy. Several stages need a loop over tiles.
     """
     b, v = s.b, s.v
     for o, var in v.staged.items():
@@ -281,7 +288,7 @@ def copies_of_blocks(s: Draft) -> None:
 
 
 def layouts(s: Draft) -> None:
-    """Only rows of a copy, and only whole vectors in them, can be moved apart."""
+    """Only rows of a copy, and only whole vectors in them, can be padded or swizzled."""
     b, v = s.b, s.v
     for o, layout in v.layout.items():
         b.table2("layout of a copy", v.staged[o], layout, layout_of_copy, share=layout_of_copy)

@@ -1,10 +1,10 @@
 """Software prefetch in loops over lists: prefetch distance for listed blocks (Mowry, Lam and Gupta, ASPLOS 1992).
 
-The cells of sparse fields lie in leaves, which a list may have in any order. Each row of the present leaf prefetches rows of a
-later one, so lines arrive at the pace of their use (codegen/bodies/prefetch.py). CPUs only: a GPU has other threads to run while
-one waits.
-
-No term of the bound depends on it: guaranteed reads and stores of a loop pass through memory, prefetched or not.
+The cells of sparse fields lie in leaves, which a list may have in any order. Each row of the
+current leaf prefetches rows of a later one, so lines arrive at the pace of their use
+(codegen/bodies/prefetch.py). CPUs only: a GPU has other threads to run while one waits. The bound
+does not depend on the choice: guaranteed reads and stores of a loop pass through memory, prefetched
+or not.
 """
 
 from __future__ import annotations
@@ -40,20 +40,26 @@ def declare(s: Draft) -> None:
 
 
 def has_blocks(s: Draft, task: Task, body: Body) -> bool:
-    """True if a body accesses listed blocks of an array beyond the private cache of a core."""
+    """True if a body accesses listed blocks (rows of an array named by an index list) beyond a core's private cache."""
     found = blocks_in(s.problem, task, body)
     return found is not None and any(s.is_beyond_own_cache(x.array) for x in found.rows)
 
 
 def blocks_in(problem: Problem, task: Task, body: Body) -> PrefetchCandidates | None:
-    """Returns the blocks that iterations of a task's innermost loop access in one variant of its body; None if there are none."""
+    """Returns the listed blocks that a task's innermost loop accesses in one variant of its body.
+
+    None if there are none.
+    """
     if not task.loops:
         return None
     return blocks_of(task.loops[-1].name, body.statements, problem.array)
 
 
 def blocks_are_there(s: Draft) -> None:
-    """Coherence: a variant without blocks, and vectorised iterations, prefetch nothing, so the choice has its first value."""
+    """Coherence: a variant without listed blocks, and vectorised iterations, prefetch nothing.
+
+    So the choice has its first value.
+    """
     for t, var in s.v.of_tasks["prefetch_distance"].items():
         task = s.problem.tasks[t]
         for rows in keeping(s, t, partial(has_blocks, s, task)):

@@ -1,4 +1,4 @@
-"""Software prefetch on a CPU: the cache level and the prefetch distance of reads, and the prefetch of accumulators."""
+"""Software prefetch on a CPU: cache level and prefetch distance of reads, and prefetch of accumulators."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ def declare(s: Draft) -> None:
 
 
 def prefetched(s: Draft, t: int) -> tuple[Prefetch, ...]:
-    """Returns the reads of a task that may be prefetched: inputs beyond the cache, in vectors, with a loop from line to line."""
+    """Returns the reads of a task that may be prefetched: inputs beyond the cache, in vectors, with a loop over rows."""
     return tuple(
         p for p in s.backbone.prefetches if p.task == t and s.is_beyond_own_cache(p.access.array)
     )
 
 
 def may_ask_for_sums(s: Draft, task: Task) -> bool:
-    """True if sums can be in memory, go through registers part by part, and exceed a core's private cache."""
+    """True if accumulators can be in memory, pass through registers part by part, and exceed a core's private cache."""
     n_free = sum(not loop.is_reduction for loop in task.loops)
     is_in_parts = task.is_reduction and task.fast_math and n_free > 0
     return is_in_parts and s.is_beyond_own_cache(task.target.array)
@@ -62,10 +62,11 @@ def may_ask_for_sums(s: Draft, task: Task) -> bool:
 
 
 def sums_pass_by(s: Draft) -> None:
-    """Only sums that are in memory and pass through registers are prefetched.
+    """Only accumulators that are in memory and pass through registers are prefetched.
 
-    Sums are in memory if a loop of the result is inside a reduction loop. They pass through registers if a reduction loop is inside
-    all loops of the result. A mid dim without a loop is at the place of its outer dim.
+    Accumulators are in memory if a loop of the result is inside a reduction loop. They pass through
+    registers if a reduction loop is inside all loops of the result. A mid dim without a loop counts
+    as at its outer dim.
     """
     for t, var in s.v.prefetch_accumulators.items():
         never = (var, bits(NO_SUMS_AHEAD))
@@ -81,7 +82,8 @@ def sums_pass_by(s: Draft) -> None:
 def vectors_in_memory(s: Draft) -> None:
     """Only vectors that are read from the array itself are prefetched.
 
-    Single elements would prefetch each line many times. Packed operands, and values stored by an earlier task, are in a cache.
+    Single elements would prefetch each line many times. Packed operands, and values stored by an
+    earlier task, are in a cache.
     """
     kept = [(f, x) for f, x in s.v.mem_space.items() if f.is_read]
     unkept = {(f.consumer, f.array): (x, bits(GLOBAL)) for f, x in kept}

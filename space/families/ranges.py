@@ -1,4 +1,4 @@
-"""Inner loops of run-time length in a body: one iteration after the other, or vectors along the range."""
+"""Inner loops of run-time length in a body: scalar, or vectorised along the loop's range."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def declare(s: Draft) -> None:
 
 
 def ranges_of(s: Draft, task: Task) -> tuple[For, ...]:
-    """Returns the loops in a task's body that can run in vectors, and are not surely shorter than a vector."""
+    """Returns the inner loops of a task's body that can be vectorised, and are not surely shorter than a vector."""
     if task.body is None or not s.kind.has_teams:
         return ()
     found = lane_ranges(task.body.statements, s.problem, task.fast_math)
@@ -37,12 +37,12 @@ def ranges_of(s: Draft, task: Task) -> tuple[For, ...]:
 
 
 def lanes_of(s: Draft, loop: For) -> int:
-    """The number of iterations of a range in one vector."""
+    """Number of iterations of a range in one vector."""
     return s.target.lanes(widest(loop.body))
 
 
 def one_direction(s: Draft) -> None:
-    """Hardware: vectors lie along the ranges of a body, or each lane has a range of its own."""
+    """Hardware: either the inner ranges of a body are vectorised, or its outer loop is, with a range per lane."""
     for (t, _), var in s.v.ranges.items():
         for d in s.dims_at(t, INNER):
             s.b.clause(

@@ -1,7 +1,7 @@
-"""Data layout of the records of a list of active cells while a sequence runs: slot and coordinates, or the cell's place.
+"""Data layout of records in a list of active cells while a sequence runs: slot and coordinates, or the cell's place.
 
-The program has slot and coordinates of each cell. Copies convert lists of places when the sequence begins, and back when it ends.
-These copies are part of the sequence.
+The program has slot and coordinates of each cell. Copies convert lists of places when the sequence
+begins, and back when it ends. These copies are part of the sequence.
 """
 
 from __future__ import annotations

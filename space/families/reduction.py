@@ -1,4 +1,4 @@
-"""Parallel reductions: shares out a sum to lanes, threads or blocks."""
+"""Parallel reductions: distribution of a sum to lanes, threads or blocks."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ def declare(s: Draft) -> None:
 
 
 def reductions_of(s: Draft, d: Dim) -> int:
-    """Returns the possible reductions of a dim if the order of the sum is free.
+    """Returns the possible reductions (bit mask) of a dim, if the order of the sum is free.
 
-    Blocks can combine one result by addition, minimum or maximum. They cannot do so for products, nor for types of less than 4
-    bytes.
+    Blocks can combine one result by atomic addition, minimum or maximum, but not products, nor
+    dtypes of less than 4 bytes.
     """
     shared, task = set(s.kind.shared_reductions[d.level]), s.problem.tasks[d.task]
     if task.op not in ATOMIC_OPERATIONS or task.dtype.size_bytes < 4:
@@ -61,7 +61,7 @@ def inner_reduction(kind: int, reduction: int) -> bool:
 
 
 def combined_alike(a: int, b: int) -> bool:
-    """True if the reductions `a` and `b` of two loops of one task are equal, or not both over blocks."""
+    """True unless two loops of a task are reduced over blocks in different ways; `a`, `b`: their reductions."""
     return a == b or a not in SPLIT or b not in SPLIT
 
 
@@ -72,14 +72,17 @@ _OF_A_KIND = {OUTER: outer_reduction, MID: tree_of_threads, INNER: inner_reducti
 
 
 def of_a_kind(s: Draft) -> None:
-    """Coherence: the reduction of a dim follows its kind. Unrolled dims have a choice: one accumulator, or one per copy."""
+    """Coherence: the reduction of a dim follows from its kind.
+
+    Unrolled dims have a choice: one accumulator, or one per copy.
+    """
     for d, var in s.v.reduction.items():
         rule = _OF_A_KIND[d.level]
         s.b.table2("reduction of a kind", s.v.kind[d], var, rule, share=rule)
 
 
 def over_blocks(s: Draft) -> None:
-    """Blocks along several reduced loops combine in one way, and the room for their partial results is limited."""
+    """Blocks along several reduced loops combine in the same way, and the room for their partial results is limited."""
     b, v = s.b, s.v
     for t, task in enumerate(s.problem.tasks):
         outer = [d for d in s.dims_at(t, OUTER) if d in v.reduction]
@@ -103,14 +106,14 @@ def over_blocks(s: Draft) -> None:
 
 
 def _most_partials(s: Draft, t: int) -> int:
-    """The largest number of partial results that blocks may leave for each result of a task."""
+    """Greatest number of partial results that blocks may leave for each result of a task."""
     task = s.problem.tasks[t]
     results = prod(loop.extent for loop in task.loops if not loop.is_reduction)
     return max(1, MAX_PARTIAL_BYTES // (results * task.dtype.size_bytes))
 
 
 def whole_at_the_end(s: Draft) -> None:
-    """Semantics: a reduction over blocks is complete when its launch ends, so no task of that launch can follow it."""
+    """Semantics: a reduction over blocks is complete only when its launch ends, so its readers are in later launches."""
     b, v = s.b, s.v
     for d, var in v.reduction.items():
         if d.level != OUTER:
@@ -127,9 +130,9 @@ def whole_at_the_end(s: Draft) -> None:
 
 
 def _set_before(s: Draft, dep: Dependence, var: int) -> None:
-    """Semantics: the target of an atomic reduction is set before its launch, which accesses it in no other way.
+    """Semantics: the target of an atomic reduction is initialised before its launch, which accesses it in no other way.
 
-    Nor does the launch write the values to which the target is set.
+    Nor does the launch write the values with which the target is initialised.
     """
     task = s.problem.tasks[dep.sink]
     start = start_of(task)

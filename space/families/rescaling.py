@@ -1,7 +1,7 @@
-"""Rescaled reductions: sums wait for a result that their terms read, or are corrected whenever it changes (online softmax).
+"""Rescaled reductions: sums wait for a result in their terms, or are corrected whenever it changes (online softmax).
 
-The bound has no term for it. A shared loop saves the second pass over the values, which phases of the bound know of merged loops.
-The cost of corrections is not sure.
+The bound has no term for it. A merged loop saves the second pass over the values, which the bound
+counts by merged loops. The cost of corrections is no guaranteed cost.
 """
 
 from __future__ import annotations
@@ -27,9 +27,10 @@ def declare(s: Draft) -> None:
 
 
 def in_its_loop(s: Draft) -> None:
-    """Semantics: a rescaled sum shares all reduction loops of the results in its terms, which are in registers; no other sum does.
+    """Semantics: a rescaled sum merges with all reduction loops of the running results in its terms; no other sum does.
 
-    Its iterations of these loops follow one another in one thread: `families/memory.py` says so of registers.
+    The running results are in registers, and so (families/memory.py) one thread runs the iterations
+    of these loops in order.
     """
     b = s.b
     by_task = {r.task: r for r in s.backbone.rescaled}
@@ -52,7 +53,7 @@ def in_its_loop(s: Draft) -> None:
 
 
 def known_before(s: Draft) -> None:
-    """Hardware: threads of a block share results, so sums wait for them."""
+    """Hardware: on a GPU, threads of a block share results, so sums always wait for them."""
     for m in s.backbone.merges:
         if m.rescales:
             first, second = (levels[OUTER] for levels in s.levels_of(m))

@@ -1,4 +1,4 @@
-"""Neighbour reads of tasks that store in place: one load per neighbour, or shifts out of rows of vectors."""
+"""Neighbour reads of tasks that store in place: one load per neighbour, or shifts out of whole vectors of a row."""
 
 from __future__ import annotations
 
@@ -30,9 +30,10 @@ def declare(s: Draft) -> None:
 
 
 def row_loop(problem: Problem, task: Task) -> str:
-    """Returns the loop along which a guarded task reads neighbours of its stored element; an empty string if there is none.
+    """Returns the loop along which a guarded task reads neighbours of the element that it stores; "" if there is none.
 
-    A vector of neighbours overlaps with the previous store, and waits until that has reached the cache.
+    A vector of neighbours overlaps the previous store, so its load waits until the store has
+    reached the cache.
     """
     if not task.is_guarded or task.value is None:
         return ""
@@ -44,7 +45,10 @@ def row_loop(problem: Problem, task: Task) -> str:
 
 
 def shift_of(task: Task, axes: tuple[Affine | None, ...]) -> int:
-    """Returns the distance of an access from the task's store along its last axis, maybe in another row; 0 if it is no shift."""
+    """Returns the distance of an access from the task's store along the last axis; 0 if it cannot be a shift of vectors.
+
+    The access may be in another row.
+    """
     for x, own in zip(axes, task.target.axes, strict=True):
         if x is None or own is None or x.terms != own.terms:
             return 0
@@ -56,7 +60,7 @@ def shift_of(task: Task, axes: tuple[Affine | None, ...]) -> int:
 
 
 def rows_of_vectors(s: Draft) -> None:
-    """Coherence: rows consist of vectors along the loop of neighbours."""
+    """Coherence: shifts need vectors along the loop of the neighbours."""
     for t, var in s.v.of_tasks["rows"].items():
         loop = row_loop(s.problem, s.problem.tasks[t])
         inner = s.v.kind[s.backbone.dim(t, loop, INNER)]

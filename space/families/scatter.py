@@ -1,8 +1,9 @@
 """Scatters: updates of elements that several iterations of a body share, in free order.
 
-Blocks are boxes of the array. An iteration belongs to a block by the place of its window, the box of all its updates. Iterations
-are sorted by block (a counting sort, made in each call), and the blocks of one colour run at a time. Blocks of one colour lie so
-far apart that no two of their windows overlap (red-black and multicolour orderings).
+Blocks are boxes of the array. An iteration's window is the box of all its updates; its position
+decides the iteration's block. Iterations are sorted by block (a counting sort in each call), and
+all blocks of one colour run before those of the next. Blocks of one colour lie so far apart that no
+two of their windows overlap (red-black and multicolour orderings).
 """
 
 from __future__ import annotations
@@ -42,7 +43,10 @@ _N_SIZES = 5  # of blocks to choose from
 
 @dataclass(frozen=True)
 class ArrayBlocks:
-    """Blocks of an array by window position: `extents`, `spans` and `cells` of a block along each axis of the window."""
+    """Partition of an array into blocks, along the axes that windows move on.
+
+    `extents`: of the array. `spans`: of a window. `cells`: edges of a block, in elements.
+    """
 
     extents: tuple[int, ...]
     spans: tuple[int, ...]
@@ -50,12 +54,12 @@ class ArrayBlocks:
 
     @property
     def counts(self) -> tuple[int, ...]:
-        """Blocks along each axis."""
+        """Number of blocks along each axis."""
         return tuple(-(-n // c) for n, c in zip(self.extents, self.cells, strict=True))
 
     @property
     def coloured(self) -> tuple[int, ...]:
-        """The axes along which there are two colours."""
+        """Axes along which blocks alternate between two colours."""
         return tuple(k for k, n in enumerate(self.counts) if n > 1)
 
     @property
@@ -64,17 +68,17 @@ class ArrayBlocks:
 
     @property
     def halves(self) -> tuple[int, ...]:
-        """Blocks of one colour along each axis, at most."""
+        """Greatest number of blocks of one colour along each axis."""
         return tuple(-(-n // 2) if n > 1 else n for n in self.counts)
 
     @property
     def n_blocks(self) -> int:
-        """The number of blocks of all colours, if each colour had as many as the largest."""
+        """Number of blocks of all colours, with every colour counted as the largest one."""
         return self.n_colours * prod(self.halves)
 
 
 def blocks_of(scatter: Scatter, array: ArrayInfo, how: int, cells: int) -> ArrayBlocks:
-    """Returns the blocks of `cells` cells by which the value `how` sorts."""
+    """Returns the blocks (with edges of `cells` elements) by which scatter value `how` sorts."""
     along = [k for k, r in enumerate(scatter.window) if r.base is not None]
     extents = tuple(array.shape[k] for k in along)
     spans = tuple(scatter.window[k].span for k in along)
@@ -96,7 +100,10 @@ def declare(s: Draft) -> None:
 
 
 def values_of(s: Draft, x: Scatter, sizes: tuple[int, ...]) -> int:
-    """Returns the possible values of one scatter alone. Private copies of all threads must fit into the last cache."""
+    """Returns the possible values (bit mask) of one scatter alone.
+
+    Private copies of all threads must fit into the last cache.
+    """
     array = s.array(x.array)
     if not s.kind.has_teams:
         is_able = x.op in ATOMIC_OPERATIONS and array.dtype.size_bytes >= 4
@@ -112,7 +119,7 @@ def values_of(s: Draft, x: Scatter, sizes: tuple[int, ...]) -> int:
 
 
 def sizes_of(s: Draft, found: tuple[Scatter, ...]) -> tuple[int, ...]:
-    """Returns the possible edges of blocks in cells. No window reaches beyond the next block."""
+    """Returns the possible edges of blocks, in elements. No window reaches beyond the next block."""
     windows = [x for x in found if x.window]
     if not windows:
         return ()
@@ -128,12 +135,12 @@ def _is_size(s: Draft, x: Scatter, cells: int) -> bool:
 
 
 def tile_bytes(x: Scatter, array: ArrayInfo, cells: int) -> int:
-    """The number of bytes that the windows of one block cover, at most."""
+    """Greatest number of bytes that the windows of one block cover."""
     return prod(tile_shape(x, array, cells)) * array.dtype.size_bytes
 
 
 def tile_shape(x: Scatter, array: ArrayInfo, cells: int) -> tuple[int, ...]:
-    """The number of elements along each axis that the windows of one block cover, at most."""
+    """Greatest number of elements, along each axis, that the windows of one block cover."""
     return tuple(
         r.span if r.base is None else min(cells, n) + r.span - 1
         for r, n in zip(x.window, array.shape, strict=True)
@@ -160,7 +167,7 @@ def agree(a: Scatter, b: Scatter, s: Draft) -> bool:
 
 @dataclass(frozen=True)
 class SortsBy:
-    """Predicate: two sorted scatters of a task have equal windows (`agree`) and the same blocks."""
+    """Predicate: two sorted scatters of a task have equal windows (`agree`) and equal blocks."""
 
     agree: bool
 
@@ -172,7 +179,10 @@ class SortsBy:
 
 @dataclass(frozen=True)
 class TileFits:
-    """Predicate: the tile of a block size, in bytes, fits into the room. Slabs need more than one along the first axis."""
+    """Predicate: the tile of a block size, in bytes, fits into `room`.
+
+    A sort by slabs needs at least two slabs.
+    """
 
     tiles: tuple[int, ...]
     room: int
@@ -195,7 +205,10 @@ def _tasks(s: Draft) -> Iterator[tuple[int, tuple[Scatter, ...], Dim]]:
 
 
 def updates_of_threads(s: Draft) -> None:
-    """Semantics: threads conflict in no element. Dominance: atomics and private copies are for several threads only."""
+    """Semantics: no two threads update one element unordered.
+
+    Dominance: atomics and copies are for several threads only.
+    """
     for t, found, outer in _tasks(s):
         kind = s.v.kind[outer]
         for x in found:
@@ -210,7 +223,7 @@ def updates_of_threads(s: Draft) -> None:
 
 
 def updates_of_blocks(s: Draft) -> None:
-    """Semantics and dominance: on a GPU, updates are atomic exactly if blocks or threads share them out."""
+    """Semantics and dominance: on a GPU, updates are atomic exactly if blocks or threads share the iterations."""
     for t, found, outer in _tasks(s):
         mid = s.backbone.dim(t, outer.loop.name, MID)
         for x in found:
@@ -224,7 +237,7 @@ def updates_of_blocks(s: Draft) -> None:
 
 
 def one_sort(s: Draft) -> None:
-    """Coherence: the iterations of a task have one order. Without a sort, blocks have the first size."""
+    """Coherence: the iterations of a task have one order. Without a sort, the block size has its first value."""
     for t, found, _ in _tasks(s):
         for x, y in combinations(found, 2):
             rule = SortsBy(agree(x, y, s))
@@ -236,7 +249,7 @@ def one_sort(s: Draft) -> None:
 
 
 def sorted_loops(s: Draft) -> None:
-    """Coherence: the loop of sorted iterations merges with no other loop."""
+    """Coherence: a loop of sorted iterations merges with no other loop."""
     for t, found, _ in _tasks(s):
         for x in found:
             plain = (s.v.scatter[t, x.array], all_but(SCATTER, *SORTING))
@@ -247,7 +260,10 @@ def sorted_loops(s: Draft) -> None:
 
 
 def room_of_tiles(s: Draft) -> None:
-    """Hardware: the tiles of all threads fit into the last cache. Coherence: a sort by slabs needs more than one slab."""
+    """Hardware: the tiles of all threads fit into the last cache.
+
+    Coherence: a sort by slabs needs at least two slabs.
+    """
     for t, found, _ in _tasks(s):
         if t not in s.v.scatter_cells:
             continue

@@ -1,4 +1,4 @@
-"""Loop schedule: the work partition of a loop among the threads of a CPU."""
+"""Loop schedule: the partition of a loop's iterations among the threads of a CPU."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def declare(s: Draft) -> None:
 
 
 def schedules_of(s: Draft, d: Dim) -> int:
-    """Returns the possible schedules of one dim alone."""
+    """Returns the possible schedules (bit mask) of one dim alone."""
     task = s.problem.tasks[d.task]
     if task.body is None:
         return bits(BLOCKED, CYCLIC)
@@ -42,7 +42,10 @@ def schedules_of(s: Draft, d: Dim) -> int:
 
 
 def rows_of(task: Task) -> RowStarts | None:
-    """Returns the starts of the rows of a task's iterations if the rows follow one another in an array; else None."""
+    """Returns the row starts of a task's iterations, if each iteration is one row of consecutive entries.
+
+    Else None.
+    """
     if task.body is None or len(task.loops) != 1 or not task.has_known_extents:
         return None
     return row_starts(task.loops[0].name, task.body.statements)
@@ -51,7 +54,8 @@ def rows_of(task: Task) -> RowStarts | None:
 def has_schedules(s: Draft, d: Dim) -> bool:
     """True if it may matter which tiles of an outer dim run at the same time.
 
-    Either the tiles are parts of rows from beyond the cache, or the time of each is only available at run time.
+    Either the tiles are parts of rows in an array beyond the cache, or the time of each tile is
+    only known at run time.
     """
     task = s.problem.tasks[d.task]
     if task.body is not None:
@@ -69,7 +73,7 @@ def has_schedules(s: Draft, d: Dim) -> bool:
 
 
 def is_tested(body: Sequence[Stmt]) -> bool:
-    """True if the work for an element of a list depends on data: bodies test its cells, or have loops of run-time length."""
+    """True if the work per list element depends on data: the body tests its cells, or has loops of run-time length."""
     n_branches = sum(isinstance(x, If) for x in nested_statements(tuple(body)))
     return n_branches > 1 or is_uneven(body)
 
@@ -79,7 +83,7 @@ def not_nested(a: int, b: int, order: int) -> bool:
 
 
 def merged_schedules(s: Draft) -> None:
-    """Coherence: merged dims are one loop, shared out in one way."""
+    """Coherence: merged dims are one loop, with one schedule."""
     for merge in s.backbone.merges:
         d, e = (levels[OUTER] for levels in s.levels_of(merge))
         order = s.order(d, e)
@@ -93,9 +97,10 @@ def merged_schedules(s: Draft) -> None:
 
 
 def uneven_parts(s: Draft) -> None:
-    """Hardware: a loop with an uneven schedule is in no other loop, and merges with none.
+    """Hardware: a loop with a schedule for uneven iterations is inside no other loop, and merges with none.
 
-    Its counter of parts is set before a team begins, and the rows of one task do not describe those of another.
+    Its counter of parts is initialised before a team begins, and the rows of one task do not
+    describe those of another.
     """
     even = bits(BLOCKED, CYCLIC)
     for merge in s.backbone.merges:

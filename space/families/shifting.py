@@ -1,4 +1,4 @@
-"""Loop shifting: a task runs one iteration late (retimed), inside the loop that it would otherwise follow."""
+"""Loop shifting: a retimed (late) task runs inside the loop that it would otherwise follow, one iteration behind."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def declare(s: Draft) -> None:
 
 
 def is_worth_it(s: Draft, x: Shift) -> bool:
-    """True if the consumer reads an array beyond the private caches again, and threads can share out the loop."""
+    """True if the consumer reads an array beyond the private caches again, and threads can share the loop."""
     shared = zip((x.producer, x.consumer), x.shared, strict=True)
     kinds = [kinds_of(s, s.backbone.dim(t, loop, OUTER)) for t, loop in shared]
     reads = {access.array for access, _ in task_reads(s.problem.tasks[x.consumer])}
@@ -36,7 +36,7 @@ def is_worth_it(s: Draft, x: Shift) -> bool:
 
 @dataclass(frozen=True)
 class LateSizes:
-    """Predicate: loops that a late task shares with another task have equal register tiles."""
+    """Predicate: loops that a retimed task shares with another task have equal register tiles."""
 
     a: tuple[int, ...]
     b: tuple[int, ...]
@@ -46,10 +46,11 @@ class LateSizes:
 
 
 def shifts(s: Draft) -> None:
-    """Semantics: a late task runs inside the loop of its producer, one iteration of their shared loop behind it, on one thread.
+    """Semantics: a retimed task runs inside its producer's shared loop, one iteration behind it, on the same thread.
 
-    In each of its iterations it runs first. So it still reads the values that this iteration of the shared loop overwrites. These
-    are rows of a panel that its producer's loop fills row by row, and all values that are written after that loop.
+    In each iteration it runs first. So it still reads the values that this iteration of the shared
+    loop overwrites. These are rows of a panel that its producer's loop fills row by row, and all
+    values that are written after that loop.
     """
     for x, var in s.v.shift.items():
         _late_loops(s, x, var)
@@ -81,7 +82,7 @@ def _late_loops(s: Draft, x: Shift, var: int) -> None:
 
 
 def _late_neighbours(s: Draft, x: Shift, var: int) -> None:
-    """The loop of a late task merges with no other loop, and no operand is packed for it."""
+    """The loop of a retimed task merges with no other loop, and no operand is packed for the task."""
     in_step = (var, bits(IN_STEP))
     moved = s.levels(x.consumer, x.inside[1])[OUTER]
     for e in s.backbone.partners[moved]:
@@ -92,7 +93,7 @@ def _late_neighbours(s: Draft, x: Shift, var: int) -> None:
 
 
 def _late_values(s: Draft, x: Shift, var: int) -> None:
-    """Values that a thread stores for a late task are filled row by row in the loop of that task, or after it."""
+    """Values that a thread stores for a retimed task are filled row by row in the task's loop, or after it."""
     in_step = (var, bits(IN_STEP))
     for f, space in s.v.mem_space.items():
         if x.consumer not in (f.producer, f.consumer):
@@ -111,7 +112,7 @@ def _late_values(s: Draft, x: Shift, var: int) -> None:
 
 
 def _is_row_by_row(x: Shift, f: Flow) -> bool:
-    """True if the rows of a flow are the iterations of the loop of a late task, or its values are finished after that loop."""
+    """True if the rows of a flow are iterations of the retimed task's loop, or its values are finished after that loop."""
     if f.producer == x.producer and not f.is_read:
         return True
     row = {c: p for p, c in f.pairs}.get(x.inside[1])

@@ -1,6 +1,6 @@
-"""Software prefetch of sorted iterations: prefetch distance for elements that they read by their number.
+"""Software prefetch of sorted iterations: prefetch distance for elements that they read at their iteration number.
 
-Neighbours in a block may be far apart in memory.
+Consecutive iterations of a block may have iteration numbers that are far apart.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ def declare(s: Draft) -> None:
 
 
 def may_stream(s: Draft, task: Task) -> bool:
-    """True if the stores of a task can bypass the caches: on a CPU, vectors that are stored once."""
+    """True if the stores of a task can bypass the caches: on a CPU, vectors of elements that are stored once."""
     if task.is_guarded:
         return False
     if not s.kind.streams_vectors_only:
@@ -52,9 +52,9 @@ def stream_kept(cache: int, store: int) -> bool:
 
 
 def elided_stores(s: Draft) -> None:
-    """Semantics: a value that does not outlive the sequence is written exactly if some reader takes it from memory.
+    """Semantics: a value that does not outlive the sequence is stored exactly if some reader takes it from memory.
 
-    Such a value is of a temporary, or a later task overwrites it (dead store elimination).
+    It is in a temporary, or a later task overwrites it (dead store elimination).
     """
     b, v = s.b, s.v
     spaces_from: dict[int, list[int]] = {}
@@ -74,7 +74,7 @@ def elided_stores(s: Draft) -> None:
 
 
 def streamed_vectors(s: Draft) -> None:
-    """Hardware: a CPU streams whole vectors only, contiguous ones."""
+    """Hardware: a CPU streams only whole, contiguous vectors."""
     for t, var in s.v.cache.items():
         along = vector_loops(s, s.problem.tasks[t])
         inner = [d for d in s.dims_at(t, INNER) if d.loop.name in along]

@@ -1,4 +1,4 @@
-"""Thread mapping in a GPU block: the mid dims that threads share out, and which of these varies fastest."""
+"""Thread mapping in a GPU block: the mid dims that threads share, and which of these varies fastest."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def declare(s: Draft) -> None:
 
 
 def levels_of_threads(a: int, b: int, level: int) -> bool:
-    """True if two dims have a thread level exactly when both are shared out to threads. `a` and `b` are kinds."""
+    """True if two dims, of kinds `a` and `b`, have a thread level exactly if threads share both."""
     return (a == b == THREAD) == (level != NOT_THREADS)
 
 
@@ -35,18 +35,18 @@ def order_of_threads(ab: int, bc: int, ac: int) -> bool:
 
 
 def opposite(level: int) -> int:
-    """Returns the level of (y, x) for that of (x, y)."""
+    """Returns the thread level of (y, x), given that of (x, y)."""
     return {FASTER: SLOWER, SLOWER: FASTER}.get(level, level)
 
 
 def threads_of(s: Draft, t: int) -> list[Term]:
-    """Factors of the number of threads of a task."""
+    """Returns the factors whose product is the number of threads of a task in a block."""
     v = s.v
     return [Term((v.kind[d], bits(THREAD)), v.size[d], v.universe[d]) for d in s.dims_at(t, MID)]
 
 
 def blocks_of_threads(s: Draft) -> None:
-    """Hardware: the threads of a block, and those along z, are limited. Coherence: they have one order."""
+    """Hardware: the threads of a block are limited. Coherence: the dims that they share have one order."""
     b, v = s.b, s.v
     for t, task in enumerate(s.problem.tasks):
         if terms := threads_of(s, t):
@@ -62,9 +62,10 @@ def blocks_of_threads(s: Draft) -> None:
 
 
 def third_axis(s: Draft, mids: list[Dim]) -> None:
-    """Hardware: the slowest of three loops with threads lies along z of a block, whose size is limited.
+    """Hardware: the slowest of three dims with threads lies along z of a block, whose size is limited.
 
-    With more than three such loops there is no z: one number then counts the threads (`codegen/passes/map_grid.py`).
+    With more than three such dims there is no z: one flat number then counts the threads
+    (`codegen/passes/map_grid.py`).
     """
     v, most = s.v, s.target.max_threads_along_z
     able = [d for d in mids if kinds_of(s, d) & bits(THREAD)]
@@ -81,7 +82,7 @@ def third_axis(s: Draft, mids: list[Dim]) -> None:
 
 
 def _level_between(s: Draft, d: Dim, e: Dim) -> tuple[int, int]:
-    """Returns the thread-level choice of two dims, and its value if the threads of `d` vary more slowly."""
+    """Returns the thread-level choice of two dims, and the value that stands for threads of `d` varying more slowly."""
     if (d, e) in s.v.thread_level:
         return s.v.thread_level[d, e], SLOWER
     return s.v.thread_level[e, d], FASTER

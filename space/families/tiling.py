@@ -1,4 +1,4 @@
-"""Tiling: the three levels of every loop, with the kind and the number of iterations of each."""
+"""Tiling: three levels (outer, mid, inner) of every loop, with the kind and the number of iterations of each."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def declare(s: Draft) -> None:
 
 
 def kinds_of(s: Draft, d: Dim) -> int:
-    """Returns the possible kinds of one dim alone, by hardware and semantics."""
+    """Returns the possible kinds (bit mask) of one dim alone, by hardware and semantics."""
     task = s.problem.tasks[d.task]
     if d.level == MID:
         able = {LOOP, ABSENT} if task.is_structured or has_blocks(s, d) else {ABSENT}
@@ -67,7 +67,7 @@ def kinds_of(s: Draft, d: Dim) -> int:
 
 
 def runs_in_lanes(s: Draft, task: Task, d: Dim) -> bool:
-    """True if iterations of the innermost loop of a body can be vectorised (SPMD, codegen/bodies/lanes.py)."""
+    """True if iterations of a body's innermost loop can run as lanes of vectors (SPMD, codegen/bodies/lanes.py)."""
     assert task.body is not None
     may = s.kind.has_teams and d.loop == task.loops[-1] and d.loop.is_known
     if not may or task.body.trees.activates or refusal(task.body.statements, s.problem):
@@ -87,7 +87,7 @@ def is_parallel(task: Task, d: Dim) -> bool:
 
 
 def has_blocks(s: Draft, d: Dim) -> bool:
-    """True if tiles of a loop of a body are of use: neighbour reads around an iteration may go to copied blocks."""
+    """True if tiles pay in a loop of a body: its neighbour reads may go to copied blocks."""
     task = s.problem.tasks[d.task]
     if not s.kind.has_teams or task.body is None or scatters(task, s.problem):
         return False
@@ -95,14 +95,14 @@ def has_blocks(s: Draft, d: Dim) -> bool:
 
 
 def may_be_shared(s: Draft, task: Task, d: Dim) -> bool:
-    """True if threads may share out a dim. Conflicting updates are then made as threads can (scatter.py)."""
+    """True if threads may share a dim. Conflicting updates are then scatters (scatter.py)."""
     if task.body is not None and task.body.trees.activates and not s.kind.has_teams:
         return False  # the threads of a GPU do not wait for one another's cells
     return is_parallel(task, d) or bool(scatters(task, s.problem))
 
 
 def vector_loops(s: Draft, task: Task) -> set[str]:
-    """Returns the loops along which a task can run in vectors: its store is contiguous there, or it is reduced there."""
+    """Returns the loops along which a task can be vectorised: its store is contiguous there, or it is a reduction loop."""
     if not task.is_structured:
         return set()
     if task.is_guarded and not (s.kind.has_teams and may_blend(task, s.problem)):
@@ -161,13 +161,13 @@ class MergedSizes:
 
 
 def vector_width(size: int, lanes: int) -> int:
-    """The width of the widest vectors, of at most `lanes` elements, that divide a dim of `size`."""
+    """Width of the widest vectors, of at most `lanes` elements, that divide a dim of `size` iterations."""
     return gcd(size, lanes)
 
 
 @dataclass(frozen=True)
 class KindFitsSize:
-    """Predicate: a kind allows a size. Vectors have at least `narrowest` elements and at most `lanes`."""
+    """Predicate: a kind of dim allows a size. Vectors have at least `narrowest` elements and at most `lanes`."""
 
     sizes: tuple[int, ...]
     lanes: int
@@ -185,7 +185,7 @@ class KindFitsSize:
 
 @dataclass(frozen=True)
 class SmallestCover:
-    """Predicate: the next smaller mid dim would leave iterations of the loop for another tile."""
+    """Predicate: with the next smaller mid size, the loop would need more than one tile."""
 
     extent: int
     mids: tuple[int, ...]
@@ -200,7 +200,7 @@ def one_vector(a: int, b: int) -> bool:
 
 
 def _registers(s: Draft, size: int, lanes: int) -> int:
-    """The number of vectors in a dim of `size`, if it can be in vectors."""
+    """Number of vector registers for a dim of `size` iterations, if it is vectorised."""
     width = vector_width(size, lanes) if s.kind.has_narrow_vectors else lanes
     return -(-size // width)
 
@@ -209,7 +209,7 @@ def _registers(s: Draft, size: int, lanes: int) -> int:
 
 
 def absent_dims(s: Draft) -> None:
-    """Coherence: a mid dim without a loop is just inside its outer dim, so that equal loop trees are equal vectors."""
+    """Coherence: a mid dim without a loop is just inside its outer dim, so that equal loop trees have equal orders."""
     b, partners = s.b, s.backbone.partners
     for m in s.backbone.dims:
         if m.level != MID:
@@ -229,7 +229,10 @@ def absent_dims(s: Draft) -> None:
 
 
 def merged_dims(s: Draft) -> None:
-    """Coherence: merged dims are one loop, of one kind, with tiles of one size; mid dims merge only inside merged outer dims."""
+    """Coherence: merged dims are one loop, of one kind, with tiles of one size.
+
+    Mid dims merge only inside merged outer dims.
+    """
     b, v = s.b, s.v
     for merge in s.backbone.merges:
         a, c = s.levels_of(merge)
@@ -244,7 +247,10 @@ def merged_dims(s: Draft) -> None:
 
 
 def sizes_and_kinds(s: Draft) -> None:
-    """Hardware: a dim of size 1 is absent and no other is; vectors are whole registers; register tiles are bounded."""
+    """Hardware: dims of size 1, and no others, are absent.
+
+    Vectors are whole registers; register tiles are bounded.
+    """
     b, v = s.b, s.v
     for t, task in enumerate(s.problem.tasks):
         lanes = s.target.lanes(task.lane_bytes)
@@ -267,10 +273,10 @@ def sizes_and_kinds(s: Draft) -> None:
 
 
 def whole_loops(s: Draft) -> None:
-    """Dominance: of the tiles that hold a whole loop, only the smallest for each register tile remains.
+    """Dominance: of the tiles that hold a whole loop, only the smallest remains for each register tile.
 
-    Larger ones are the same code with more room. Not for a GPU: tasks in one launch have blocks of as many threads, though the loop
-    of one may be shorter.
+    Larger ones are the same code with more room. Not on a GPU: all tasks of a launch have equally
+    many threads in a block, though the loop of one may be shorter.
     """
     v = s.v
     for mid in (d for d in s.backbone.dims if d.level == MID):

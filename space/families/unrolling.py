@@ -1,9 +1,9 @@
 """Loop unrolling: writes out loops over few rows (Allen and Kennedy, 2001, section 8.4).
 
-The index of such a loop is constant in each copy, and so are its consequences, such as the leaf of the next row. Compilers then
-vectorise the rows, which conditions in them prevent. CPUs only: compilers for GPUs unroll short loops themselves.
-
-No term of the bound depends on it: copies save no guaranteed cost.
+The index of such a loop is constant in each copy, and so are values derived from it, such as the
+leaf of the next row. Compilers then vectorise the rows, which conditions in them prevent. CPUs
+only: compilers for GPUs unroll short loops themselves. The bound does not depend on the choice:
+copies save no guaranteed cost.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ def declare(s: Draft) -> None:
 
 
 def place_of(task: Task, loop: str) -> str:
-    """The name of a loop in a task's body, for people and decisions."""
+    """Name of a loop in a task's body, for people and for decisions."""
     return f"{task.name}.{loop}"
 
 
 def bodies_of(problem: Problem, task: Task) -> Iterator[Body]:
-    """Yields the bodies of a task without tiles, its own first."""
+    """Yields the variants of a task's body without staged tiles, the task's own first."""
     if task.body is not None:
         yield task.body
         other = in_each(problem, task)
@@ -49,7 +49,7 @@ def bodies_of(problem: Problem, task: Task) -> Iterator[Body]:
 
 
 def loops_of(body: Body) -> list[str]:
-    """Returns the loops of a body that can be unrolled, as decisions name them."""
+    """Returns the loops of a body that can be unrolled, by their names in decisions."""
     return [body.trees.name_of(x.loop) for x in few_rows(body.statements)]
 
 
@@ -58,10 +58,10 @@ def _has_loop(loop: str, body: Body) -> bool:
 
 
 def keeping(s: Draft, t: int, has: Callable[[Body], bool]) -> Iterator[list[tuple[int, int]]]:
-    """Yields what a body needs for the property `has`: in each case, one of these fields is read from the leaves.
+    """Yields the conditions for a body to have the property `has`: of each list, one field is not staged in tiles.
 
-    Precondition: with more fields in tiles a body has the property no more. So few variants decide: each tile alone, and the
-    others together.
+    Precondition: staging more fields never restores the property. So few variants decide: each
+    field staged alone, and the others together.
     """
     task = s.problem.tasks[t]
     sites = [x.name for x in task.body.trees.tiles] if task.body is not None else []
@@ -81,7 +81,10 @@ def keeping(s: Draft, t: int, has: Callable[[Body], bool]) -> Iterator[list[tupl
 
 
 def variants_have_them(s: Draft) -> None:
-    """Coherence: variants without the loop, and vectorised iterations, unroll nothing, so the choice has its first value."""
+    """Coherence: variants without the loop, and vectorised iterations, unroll nothing.
+
+    So the choice has its first value.
+    """
     for (t, place), var in s.v.of_places["unrolled"].items():
         loop = place.removeprefix(place_of(s.problem.tasks[t], ""))
         for rows in keeping(s, t, partial(_has_loop, loop)):

@@ -1,4 +1,4 @@
-"""Wavefront order of a sweep (kernels/analysis/wavefronts.py): a sequential loop over one with dependences on older iterations."""
+"""Wavefront order of a sweep: two nested loops whose iterations depend on earlier ones (kernels/analysis/wavefronts.py)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def declare(s: Draft) -> None:
 
 
 def sweep_of(task: Task) -> Sweep | None:
-    """Returns the sweep if a task is exactly one; else None."""
+    """Returns the wavefront sweep that a task consists of; None if it is anything else."""
     if task.body is None or task.loops:
         return None
     return _whole(task.body.statements)

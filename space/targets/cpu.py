@@ -1,4 +1,4 @@
-"""CPUs: a launch is a team of threads, one a core, that share out outer dims."""
+"""CPUs as a kind of target: a launch is a team of threads, one per core, which share outer dims."""
 
 from __future__ import annotations
 

@@ -1,8 +1,10 @@
-"""GPUs: a launch is one grid of blocks, and threads lie inside the tiles.
+"""GPUs as a kind of target: a launch is one grid of blocks, and threads are inside the tiles.
 
-Outer dims are shared out to blocks or run as loops by all threads of a block; mid dims are loops, or shared out to threads. All
-tasks of a launch have the same grid, so a value that passes from one to the other stays inside a block, where barriers order it;
-what crosses blocks takes another launch. Sums are kept in registers: no loop over results runs inside a loop over what is summed.
+Outer dims are distributed to blocks, or are loops that all threads of a block run; mid dims are
+loops, or distributed to threads. All tasks of a launch have the same grid, so a value that passes
+from one to the other stays inside a block, where barriers order it. A value that passes between
+blocks needs another launch. Accumulators are in registers: no loop over results is inside a
+reduction loop.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""GPU facts that the space and the code generator share: the layout of copies, and reductions that blocks can combine."""
+"""Facts of GPUs that space and code generator share: the layout of operand copies, and reductions that blocks can combine."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ ATOMIC_OPERATIONS = ("add", "min", "max")
 
 
 def tree_bytes(max_threads: int) -> int:
-    """Shared memory for reductions across the warps of a block: one value of up to 8 bytes per thread."""
+    """Bytes of shared memory for reductions across the warps of a block: up to 8 bytes per thread."""
     return 8 * max_threads
 
 
 def shared_bytes(target: Target) -> int:
-    """Shared memory of a block without the part for reductions across its warps."""
+    """Bytes of shared memory of a block, without the part for reductions across its warps."""
     most = max(target.shared_bytes_per_block, target.shared_bytes_per_block_most)
     return most - tree_bytes(target.max_threads_per_block)
 
@@ -32,13 +32,16 @@ def is_small(problem: Problem, target: Target, task: Task) -> bool:
 
 
 def row_order(operand: Operand, source: ArrayInfo) -> list[str]:
-    """Returns the loops of an operand in the order of a copy. The last one runs along its rows."""
+    """Returns the loops of an operand in the order of its copy's axes. The last one runs along rows."""
     along = flat_strides(operand.access, source)
     return sorted(operand.loops, key=lambda name: -abs(along[name]))
 
 
 def start_of(task: Task) -> ir.Expr | None:
-    """Returns the operand that the finish of a reduction combines with it by the same operation, as `y` in `y + sum`; else None."""
+    """Returns the operand that a reduction's finish combines with the sum by the reduction's operator; else None.
+
+    For example `y` in `y + sum`.
+    """
     match task.finish:
         case ir.Binary(op, ir.Accumulator(), x, dtype) | ir.Binary(op, x, ir.Accumulator(), dtype):
             is_alone = not any(isinstance(part, ir.Accumulator) for part in walk(x))
@@ -47,7 +50,10 @@ def start_of(task: Task) -> ir.Expr | None:
 
 
 def adds_to_result(problem: Problem, task: Task) -> bool:
-    """True if blocks that reduce atomically do so in the result itself. Otherwise a separate launch finishes their reduction."""
+    """True if blocks that reduce atomically do so in the result's array.
+
+    Otherwise a second kernel finishes the reduction.
+    """
     start = start_of(task)
     own = [access_of(x) for x in loads(start) if x.array == task.target.array] if start else []
     is_plain = task.finish is None or isinstance(task.finish, ir.Accumulator) or start is not None

@@ -1,4 +1,7 @@
-"""Target kinds: facts common to all targets of one kind. They decide the values of choices, not the speed of anything."""
+"""Kinds of targets: facts common to all targets of one kind.
+
+They determine the values of choices, not any speed.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ CPU, GPU = "cpu", "gpu"
 
 @dataclass(frozen=True, kw_only=True)
 class TargetKind:
-    """A kind of target, as the families of choices read it (space/targets/cpu.py, gpu.py)."""
+    """A kind of target (CPU or GPU), as the families of choices read it (space/targets/cpu.py, gpu.py)."""
 
     name: str  # CPU, GPU
     lacks: frozenset[DType]  # types of values that its code has no arithmetic on

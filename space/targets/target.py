@@ -1,4 +1,7 @@
-"""Target: the machine facts that constraints, bounds and lowering read. Frozen, serialisable, filled by `explore calibrate`."""
+"""Target: the facts of one machine that constraints, bounds and lowering read.
+
+`explore calibrate` measures them.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,11 @@ LINE_BYTES = 64  # of every cache of a CPU
 
 @dataclass(frozen=True, kw_only=True)
 class CacheLevel:
-    """One cache level. `read_bytes_per_ns` is the optimistic end of what all cores together read from it."""
+    """One cache level.
+
+    `read_bytes_per_ns`: optimistic rate (upper end of the measurements) at which all cores together
+    read it.
+    """
 
     name: str  # "L1", "L2", "L3"
     capacity_bytes: int  # of all cores together
@@ -25,9 +32,10 @@ class CacheLevel:
 class StreamCurve:
     """Bandwidth curve: the rate at which `cores` cores together traverse the same arrays again and again.
 
-    The order is always the same, and so is the mix of reads and writes. Rates are the optimistic end of the measurements, for
-    arrays of growing size. Point k is about `read_bytes[k]` distinct bytes that are read and `written_bytes[k]` that are written.
-    An update in place counts as both. `bytes_per_ns[k]` is the sum of both per nanosecond.
+    The order is always the same, and so is the mix of reads and writes. Rates are the optimistic
+    end of the measurements, for arrays of growing size. At point k, about `read_bytes[k]` distinct
+    bytes are read and `written_bytes[k]` are written. An update in place counts as both.
+    `bytes_per_ns[k]` is the sum of both per nanosecond.
     """
 
     kind: str  # of the probe, as in "triad_nt"
@@ -39,7 +47,9 @@ class StreamCurve:
 
 @dataclass(frozen=True, kw_only=True)
 class Target:
-    """Facts of one machine as seen by one backend. Every rate is the optimistic end of its measured spread, all cores together.
+    """Facts of one machine as one backend uses it.
+
+    Every rate is the optimistic end of its measurements, for all cores together.
 
     `levels` runs from the innermost cache outwards. `*_flops_per_ns` count one fused multiply-add as two.
     """
@@ -93,12 +103,12 @@ class Target:
 
     @property
     def is_gpu(self) -> bool:
-        """True if programs are grids of blocks of threads: CUDA C, on a device or emulated."""
+        """True if programs are grids of blocks of threads (CUDA C), on a device or emulated."""
         return self.max_threads_per_block > 0
 
     @property
     def kind(self) -> str:
-        """CPU or GPU of space/targets/kind.py. It selects the families of choices and the passes."""
+        """Name of the target's kind, CPU or GPU (space/targets/kind.py), which selects families of choices and passes."""
         return GPU if self.is_gpu else CPU
 
     @property
@@ -108,9 +118,9 @@ class Target:
         return bool(number) and int(number) >= 80
 
     def of_threads(self, n: int) -> Target:
-        """Returns the target for calls that use at most `n` cores of a CPU; 0: all.
+        """Returns the target for calls that use at most `n` CPU cores; 0: all.
 
-        The rates stay those of all cores, so bounds hold.
+        The rates stay those of all cores, so bounds stay valid.
         """
         if self.is_gpu or not 0 < n < self.cores:
             return self
@@ -120,12 +130,12 @@ class Target:
         return replace(self, cores=n, levels=(*own, *self.levels[-1:]))
 
     def lanes(self, size_bytes: int) -> int:
-        """Elements of `size_bytes` in one vector register."""
+        """Returns the number of elements of `size_bytes` bytes in one vector register."""
         return max(1, self.vector_bytes // size_bytes)
 
     @property
     def own_cache_bytes(self) -> int:
-        """The private cache of a core in bytes: its share of the last cache but one."""
+        """Bytes of a core's private cache: its share of the last cache but one."""
         return self.levels[-2].capacity_bytes // self.cores if len(self.levels) > 1 else 0
 
     @property
