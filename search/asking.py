@@ -1,4 +1,7 @@
-"""Ask and tell: a search yields `Ask`, and is sent a `Tell`. Who answers, and on how many machines, is no part of a search."""
+"""Ask and tell: a search yields `Ask` (measure these candidates), and its caller sends a `Tell` (the next outcome).
+
+The search does not depend on who measures, and on how many machines.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,10 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """A complete candidate that is to be measured, under the key of its implementation, with its origin where that is known."""
+    """A complete candidate to be measured.
+
+    `key`: key of its implementation; `provenance`: its origin, if known.
+    """
 
     key: bytes
     candidate: SearchCandidate
@@ -23,9 +29,9 @@ class Trial:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """Request to measure these trials too, and to answer with the next finished one: of these, or of an earlier request.
+    """Request to measure `trials`, and to send the next outcome: of one of these, or of an earlier request.
 
-    Without trials it only requests the next answer.
+    Without trials it requests only the next outcome.
     """
 
     trials: tuple[Trial, ...] = ()
@@ -33,7 +39,10 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Tell:
-    """Answer to an `Ask`: the outcome of one trial. In its place None says that no more trials will be measured."""
+    """Answer to an `Ask`: the outcome of one trial.
+
+    A caller sends None in place of a `Tell` if it will measure no more trials.
+    """
 
     key: bytes
     outcome: Outcome
@@ -44,7 +53,7 @@ Search = Generator[Event | Ask, Tell | None, None]
 
 
 def answered(search: Search, answer: Callable[[Ask], Tell | None]) -> Iterator[Event]:
-    """Yields the events of a search, of which each `Ask` is answered by `answer`."""
+    """Yields the events of a search; `answer` gives the `Tell` for each `Ask`."""
     tell: Tell | None = None
     while True:
         try:

@@ -1,4 +1,4 @@
-"""Stopping criteria of a search: composable rules, an injected clock, and an interrupt flag.
+"""Stopping criteria of a search: composable rules, a clock that callers pass in, and an interrupt flag.
 
 The first rule that is hit ends the search.
 """
@@ -24,12 +24,12 @@ class SearchProgress:
 
 
 class AbstractRule(ABC):
-    """A stopping rule."""
+    """A rule that stops a search."""
 
     @property
     @abstractmethod
     def status(self) -> str:
-        """The final status of a search that this rule stopped."""
+        """Final status of a search that this rule stopped."""
 
     @abstractmethod
     def is_hit(self, progress: SearchProgress) -> bool: ...
@@ -37,7 +37,7 @@ class AbstractRule(ABC):
 
 @dataclass(frozen=True)
 class Seconds(AbstractRule):
-    """Stop `limit_s` seconds after the start."""
+    """Stops a search `limit_s` seconds after its start."""
 
     limit_s: float
 
@@ -51,7 +51,7 @@ class Seconds(AbstractRule):
 
 @dataclass(frozen=True)
 class Evaluations(AbstractRule):
-    """Stop after `limit` measured candidates; batches are cut so that there are never more."""
+    """Stops a search after `limit` measured candidates; batches are cut so that there are never more."""
 
     limit: int
 
@@ -65,7 +65,7 @@ class Evaluations(AbstractRule):
 
 @dataclass(frozen=True)
 class Gap(AbstractRule):
-    """Stop when at most `share` of the best time can still be saved."""
+    """Stops a search once the gap is at most `share`: (best time - bound) / best time."""
 
     share: float
 
@@ -79,9 +79,7 @@ class Gap(AbstractRule):
 
 
 class Interrupt:
-    """A flag that ends a search at its next step; safe to set from a signal handler or another
-    thread.
-    """
+    """A flag that ends a search at its next step; signal handlers and other threads may set it."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -95,12 +93,12 @@ class Interrupt:
 
     @property
     def since_s(self) -> float:
-        """Seconds since it was set first; negative where it is not."""
+        """Returns the seconds since the flag was first set; negative if it is not set."""
         return self._clock() - self._set_s
 
     @contextmanager
     def immediate(self) -> Iterator[None]:
-        """Marks a block that may be aborted at any moment without loss."""
+        """Context whose block may be aborted at any moment without loss."""
         self.is_immediate = True
         try:
             yield
@@ -109,7 +107,7 @@ class Interrupt:
 
 
 class Budget:
-    """Stopping rules in order of precedence, with the clock (seconds, monotonic) that measures them."""
+    """Stopping rules in order of precedence, with the clock (monotonic, in seconds) that measures them."""
 
     def __init__(
         self,
@@ -122,7 +120,7 @@ class Budget:
         self.interrupt = interrupt or Interrupt()
 
     def stop_status(self, progress: SearchProgress) -> str | None:
-        """The status of the first rule that is hit, an interrupt before all; None to continue."""
+        """Returns the status of the first rule that is met (an interrupt precedes all); None to continue."""
         if self.interrupt.is_set:
             return "interrupted"
         for rule in self.rules:
@@ -136,11 +134,11 @@ class Budget:
         return max(0, min(limits) - evaluations) if limits else None
 
     def remaining_s(self, elapsed_s: float) -> float:
-        """Returns the seconds that are left; inf without a limit."""
+        """Returns the seconds that are left; inf without a time limit."""
         limits = (rule.limit_s for rule in self.rules if isinstance(rule, Seconds))
         return min(limits, default=math.inf) - elapsed_s
 
     @property
     def gap_share(self) -> float:
-        """The largest gap that satisfies a rule; 0 without one."""
+        """Largest gap, as a share of the best time, that satisfies a rule; 0 without such a rule."""
         return max((rule.share for rule in self.rules if isinstance(rule, Gap)), default=0.0)

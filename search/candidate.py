@@ -1,4 +1,4 @@
-"""Candidate interface of the search, independent of the search space."""
+"""Interface of candidates, as far as the search uses them; it does not depend on the search space."""
 
 from __future__ import annotations
 
@@ -22,17 +22,20 @@ class SearchCandidate(Protocol):
         ...
 
     def open_choices(self) -> Sequence[int] | np.ndarray:
-        """Ids of the choices with more than one value left."""
+        """Positions of the choices with more than one value left."""
         ...
 
     def values(self, choice: int, /) -> tuple[int, ...]: ...
 
     def decide(self, choice: int, mask: int, /) -> Self | DeadEnd:
-        """Returns the candidate with `choice` restricted to the bit mask `mask` and propagated; this one is unchanged."""
+        """Returns the propagated candidate with `choice` restricted to the bit mask `mask`.
+
+        This one is unchanged.
+        """
         ...
 
     def expand(self, choice: int, /) -> Sequence[tuple[int, Self | DeadEnd]]:
-        """One (value, child) for every value `choice` still has."""
+        """Returns (value, child) for every value left of `choice`."""
         ...
 
     def random_completion(self, rng: np.random.Generator, /) -> Self | DeadEnd: ...

@@ -27,7 +27,7 @@ STATUSES = ("ok", "compile", "launch", "crash", "timeout", "wrong", "memory")
 
 
 def gap_text(gap: float | None) -> str:
-    """Returns a gap in percent; "-" where it is not known, or where the bound says next to nothing."""
+    """Returns a gap in percent; "-" if it is unknown, or so large that the bound says next to nothing."""
     return "-" if gap is None or gap > 1 - SAYS_NOTHING else f"{gap:.1%}"
 
 
@@ -35,11 +35,13 @@ def gap_text(gap: float | None) -> str:
 class Outcome:
     """Result of the evaluation of one complete candidate.
 
-    `status` is one of STATUSES. `time_ns` is set if and only if it is "ok". `spread` is the relative half width of the measured
-    time. `key` is the source key. `bound_ns` is a lower bound, not scaled, that the build has shown; 0 without one. `spent_s` is
-    the duration of the measurement, where that is known. `slowness` is the slowdown of the machine at that moment, relative to the
-    beginning. `is_by_ratio`: the time is a ratio to a control timed beside it, on a machine with other work. No bound or gap is
-    judged by such a time. `component_ns` are the times of the problem's components, in their order; () where they were not taken.
+    `status`: one of STATUSES; `time_ns` is set only if it is "ok".
+    `spread`: relative half width of the measured time. `key`: key of the source text. `bound_ns`:
+    an unscaled lower bound that the build has shown; 0 without one. `spent_s`: duration of the
+    measurement, if known. `slowness`: slowdown of the machine at that moment, relative to the
+    beginning. `is_by_ratio`: the time is a ratio to a control timed beside it, on a machine with
+    other work; no bound or gap is judged by such a time. `component_ns`: times of the problem's
+    components, in their order; () if they were not measured.
     """
 
     status: str
@@ -64,10 +66,10 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Provenance:
-    """Origin of a candidate that is to be measured.
+    """Origin of a candidate that is to be measured. `tag`: the source tag.
 
-    `node` is the deepest tree node on its path, -1 outside the tree. `parent` is the key of the implementation from which a
-    neighbour was derived.
+    `node`: the deepest tree node on its path, -1 outside the tree. `parent`: key of the
+    implementation from which a neighbour was derived.
     """
 
     tag: Tag
@@ -77,7 +79,7 @@ class Provenance:
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
-    """A measured implementation. `candidate` is None when only its key is known (resumed)."""
+    """A measured implementation. `candidate` is None if only its key is known (in a resumed search)."""
 
     time_ns: float
     spread: float
@@ -89,7 +91,7 @@ class Ranked:
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """Start of a search: the root has its bound. `n_outcomes` is the number of outcomes passed in."""
+    """Event: the search starts, and its root has a bound. `n_outcomes`: number of outcomes passed in."""
 
     strategy: str
     bound_ns: float
@@ -98,8 +100,9 @@ class Started:
 
 @dataclass(frozen=True, slots=True)
 class Child:
-    """A value of the choice of an expanded node. `pruned` is "", "constraint" or "bound"; `why`
-    explains a constraint.
+    """A value of the choice by which a node is expanded.
+
+    `pruned`: "", "constraint" or "bound"; `why`: the failed constraint.
     """
 
     node: int
@@ -111,7 +114,7 @@ class Child:
 
 @dataclass(frozen=True, slots=True)
 class NodeExpanded:
-    """Expansion of `node` by `choice`: every value is listed with its fate."""
+    """Event: `node` is expanded by `choice`; `children` lists every value and whether it was pruned."""
 
     node: int
     parent: int  # -1 for the root
@@ -124,7 +127,7 @@ class NodeExpanded:
 
 @dataclass(frozen=True, slots=True)
 class Pruned:
-    """A tree node was closed after it was opened. `reason` is "bound" or "constraint"."""
+    """Event: a tree node was closed after it was opened. `reason`: "bound" or "constraint"."""
 
     node: int
     parent: int
@@ -135,23 +138,23 @@ class Pruned:
 
 @dataclass(frozen=True, slots=True)
 class Reopened:
-    """A pruned node was reopened because the bounds were scaled down."""
+    """Event: a pruned node was reopened because the bounds were scaled down."""
 
     node: int
     bound_ns: float
 
 
 class Widened(AbstractLine, frozen=True, tag="widened"):
-    """The space grew: its root has this bound, and another tree is begun, whose nodes count from 0."""
+    """Event: the space grew; its root has this bound. Another tree begins, whose nodes count from 0."""
 
     bound_ns: float
 
 
 @dataclass(frozen=True, slots=True)
 class DeadEndMet:
-    """Dead end: a descent reached a candidate without live children, `depth` decisions below the root.
+    """Event: a descent reached a candidate without live children, `depth` decisions below the root.
 
-    `node` is the tree node at which the descent left the tree.
+    `node`: the tree node at which the descent left the tree.
     """
 
     node: int
@@ -162,7 +165,10 @@ class DeadEndMet:
 
 @dataclass(frozen=True, slots=True)
 class Evaluated:
-    """Outcome of a complete candidate. `key` is its implementation key, or its candidate key where there is none."""
+    """Event: outcome of a complete candidate.
+
+    `key`: its implementation key, or its candidate key if there is none.
+    """
 
     node: int  # the deepest tree node on its path, -1 outside the tree
     bound_ns: float
@@ -177,7 +183,7 @@ class Evaluated:
 
 @dataclass(frozen=True, slots=True)
 class NewIncumbent:
-    """New incumbent: `best` replaces one of `previous_ns`."""
+    """Event: `best` is the new incumbent, in place of one with `previous_ns`."""
 
     best: Ranked
     previous_ns: float | None
@@ -188,9 +194,11 @@ class NewIncumbent:
 
 @dataclass(frozen=True, slots=True)
 class BoundMoved:
-    """Change of the global lower bound. It falls only when the bounds were scaled down or the space was widened.
+    """Event: the global lower bound changed.
 
-    `candidate` belongs to a node that has this bound. It is None where the incumbent or a pruned node sets the bound.
+    It falls only if bounds were scaled down or the space was widened.
+    `candidate`: belongs to a node with this bound; None if the incumbent or a pruned node sets the
+    bound.
     """
 
     bound_ns: float
@@ -200,7 +208,10 @@ class BoundMoved:
 
 
 class AdmissibilityAlarm(AbstractLine, frozen=True, tag="alarm"):
-    """A measurement below the bound of its candidate or of an ancestor: the bound is wrong, and the gap withdrawn from here on."""
+    """Event: a measured time is below the bound of its candidate or of an ancestor, so the bound is wrong.
+
+    The gap is withdrawn from here on.
+    """
 
     time_ns: float
     bound_ns: float
@@ -209,7 +220,7 @@ class AdmissibilityAlarm(AbstractLine, frozen=True, tag="alarm"):
 
 @dataclass(slots=True)
 class Tally:
-    """Running counts of a search."""
+    """Running counts of a search: nodes, prunings, dead ends, evaluations by result, and seconds."""
 
     explored: int = 0  # nodes expanded and leaves settled
     pruned_bound: int = 0  # tree nodes
@@ -247,7 +258,7 @@ class Tally:
         self.spent_s[tag] = self.spent_s.get(tag, 0.0) + seconds
 
     def spent_by(self, tags: str) -> tuple[float, float]:
-        """Returns the seconds spent on evaluations of these tags, a letter each, and on all evaluations."""
+        """Returns the seconds spent on evaluations with the source tags `tags` (one letter each), and on all evaluations."""
         some_s = sum(spent_s for tag, spent_s in self.spent_s.items() if tag in tags)
         return some_s, sum(self.spent_s.values())
 
@@ -256,7 +267,7 @@ class Tally:
 
 
 class Row(AbstractLine, frozen=True, tag="row"):
-    """A row of the log. `bound_ns` and `gap` are null when withdrawn or not yet known."""
+    """Event: a row of the log. `bound_ns` and `gap` are null if withdrawn or not known yet."""
 
     elapsed_s: float
     source: str  # a Tag
@@ -278,11 +289,12 @@ class Row(AbstractLine, frozen=True, tag="row"):
 
 
 class ComponentRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A component of a sequence, or several equal ones: `places` of them. Times are of all places together.
+    """Row of a component, or of several equal ones (`places`). Times are of all places together.
 
-    `tried` counts its measured implementations, failures too. `time_ns` is the best of their times and `decisions` has what this
-    one decides; null and empty before there is one. `share` is the part of this time in the sum over all components. `is_explored`:
-    nothing of it is left to try.
+    `tried`: number of measured implementations, failures included. `time_ns`: the best time, and
+    `decisions`: its decisions about the component; null and empty before there is one. `share`:
+    part of this time in the sum over all components. `is_explored`: nothing of the component is
+    left to try.
     """
 
     name: str
@@ -297,23 +309,24 @@ class ComponentRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
 
 @dataclass(frozen=True, slots=True)
 class Divided:
-    """Start of a search by components: so many trees, for components at so many places."""
+    """Event: a search by components starts, with `n_components` trees for components at `n_places` places."""
 
     n_components: int
     n_places: int
 
 
 class Components(AbstractLine, frozen=True, tag="components"):
-    """Components of a sequence that was searched component by component, in the order of the program."""
+    """Event: rows of the components of a sequence that was searched by components, in the order of the program."""
 
     components: tuple[ComponentRow, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """End of a search, the last event. `status`: optimal gap_limit time_limit eval_limit exhausted infeasible interrupted.
+    """Event: the search ends, always last.
 
-    `top` are the best distinct implementations, best first.
+    `status`: optimal gap_limit time_limit eval_limit exhausted infeasible interrupted. `top`: the
+    best distinct implementations, best first.
     """
 
     status: str

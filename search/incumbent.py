@@ -15,8 +15,9 @@ DOUBTED = 0.5
 class BoundScale:
     """Common factor in (0, 1] on every bound.
 
-    Callers lower it when the machine turns out faster than it was calibrated, and a search after a time below its bound. Bounds are
-    stored as computed and multiplied when read, so lowering the factor weakens every claim at once.
+    Callers lower it if the machine turns out faster than calibrated; a search lowers it after a
+    time below its bound. Bounds are stored as computed and multiplied when read, so lowering the
+    factor weakens every claim at once.
     """
 
     def __init__(self, factor: float = 1.0) -> None:
@@ -28,17 +29,18 @@ class BoundScale:
         return self._factor
 
     def lower(self, factor: float) -> None:
-        """Set the factor; it never rises. Raises ValueError outside (0, current factor]."""
+        """Sets the factor, which never rises. Raises ValueError outside (0, current factor]."""
         if not 0 < factor <= self._factor:
             raise ValueError(f"a bound scale of {factor} is not in (0, {self._factor}]")
         self._factor = factor
 
 
 class Incumbent:
-    """The best outcome and the `n_top` best distinct implementations.
+    """Best outcome so far, and the `n_top` best distinct implementations.
 
-    The cut is the best time, times (1 - `cut_gap`); without `prune` it stays infinite. After an alarm `gap` is None. Times that are
-    ratios to a control are ranked, but give neither cut nor gap.
+    The cut is the best time, times (1 - `cut_gap`); without `prune` it stays infinite. After an
+    alarm the gap is None. Times that are ratios to a control are ranked, but give neither cut nor
+    gap.
     """
 
     def __init__(self, *, cut_gap: float = 0.0, prune: bool = True, n_top: int = 8) -> None:
@@ -64,7 +66,7 @@ class Incumbent:
 
     @property
     def cut_ns(self) -> float:
-        """Pruning threshold: only candidates with a bound below it are of interest."""
+        """Pruning threshold in ns: only candidates with a bound below it can improve on the best time."""
         return self._measured_ns * (1.0 - self._cut_gap) if self._prune else math.inf
 
     @property
@@ -72,7 +74,10 @@ class Incumbent:
         return len(self._doubted)
 
     def offer(self, ranked: Ranked) -> bool:
-        """Add a measured implementation to the ranking. True if it is the new best; an equal time does not displace."""
+        """Adds a measured implementation to the ranking.
+
+        True if it is the new best; an equal time does not displace.
+        """
         if any(known.key == ranked.key for known in self._top):
             return False
         if not ranked.outcome.is_by_ratio:
@@ -85,31 +90,34 @@ class Incumbent:
         return at == 0
 
     def name_candidate(self, ranked: Ranked) -> None:
-        """Attach the candidate to a ranked entry that was known by key alone."""
+        """Adds the candidate to a ranked entry of which only the key was known."""
         for at, known in enumerate(self._top):
             if known.key == ranked.key and known.candidate is None:
                 self._top[at] = ranked
 
     def top(self, k: int) -> tuple[Ranked, ...]:
-        """The k best distinct implementations, best first."""
+        """Returns the `k` best distinct implementations, best first."""
         return tuple(self._top[:k])
 
     def ties(self) -> tuple[Ranked, ...]:
-        """The best and all ranked implementations whose measured intervals overlap its own."""
+        """Returns the best, and all ranked implementations whose measured intervals overlap with its own."""
         if not self._top:
             return ()
         high_ns = self._top[0].time_ns * (1 + self._top[0].spread)
         return tuple(r for r in self._top if r.time_ns * (1 - r.spread) <= high_ns)
 
     def alarm(self, key: bytes) -> bool:
-        """Note that implementation `key` was faster than its bound; True the first time."""
+        """Records that implementation `key` was faster than its bound; True the first time."""
         if key in self._doubted:
             return False
         self._doubted.add(key)
         return True
 
     def gap(self, bound_ns: float) -> float | None:
-        """Returns (incumbent - bound) / incumbent in [0, 1]; None without incumbent, after an alarm, and for a ratio."""
+        """Returns (best time - bound) / best time in [0, 1].
+
+        None without a best, after an alarm, and for ratios.
+        """
         if not self._top or self._doubted or self.is_by_ratio:
             return None
         best_ns = self._top[0].time_ns

@@ -1,4 +1,4 @@
-"""Inputs of a search, in three records: the oracle, the guidance, and the history."""
+"""Inputs of a search, in three records: oracle (bounds and keys), guidance (heuristics), and history (earlier results)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _Asked = TypeVar("_Asked", bound=SearchCandidate, contravariant=True)
 
 
 class Surrogate(Protocol[_Asked]):
-    """Model that predicts times from measurements. search/learn/surrogate.py has the one for spaces of implementations."""
+    """Interface of a model that predicts times from measurements; search/learn/surrogate.py implements it."""
 
     @property
     def is_ready(self) -> bool:
@@ -27,21 +27,23 @@ class Surrogate(Protocol[_Asked]):
         ...
 
     def learn(self, candidate: _Asked, time_ns: float | None, /) -> None:
-        """Add the time of a complete candidate, None where it failed."""
+        """Adds the measured time of a complete candidate; None if it failed."""
         ...
 
     def expected(self, candidates: Sequence[_Asked], /) -> npt.NDArray[np.float64] | None:
-        """Returns logarithms of the predicted times, up to a constant; None while there are too few measurements."""
+        """Returns the logarithms of predicted times, up to a common constant; None with too few measurements."""
         ...
 
 
 @dataclass(frozen=True, kw_only=True)
 class Oracle(Generic[C]):
-    """Bounds and identifies candidates for a search.
+    """Bounds and keys of candidates.
 
-    `bound(candidate)` is a lower bound in ns on all completions. Implementations of equal `key` are measured once; None stands for
-    the candidate's own key. `scale` multiplies every bound. The caller may lower it at any time, and the search lowers it after a
-    time below its bound.
+    `bound(candidate)`: lower bound in ns on all completions.
+    `key(candidate)`: implementations with equal keys are measured once; None stands for the
+    candidate's own key.
+    `scale`: factor on every bound. The caller may lower it at any time; the search lowers it after
+    a time below its bound.
     """
 
     bound: Callable[[C], float]
@@ -80,12 +82,15 @@ class Guidance(Generic[C]):
 
 @dataclass(frozen=True, kw_only=True)
 class History(Generic[C]):
-    """Results and candidates that exist before a search begins.
+    """Results and candidates from before the search begins.
 
-    `outcomes`, by implementation key, are not measured again and set the first cut: so a search is resumed. `doubted` are keys of
-    implementations once found faster than their bound: the gap stays withdrawn. `incumbents` (tag U) and `warm_starts` (tag W) are
-    complete candidates that are measured first. Incumbents may be slow. So a few warm starts precede them, and slow incumbents are
-    abandoned early.
+    `outcomes`: by implementation key; they are not measured again and set the first cut, so a
+    search can be resumed.
+    `doubted`: keys of implementations once found faster than their bound; with any, the gap stays
+    withdrawn.
+    `incumbents` (tag U) and `warm_starts` (tag W): complete candidates that are measured first.
+    Incumbents may be slow, so a few warm starts precede them, and slow incumbents are abandoned
+    early.
     """
 
     outcomes: Mapping[bytes, Outcome] = field(default_factory=dict)

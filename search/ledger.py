@@ -1,4 +1,4 @@
-"""Evaluation ledger: requested and finished evaluations, batches, equal implementations, and outcomes known before."""
+"""Ledger of evaluations: requested and finished ones, batches, equal implementations, and outcomes known before."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from .node import Node
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Request:
-    """Evaluation request: a complete candidate without an outcome yet.
+    """Request to evaluate a complete candidate without an outcome yet.
 
-    `node` is the deepest tree node on its path (None outside the tree). `is_leaf` is true if the node is the candidate itself.
+    `node`: the deepest tree node on its path (None outside the tree). `is_leaf`: True if the node
+    is the candidate itself.
     """
 
     candidate: SearchCandidate
@@ -39,9 +40,10 @@ class Answer:
 
 
 class Ledger:
-    """Requests every implementation once.
+    """Queue of evaluation requests that measures each implementation once.
 
-    A request whose key has an outcome is answered at once. A request whose key is already queued shares that measurement.
+    A request whose key has an outcome is answered at once. A request whose key is already queued
+    shares that measurement.
     """
 
     def __init__(
@@ -58,29 +60,29 @@ class Ledger:
 
     @property
     def n_waiting(self) -> int:
-        """The number of distinct queued implementations."""
+        """Number of distinct queued implementations."""
         return len(self._waiting)
 
     def key(self, candidate: SearchCandidate) -> bytes:
-        """The implementation key, or the candidate key where there is none."""
+        """Returns a candidate's implementation key, or its candidate key if it has none."""
         key = self._key(candidate)
         return candidate.key if key is None else key
 
     def is_settled(self, key: bytes) -> bool:
-        """True if `key` has an outcome or is queued."""
+        """True if implementation `key` has an outcome or is queued."""
         return key in self._measured or key in self._history or key in self._waiting
 
     def was_asked(self, candidate: SearchCandidate) -> bool:
-        """True if this very candidate was requested before. A candidate of equal text may have been requested regardless."""
+        """True if this very candidate was requested before; a candidate with an equal text does not count."""
         return candidate.key in self._asked
 
     def pass_over(self, candidate: SearchCandidate, key: bytes) -> None:
-        """Mark a candidate as requested if its `key` is not queued. Queued requests may be withdrawn, so they do not count."""
+        """Marks a candidate as requested, unless its implementation is queued: queued requests may be withdrawn."""
         if key not in self._waiting:
             self._asked.add(candidate.key)
 
     def ask(self, request: Request) -> Answer | None:
-        """Returns the answer if there is one already. Otherwise queues the request and returns None."""
+        """Returns the answer if the outcome is known. Otherwise queues the request and returns None."""
         self._asked.add(request.candidate.key)
         if (outcome := self._measured.get(request.key)) is not None:
             return Answer(request, outcome, "duplicate")
@@ -91,7 +93,10 @@ class Ledger:
         return None
 
     def withdraw(self, unless_below_ns: float) -> list[Request]:
-        """Remove and return the queued requests of implementations with no bound below the cut, except those that were sent."""
+        """Removes and returns the queued requests of implementations whose bounds are all at or above the cut.
+
+        The cut is `unless_below_ns`. Requests that were sent remain.
+        """
         taken = [
             key
             for key, requests in self._waiting.items()
@@ -102,7 +107,7 @@ class Ledger:
         return withdrawn
 
     def trials(self) -> tuple[Trial, ...]:
-        """Returns the queued implementations that were not sent yet, in the order of requests."""
+        """Returns the queued implementations that were not sent for measurement yet, in the order of requests."""
         firsts = ((key, requests[0]) for key, requests in self._waiting.items())
         return tuple(
             Trial(key, r.candidate, Provenance(r.tag, r.node_id, r.parent))
@@ -111,15 +116,16 @@ class Ledger:
         )
 
     def send(self) -> tuple[tuple[Trial, ...], list[Request]]:
-        """Returns the queued implementations that were not sent yet, and their requests. From now on they are."""
+        """Returns the queued implementations that were not sent yet, and their requests, and marks them as sent."""
         trials = self.trials()
         self._sent |= {trial.key for trial in trials}
         return trials, [r for trial in trials for r in self._waiting[trial.key]]
 
     def settle(self, outcomes: Mapping[bytes, Outcome]) -> list[Answer]:
-        """Returns the answers that follow from these outcomes, in the order of requests, which are no longer queued.
+        """Returns the answers to queued requests that follow from `outcomes`, in the order of requests.
 
-        Raises ValueError for an outcome of an implementation that is not queued.
+        They are removed from the queue. Raises ValueError for an outcome of an implementation that
+        is not queued.
         """
         if not outcomes.keys() <= self._waiting.keys():
             raise ValueError("an outcome was told that was not asked for")

@@ -18,16 +18,19 @@ Inside = Annotated[_T, _INSIDE]
 
 
 class AbstractLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="event"):
-    """One line; `event` says which. Times are ns where the name ends in _ns, else seconds (_s)."""
+    """One line of `--json`; `event` names its class.
+
+    Fields that end in _ns are in ns, those in _s in seconds.
+    """
 
 
 def line_text(line: msgspec.Struct | Mapping[str, Any]) -> str:
-    """The text of a line, or of its fields."""
+    """Returns a line, or a mapping of its fields, as JSON text."""
     return json.dumps(line, default=_plain, allow_nan=False)
 
 
 def line_fields(line: msgspec.Struct) -> dict[str, Any]:
-    """Returns the fields of a line by name, its tag first, without internal or unset ones."""
+    """Returns the fields of a line by name, its tag first, without internal fields and unset ones."""
     found: dict[str, Any] = {}
     if line.__struct_config__.tag_field is not None:
         found[line.__struct_config__.tag_field] = line.__struct_config__.tag
@@ -36,7 +39,10 @@ def line_fields(line: msgspec.Struct) -> dict[str, Any]:
 
 
 def line_class(line: type[msgspec.Struct]) -> type[msgspec.Struct]:
-    """Returns the class without internal fields, from which the schema follows. A line has every field that may not be unset."""
+    """Returns the class without internal fields, from which the JSON schema is made.
+
+    All fields are required, except those that may be unset.
+    """
     printed = {name: _printed_type(hint) for name, hint in _printed(line).items()}
     if printed == _hints(line):
         return line
@@ -74,7 +80,7 @@ def _printed(line: type[msgspec.Struct]) -> dict[str, Any]:
 
 
 def _printed_type(hint: Any) -> Any:
-    """Returns the type with lines, alone or in tuples, replaced by their `line_class`."""
+    """Returns the type `hint`, with line classes in it (also in tuples) replaced by their `line_class`."""
     if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
         return line_class(hint)
     if get_origin(hint) is tuple:

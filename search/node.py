@@ -1,4 +1,4 @@
-"""Node of the search tree: its bound, its state, and the statistics of measurements below it."""
+"""Node of the search tree: its bound, its state, and statistics of the measurements below it."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ UNCLOSED = frozenset((OPEN, EXPANDED, IN_FLIGHT))
 
 
 class Node:
-    """A candidate in the tree with its bound (monotone along a path) and the statistics that
-    policies read.
+    """A candidate in the search tree, with its bound (monotone along a path) and the statistics that policies read.
 
-    `times` are the best times (ns, ascending, at most the tree's `n_times`) recorded through this
-    node; `visits` counts descents when they start, so that a descent whose outcome is still awaited
-    lowers the score of its path. `n_in_flight` counts those below that several machines measure now: each lowers it once more, a
-    virtual loss (Chaslot, Winands and van den Herik, 2008).
+    `times`: the best times (ns, ascending, at most the tree's `n_times`) measured below this node.
+    `visits`: number of descents that started through it, so that a descent without an outcome yet
+    lowers the score of its path. `n_in_flight`: number of candidates below it that several machines
+    measure now; each lowers the score once more, a virtual loss (Chaslot, Winands and van den
+    Herik, 2008).
     """
 
     __slots__ = (
@@ -80,14 +80,14 @@ class Node:
         return self.node_id < other.node_id
 
     def weigh(self, n: int) -> None:
-        """Adds so many candidates in flight to this node and every ancestor."""
+        """Adds `n` candidates in flight to this node and to every ancestor."""
         node: Node | None = self
         while node is not None:
             node.n_in_flight += n
             node = node.parent
 
     def record(self, time_ns: float, n_times: int) -> None:
-        """Back up one time into this node and every ancestor."""
+        """Adds one measured time to this node and to every ancestor."""
         log = math.log(time_ns)
         node: Node | None = self
         while node is not None:

@@ -1,4 +1,4 @@
-"""Options of a search, in three records."""
+"""Options of a search, in three records: batches, limits, and strategy."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ STRATEGIES = ("mcts", "random", "beam", "bound", "exhaustive")  # by name; run.p
 
 
 def strategies() -> tuple[str, ...]:
-    """Names of all strategies: those of this package, and those that installed packages bring."""
+    """Returns the names of all strategies: those of this package, and those of installed plugins."""
     return (*STRATEGIES, *sorted(set(plugins("strategies")) - set(STRATEGIES)))
 
 
@@ -23,7 +23,7 @@ def _check_positive(options: object, *names: str) -> None:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Batches:
-    """Batch sizes: numbers of distinct implementations in one call of `evaluate`."""
+    """Batch sizes: numbers of distinct implementations that are measured at once."""
 
     first: int | None = None  # the very first: it shows something sooner; None: as others
     size: int = 1  # at first
@@ -54,7 +54,7 @@ class Limits:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SearchOptions:
-    """Options of `search`; the defaults suit a search whose evaluations dominate."""
+    """Options of `search`; the defaults suit a search in which measurements take most of the time."""
 
     strategy: str = "mcts"  # a name in STRATEGIES
     policy: str = "threshold_ascent"  # a name in POLICIES; mcts only

@@ -1,8 +1,8 @@
-"""Ahead-of-time compilation of the search's numba functions, on all cores, unless an earlier process left them in the cache.
+"""Ahead-of-time compilation of the search's numba functions, on all cores, unless they are in the cache.
 
-A unit is a compiled function with the functions that only it calls. Units that others call are compiled first, so that their
-callers find them in the cache. A function that two units call must have one type in both: numba gives the first type of each
-process the same file.
+A unit is a compiled function together with the functions that only it calls. Units that others call
+are compiled first, so that their callers find them in the cache. A function that two units call
+must have one type in both: numba gives the first type of each process the same file.
 """
 
 from __future__ import annotations
@@ -82,9 +82,11 @@ Tell = Callable[[str], None]
 
 
 def precompile(tell: Tell = lambda text: None) -> None:
-    """Compiles all units, unless they are in the cache. `tell` gets a sentence at the beginning and after each unit.
+    """Compiles all units, unless they are in the cache.
 
-    Where a process fails on a unit, compilation stops here. The first call of the unit then reports the reason.
+    `tell` gets a sentence at the beginning and after each unit.
+    If a process fails on a unit, compilation stops here. The first call of the unit then reports
+    the reason.
     """
     if not _is_due():
         return
@@ -94,11 +96,11 @@ def precompile(tell: Tell = lambda text: None) -> None:
 
 
 class Precompilation:
-    """Compilation of all units while a search begins, which runs them as Python until `settle` finds them compiled.
+    """Context that compiles all units while a search begins, which runs their Python sources until `settle`.
 
-    So the first run of a version shows its first candidates before the compilers end. Nothing is done where all are in the cache.
-    Leaving the block waits for the compilers, since the next run would begin anew. An exception ends them, and so does
-    `is_given_up`.
+    So the first run of a version shows its first candidates before the compilers end. If all units
+    are in the cache, it does nothing. Leaving the block waits for the compilers, since the next run
+    would begin anew. An exception ends them, and so does `is_given_up`.
     """
 
     def __init__(self, tell: Tell, is_given_up: Callable[[], bool]) -> None:
@@ -124,13 +126,13 @@ class Precompilation:
         return self
 
     def settle(self) -> None:
-        """Goes over to the compiled units if all are there. None of them may be running."""
+        """Switches to the compiled units if all are ready. None of the functions may be running."""
         if self._thread is not None and not self._thread.is_alive():
             self._thread = None
             end_interpreting()
 
     def wait(self) -> None:
-        """Waits for the compilers, unless they are given up, and goes over to the compiled units."""
+        """Waits for the compilers, unless they are given up, and switches to the compiled units."""
         if self._thread is None:
             return
         if self._thread.is_alive():
@@ -162,7 +164,7 @@ def _started() -> list[subprocess.Popen[str]]:
 def _compile_all(
     processes: Sequence[subprocess.Popen[str]], tell: Tell = lambda text: None
 ) -> None:
-    """Compiles all units in these processes, and ends the processes."""
+    """Compiles all units in these processes, then ends the processes."""
     idle: SimpleQueue[subprocess.Popen[str]] = SimpleQueue()
     for process in processes:
         idle.put(process)
@@ -205,7 +207,7 @@ def _compile_all(
 
 
 def _marker() -> Path:
-    """Path of the marker file that exists once all units are in the cache."""
+    """Returns the path of the marker file that exists once all units are in the cache."""
     return cache_folder() / "complete"
 
 
@@ -222,7 +224,7 @@ def _start() -> subprocess.Popen[str]:
 
 @cache
 def _signatures() -> dict[str, tuple[Any, tuple[Any, ...]]]:
-    """Returns, by unit, the function and arguments of the types that the search passes to it."""
+    """Returns, by unit, the function, and arguments of the types that the search passes to it."""
     entry = load("axpydot")
     sizes = dict.fromkeys(entry.sizes, 8)
     arguments = entry.make_arguments(sizes, np.float32, np.random.default_rng(1))
@@ -262,7 +264,7 @@ def _compile(unit: str) -> None:
 
 
 def main() -> None:
-    """Compiles the requested units, a name a line, and replies with the name."""
+    """Compiles the units whose names arrive on standard input, one a line, and answers with each name."""
     for line in sys.stdin:
         _compile(line.strip())
         print(line, end="", flush=True)

@@ -1,10 +1,11 @@
-"""Prediction: the time that a candidate is expected to take. It orders candidates and proves nothing.
+"""Prediction of a candidate's time, in ns. It orders candidates and proves nothing.
 
-The resources of the bound take longer than the best that was ever measured of them, each by a factor of its own. Sums wait for one
-another where a register tile has few of them, which no bound says: a core may begin the next tile before. Nor does a bound say
-that caches keep what was used last (LRU), so that they lose tiles larger than they are before their next use. Resources overlap in
-part: a p-norm of their times lies between the largest and their sum. A machine has five factors. They are fitted to its own
-journals by least squares in logarithms, and are 1 where nothing was measured.
+Each resource of the bound takes longer than its best measured rate allows, by a factor of its own.
+Two effects are in no bound. Sums wait for one another if a register tile has few of them: a core
+may begin the next tile before. Caches hold recently used data (LRU), so tiles that exceed them are
+evicted before their next use. Resources overlap in part: a p-norm of their times lies between the
+largest and their sum. A machine has five factors. They are fitted to its own journals by least
+squares in logarithms, and are 1 without measurements.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ LEAST = 16  # measurements without which nothing is fitted
 
 @dataclass(frozen=True)
 class Predictor:
-    """Predicts times of candidates of one space, in ns, from the terms of its bound."""
+    """Predicts times, in ns, of candidates of one space from the terms of their bounds."""
 
     bounder: Bounder
     factors: Sequence[float] = NO_FACTORS
@@ -53,7 +54,7 @@ class Predictor:
         object.__setattr__(self, "_groups", np.array([FACTORS.index(name) for name in names]))
 
     def parts(self, candidate: Candidate) -> Floats:
-        """Returns [n_factors] the ns of the longest term of each group."""
+        """Returns [n_factors]: the ns of the longest term in each group of resources."""
         parts = np.zeros(len(FACTORS))
         np.maximum.at(parts, self._groups, self.bounder.terms(candidate))
         if self.bounder.gpu is None:
@@ -62,7 +63,7 @@ class Predictor:
         return parts
 
     def ns(self, candidate: Candidate) -> float:
-        """Returns the predicted time of a complete candidate, or that of the best completion as far as it is known."""
+        """Returns the predicted ns of a candidate; for open choices, with the best values left."""
         key = candidate.domains.tobytes()
         if key not in self._known:
             if len(self._known) >= _MOST_KNOWN:
@@ -73,7 +74,7 @@ class Predictor:
 
 
 def predicted(parts: Floats, factors: Floats) -> Floats:
-    """Returns [n] predicted ns from `parts` ([n, n_factors])."""
+    """Returns [n]: predicted ns from `parts` ([n, n_factors])."""
     scaled = parts * factors
     busy = np.maximum(scaled[:, :-1], 0.0)
     most = np.maximum(busy.max(axis=1), 1e-9)
@@ -85,8 +86,8 @@ def predicted(parts: Floats, factors: Floats) -> Floats:
 def fitted(parts: Floats, times_ns: Floats) -> tuple[float, ...]:
     """Returns the factors that predict `times_ns` ([n]) best; 1 each with fewer than LEAST measurements.
 
-    Gauss-Newton steps on the logarithms. Median residuals weigh more than far ones: a candidate may be slow for reasons that no
-    term sees.
+    Gauss-Newton steps on the logarithms. Residuals near the median weigh more than far ones: a
+    candidate may be slow for reasons that no term covers.
     """
     if len(times_ns) < LEAST:
         return NO_FACTORS

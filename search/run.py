@@ -1,4 +1,4 @@
-"""`search`: the single entry point. It takes an oracle, guidance and history, and yields events and questions."""
+"""Single entry point `search`: takes an oracle, guidance and history, and yields events and requests."""
 
 from __future__ import annotations
 
@@ -42,17 +42,19 @@ def search(
     rng: np.random.Generator,
     options: SearchOptions | None = None,
 ) -> Search:
-    """Search the completions of `root` for the fastest; the last event is `Finished`.
+    """Searches the completions of `root` for the fastest; the last event is `Finished`.
 
     Equal seeds, guidance and outcomes give equal events.
 
-    The caller sends a `Tell` for each `Ask` among the events (`answered` of asking.py does), or None where nothing more will be
-    measured: then the search ends.
+    The caller sends a `Tell` for each `Ask` among the events (`answered` of asking.py does), or
+    None if it will measure no more: then the search ends.
 
-    Statuses: `optimal` when all was evaluated or closed under a cut whose bounds are trusted; `infeasible` when nothing valid
-    exists; `exhausted` when the strategy has nothing left to try but proved nothing; else the rule that was hit.
+    Statuses: `optimal` if everything was evaluated or closed under a cut whose bounds are trusted;
+    `infeasible` if nothing valid exists; `exhausted` if the strategy has nothing left to try but
+    proved nothing; else the status of the stopping rule.
 
-    Raises ValueError for an unknown strategy, policy or focus, or an incumbent that is not complete.
+    Raises ValueError for an unknown strategy, policy or focus, or an incumbent that is not
+    complete.
     """
     options = options or SearchOptions()
     if isinstance(root, DeadEnd):
@@ -62,7 +64,10 @@ def search(
 
 
 def maker_of(options: SearchOptions) -> Callable[[], AbstractStrategy]:
-    """Returns what makes the strategy. Raises ValueError, at once, for an unknown strategy, policy or focus."""
+    """Returns a function that creates the strategy.
+
+    Raises ValueError at once for an unknown strategy, policy or focus.
+    """
     strategy = options.strategy
     if strategy not in strategies():
         raise ValueError(f"unknown strategy {strategy!r}; strategies are {', '.join(strategies())}")
@@ -81,7 +86,7 @@ def begin(
     rng: np.random.Generator,
     options: SearchOptions,
 ) -> tuple[Exploration, Search]:
-    """Returns the state of a search, and the search, as `search` does. Raises ValueError likewise."""
+    """Returns the state of a search, and the search itself. Raises ValueError as `search` does."""
     make = maker_of(options)
     exploration = opened(root, oracle, guidance, history, budget, rng, options)
     return exploration, _run(exploration, first_candidates(exploration), make)
@@ -96,7 +101,10 @@ def opened(
     rng: np.random.Generator,
     options: SearchOptions,
 ) -> Exploration:
-    """Returns the state of a search that has started: earlier alarms count. Raises ValueError for incomplete incumbents."""
+    """Returns the state of a search that has started; alarms of the history count.
+
+    Raises ValueError for incomplete incumbents.
+    """
     for candidate in history.incumbents:
         _check_complete(candidate)
     exploration = Exploration(
@@ -118,7 +126,7 @@ def opened(
 
 
 def first_candidates(exploration: Exploration) -> Iterator[tuple[ev.Tag, SearchCandidate]]:
-    """Yields incumbents and warm starts of the history, with their tags, in the order of their measurements."""
+    """Yields (tag, candidate) for incumbents and warm starts of the history, in the order of measurement."""
     remaining = exploration.budget.remaining_evaluations(0)
     batch = exploration.batch if remaining is None else min(exploration.batch, remaining)
     history = exploration.history
@@ -134,7 +142,7 @@ def _check_complete(candidate: SearchCandidate) -> None:
 def _firsts(
     incumbents: Sequence[SearchCandidate], warm_starts: Iterable[SearchCandidate], n_before: int
 ) -> Iterator[tuple[ev.Tag, SearchCandidate]]:
-    """Yields `n_before` of the warm starts, the incumbents, and the other warm starts."""
+    """Yields the first `n_before` warm starts, then the incumbents, then the other warm starts."""
     warm = iter(warm_starts)
     for candidate in islice(warm, n_before):
         yield "W", candidate
@@ -147,7 +155,7 @@ def _firsts(
 def measure_firsts(
     exploration: Exploration, firsts: Iterable[tuple[ev.Tag, SearchCandidate]]
 ) -> Search:
-    """Measures the first candidates, and takes over the outcomes of the history."""
+    """Measures the first candidates, and adopts the outcomes of the history."""
     for tag, candidate in firsts:
         if exploration.stop_status() is not None:
             break
@@ -187,7 +195,7 @@ def _run(
 
 
 def finish(exploration: Exploration, status: str) -> Iterator[ev.Event]:
-    """Yields the last events of a search: a row, and its end."""
+    """Yields the last events of a search: a row of the log, and `Finished`."""
     yield from drain(exploration)
     yield exploration.row(
         "F" if exploration.incumbent.best is None else exploration.incumbent.best.tag, False
@@ -204,14 +212,17 @@ def finish(exploration: Exploration, status: str) -> Iterator[ev.Event]:
 
 
 def drain(exploration: Exploration) -> Iterator[ev.Event]:
-    """Yields the events since the last call."""
+    """Yields the events since the last call, and removes them."""
     told = exploration.events.copy()
     exploration.events.clear()
     yield from told
 
 
 def _adopt_history(exploration: Exploration) -> None:
-    """Count the outcomes passed in, and let the best of them set the cut although their candidates are not available."""
+    """Counts the outcomes of the history.
+
+    The best of them sets the cut although its candidate is not available.
+    """
     history = exploration.history.outcomes
     for outcome in history.values():
         exploration.tally.count(outcome.status)
@@ -223,7 +234,7 @@ def _adopt_history(exploration: Exploration) -> None:
 
 
 def conclude(exploration: Exploration) -> str:
-    """Returns the status of a search that has nothing left to do."""
+    """Returns the final status of a search that has nothing left to try."""
     is_closed = exploration.tree.is_closed
     best_ns = exploration.incumbent.best_ns
     if best_ns is None:

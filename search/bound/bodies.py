@@ -1,7 +1,8 @@
-"""Guaranteed cost of a task with a body: bytes of each array, and floating-point operations.
+"""Guaranteed cost of a task with a body of statements: bytes of each array, and floating-point operations.
 
-Without a profile, only statements count that run for any contents of the arrays. With a profile (kernels/tasks/profile.py), the
-counts are those of the profiled arguments, and the bound holds for these arguments.
+Without a profile, only statements that run for any contents of the arrays count. With a profile
+(kernels/tasks/profile.py), the counts are those of the profiled arguments, and the bound holds for
+these arguments.
 """
 
 from __future__ import annotations
@@ -32,9 +33,9 @@ _MOST_KEPT = 64  # counters of bodies
 def body_bytes(
     task: Task, array: ArrayInfo, profile: Profile | None, line: int = LINE_BYTES
 ) -> tuple[float, float]:
-    """Guaranteed traffic of `array` in a task with a body, in bytes: reads before the task writes them, and writes.
+    """Returns the guaranteed bytes of `array` that a task with a body reads before it writes them, and writes.
 
-    Reads count whole lines.
+    Reads count whole cache lines of `line` bytes.
     """
     accesses = [x for x in sure_accesses(task) if x.access.array == array.name]
     read = max((_line_bytes(x, array, line) for x in _read_first(task, accesses)), default=0)
@@ -60,7 +61,7 @@ def _line_bytes(x: SureAccess, array: ArrayInfo, line: int) -> int:
 
 
 def _read_first(task: Task, accesses: Sequence[SureAccess]) -> list[SureAccess]:
-    """Returns the reads of one array that see contents from before the task."""
+    """Returns the accesses that read contents of an array from before the task."""
     assert task.body is not None
     if not accesses:
         return []
@@ -80,7 +81,7 @@ def _read_first(task: Task, accesses: Sequence[SureAccess]) -> list[SureAccess]:
 
 
 def body_operations(task: Task, profile: Profile | None) -> BodyOperations:
-    """Returns the counter of the operations of a task's body: one for a sequence and its components."""
+    """Returns the operation counter of a task's body; a sequence and its component spaces share it."""
     return _counter(task, profile.of(task) if profile is not None else None)
 
 
@@ -90,7 +91,7 @@ def _counter(task: Task, profile: TaskProfile | None) -> BodyOperations:
 
 
 class BodyOperations:
-    """Counts the operations of one body."""
+    """Counter of the guaranteed operations of one body."""
 
     def __init__(self, task: Task, profile: TaskProfile | None) -> None:
         assert task.body is not None
@@ -112,9 +113,10 @@ class BodyOperations:
             self._text_of_local(local_changed(s))
 
     def count(self, seen: set[str]) -> tuple[float, float]:
-        """The guaranteed number of f32 and of f64 operations.
+        """Returns the guaranteed number of f32 and of f64 operations.
 
-        Values in `seen` were computed by an earlier task and do not count again; those of the body join them.
+        Values in `seen` (by canonical text) were computed by an earlier task and do not count;
+        those of this body are added to `seen`.
         """
         sums = {4: 0.0, 8: 0.0, 2: 0.0}
         for n in self.needed:
@@ -128,7 +130,7 @@ class BodyOperations:
     # --- how often a block runs
 
     def entered(self, block: int) -> float:
-        """The guaranteed number of executions of a block in a run of the task."""
+        """Returns the guaranteed number of executions of a basic block in one run of the task."""
         if self.profile is not None and block < len(self.profile.entered):
             exact = self._known(block)
             return SURE * self.profile.entered[block] if exact is None else exact
@@ -145,10 +147,11 @@ class BodyOperations:
         return n
 
     def runs(self, n: must_execute.Needed, loops: frozenset[str], is_later: bool) -> float:
-        """The guaranteed number of times that a statement computes a value which depends on these loops alone.
+        """Returns the guaranteed number of times that a statement computes a value that depends on `loops` alone.
 
-        Iterations of all other loops share one computation. `is_later`: not in the first iteration of the innermost loop around it,
-        where constants may replace the value.
+        Iterations of all other loops share one computation. `is_later`: the first iteration of the
+        innermost loop around the statement does not count, since constants may replace the value
+        there.
         """
         count = self.entered(n.block)
         block = self.blocks[n.block]
@@ -169,14 +172,14 @@ class BodyOperations:
         return count
 
     def _innermost(self, block: int) -> int | None:
-        """The body block of the innermost loop around a block."""
+        """Returns the block that is the body of the innermost loop around a block; None if there is no loop."""
         around = self.blocks[block].around
         while block > 0 and self.blocks[self.blocks[block].parent].around == around:
             block = self.blocks[block].parent
         return block if block > 0 else None
 
     def _begun(self, block: int) -> float:
-        """An upper bound on the number of times that the loop around a block is entered."""
+        """Returns an upper bound on the number of times that control enters the loop whose body is `block`."""
         parent = self.blocks[block].parent
         if self.profile is not None and self._known(parent) is None:
             return self.profile.entered[parent] / SURE
@@ -186,7 +189,7 @@ class BodyOperations:
     # --- what a value depends on
 
     def _below(self) -> dict[str, frozenset[str]]:
-        """Returns, by local, the locals that its values are computed from."""
+        """Returns, by local, the locals from which its values are computed directly."""
         return {
             name: frozenset(x for s in statements for e in children(s) for x in locals_read(e))
             for name, statements in self.changes.items()
@@ -208,7 +211,7 @@ class BodyOperations:
         return self._with_those_below(ties)
 
     def _with_those_below(self, own: Mapping[str, frozenset[str]]) -> dict[str, frozenset[str]]:
-        """Returns, by local, what it has itself or any local that its value depends on."""
+        """Returns, by local, the union of `own` over the local and all locals that its value depends on."""
         found = dict(own)
         grows = True
         while grows:
@@ -221,7 +224,7 @@ class BodyOperations:
 
     @cached_property
     def _loaded(self) -> dict[str, frozenset[str]]:
-        """The loops of the loads that a local's value depends on, and `_LOADED` where there are any."""
+        """Returns, by local, the loops in the loads that its value depends on, with `_LOADED` if there are loads."""
         direct = {
             name: self._loaded_in(e for s in statements for e in children(s))
             for name, statements in self.changes.items()
@@ -229,12 +232,12 @@ class BodyOperations:
         return self._with_those_below(direct)
 
     def _loaded_in(self, expressions: Iterable[ir.Expr]) -> frozenset[str]:
-        """The loops of the loads in expressions, and `_LOADED` where there are any."""
+        """Returns the loops in the loads of expressions, with `_LOADED` if there are loads."""
         loads = [x for e in expressions for x in walk(e) if isinstance(x, ir.Load)]
         return frozenset([_LOADED] if loads else []).union(*map(self._loops, loads))
 
     def _loops(self, e: ir.Expr) -> frozenset[str]:
-        """The loops that a value depends on."""
+        """Returns the loops that the value of an expression depends on."""
         if id(e) not in self.loops:
             match e:
                 case ir.LoopIndex():
@@ -247,9 +250,9 @@ class BodyOperations:
         return self.loops[id(e)]
 
     def is_sure(self, e: ir.Expr, block: int) -> tuple[bool, bool]:
-        """Returns (True, late) if no local in `e` may be a known constant at the block, else (False, False).
+        """Returns (True, late) if no local in `e` can be a known constant at the block, else (False, False).
 
-        `late` is true if that holds only after the first iteration.
+        `late`: True if this holds only after the first iteration.
         """
         late = False
         inner = self._innermost(block)
@@ -275,7 +278,7 @@ class BodyOperations:
     # --- counting
 
     def of(self, e: ir.Expr, n: must_execute.Needed, seen: set[str]) -> Iterator[tuple[int, float]]:
-        """Yields (element size, operations) of all parts of an expression that are surely evaluated and new."""
+        """Yields (element size, operations) of all parts of `e` that are surely evaluated and not in `seen`."""
         certain = {id(x) for x in must_execute.surely(e)}
         yield from self._of(e, n, certain, seen)
 
@@ -299,7 +302,7 @@ class BodyOperations:
                 yield from self._of(x, n, certain, seen)
 
     def updates(self, n: must_execute.Needed, seen: set[str]) -> Iterator[tuple[int, float]]:
-        """Yields one operation for a statement that accumulates into a local or an element."""
+        """Yields the one operation, as (element size, count), of a statement that accumulates."""
         s = n.statement
         if not isinstance(s, ir.UpdateLocal | ir.Update) or not s.value.dtype.is_float:
             return
@@ -315,9 +318,10 @@ class BodyOperations:
             yield s.value.dtype.size_bytes, OPS[s.op].flops * self.runs(n, loops, late)
 
     def atomic_updates(self, array: str, dtype: ir.DType) -> float:
-        """The guaranteed number of serialised updates of an array, where they are atomic.
+        """Returns the guaranteed number of serialised updates of an array, if its updates are atomic.
 
-        Only updates that a target may support count: any update of floats (by exchange), and additions of integers.
+        Only updates that a target may support count: any update of floats (by exchange), and
+        additions of integers.
         """
         total = 0.0
         for n in self.needed:
@@ -328,11 +332,12 @@ class BodyOperations:
         return total
 
     def gathers(self, vector_bytes: int) -> float:
-        """The guaranteed number of loads of elements whose index was loaded itself.
+        """Returns the guaranteed number of loads at indirect indices (indices that are loaded themselves).
 
-        Of each array that is not written, one access counts.
-        No compiler knows that two of them are of one element, so each takes a load of its own, a vector one a lane. Where a loop
-        moves the index that does not move what was loaded, as along a row that begins anywhere, a vector may hold neighbours.
+        Of each array that is not written, one access counts. No compiler knows that two of its
+        elements are equal, so each takes a load of its own; a vector takes one per lane. If a loop
+        changes the index but not the loaded part of it, as along a row with an indirect begin, one
+        vector load may cover contiguous elements.
         """
         most: dict[str, float] = {}
         written = arrays_written(self.task)
@@ -356,7 +361,10 @@ class BodyOperations:
         return self._loaded.get(name, frozenset())
 
     def text(self, e: ir.Expr) -> str:
-        """Canonical text of an expression: equal where a compiler could compute both once. Long texts are replaced by a hash."""
+        """Returns the canonical text of an expression: equal texts are computed once by a compiler.
+
+        Long texts are hashed.
+        """
         if id(e) not in self.told:
             self.told[id(e)] = self._text(e)
         return self.told[id(e)]
@@ -385,7 +393,7 @@ class BodyOperations:
 
 
 def _is_new(text: str, seen: set[str]) -> bool:
-    """True if a text is not in `seen`, which it joins."""
+    """True if `text` is not in `seen`; adds it."""
     if text in seen:
         return False
     seen.add(text)
@@ -397,7 +405,7 @@ def _name(loop: ir.For | ir.While, depth: int) -> str:
 
 
 def _is_fixed(e: ir.Expr) -> bool:
-    """True if a compiler can know the value."""
+    """True if a compiler can know the value of the expression."""
     return not any(
         isinstance(x, ir.Load | ir.LoopIndex | ir.Local | ir.LocalElement) for x in walk(e)
     )
@@ -406,7 +414,7 @@ def _is_fixed(e: ir.Expr) -> bool:
 def _blocks_of_changes(
     blocks: Sequence[must_execute.BasicBlock],
 ) -> dict[int, tuple[int, frozenset[str]]]:
-    """Returns, by identity of a statement, its block and the innermost loop of the body around it."""
+    """Returns, by id of a statement, the number of its block, and the innermost loop of the body around it."""
     found = {}
     for block in blocks:
         depth = len(block.around) - 1

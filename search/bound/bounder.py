@@ -1,8 +1,8 @@
-"""Lower bound on the time of every completion of a candidate, in ns.
+"""Lower bound on the time, in ns, of every completion of a candidate.
 
-The bound is admissible: it counts guaranteed work only, at rates that were never exceeded. It holds for a sequence that is called
-repeatedly, so caches may hold data of the last call. It is monotone once the parent's value is passed in. It names the limiting
-resource.
+The bound is admissible: it counts guaranteed work only, at rates that were never exceeded. It holds
+for a sequence that is called repeatedly, so caches may hold data of the last call. It is monotone
+if the parent's bound is passed in. It names the limiting resource.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Mask = npt.NDArray[np.uint32]
 
 @dataclass(frozen=True, slots=True)
 class _Terms:
-    """Terms of the bound for a kind of target."""
+    """Names and functions of the bound's terms, for one kind of target."""
 
     names: tuple[str, ...]  # in the order of cpu.py or gpu.py
     has_levels: bool  # whether the target's levels of cache follow
@@ -62,7 +62,10 @@ _TERMS: Mapping[str, _Terms] = {
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """Tasks that may overlap in time, with the guaranteed traffic in bytes of each array."""
+    """Tasks that may overlap in time.
+
+    `read_bytes`, `written_bytes`: guaranteed traffic of each array; `n_runs`: executions per call.
+    """
 
     tasks: tuple[str, ...]
     read_bytes: tuple[tuple[str, float], ...]
@@ -72,9 +75,12 @@ class Phase:
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """A lower bound: `ns` is its value, `terms` are the ns of each resource alone, `limiting` is the largest of them.
+    """A lower bound.
 
-    `ns` can exceed every term: the times of successive phases add up, whatever limits each.
+    `ns`: its value; `terms`: ns of each resource alone; `limiting`: the resource with the largest
+    term.
+    `ns` can exceed every term: the times of successive phases add up, and different resources may
+    limit them.
     """
 
     ns: float
@@ -85,7 +91,7 @@ class Bound:
 
 @dataclass(frozen=True, slots=True)
 class Roofline:
-    """Compulsory traffic of a wholly fused implementation with empty caches, in bytes, and its operations."""
+    """Compulsory traffic in bytes of a wholly fused implementation that starts with empty caches, and its operations."""
 
     read_bytes: float
     written_bytes: float
@@ -99,11 +105,11 @@ class Roofline:
 class Bounder:
     """Computes the bounds of candidates of one space. Not thread-safe.
 
-    Bodies count with the work that they do on any arguments. If the space has a profile, they count with the work on the measured
-    arguments, and the bound holds for these.
-
-    `compiler_vectorises`: on a CPU, true if the compiler may vectorise loops that are not decided to be vectors. It may not
-    (runtime/cpu/compiler.py turns that off), so scalar code is bounded by the rate of scalar code.
+    Bodies count with the work that they do on any arguments. If the space has a profile, they count
+    with the work on the measured arguments, and the bound holds for these. `compiler_vectorises`:
+    on a CPU, True if the compiler may vectorise loops that were not decided to be vectors. By
+    default it may not (runtime/cpu/compiler.py turns that off), so scalar code is bounded by the
+    rate of scalar code.
     """
 
     def __init__(self, space: Space, *, compiler_vectorises: bool = False) -> None:
@@ -125,9 +131,10 @@ class Bounder:
         parent_ns: float = 0.0,
         registers: Sequence[float] | None = None,
     ) -> float:
-        """Lower bound in ns, at least that of the parent.
+        """Returns the lower bound in ns, at least `parent_ns`.
 
-        `registers` ([n_tasks], on a GPU) are the registers of each thread of a task whose kernel is compiled, 0 for others.
+        `registers`: [n_tasks], on a GPU, the registers per thread of each task whose kernel is
+        compiled, 0 for others.
         """
         domains = candidate.domains if isinstance(candidate, Candidate) else candidate
         if self.gpu is None:
@@ -139,36 +146,48 @@ class Bounder:
         return max(parent_ns, self._gpu_ns(domains, known, self._no_line))
 
     def terms(self, candidate: Candidate | Mask) -> Floats:
-        """Returns [n_terms] ns of each resource alone, in the order of `names`. The next call changes them."""
+        """Returns [n_terms]: the ns of each resource alone, in the order of `names`.
+
+        The next call overwrites them.
+        """
         self.ns(candidate)
         return self._terms
 
     def tiles_ns(self, candidate: Candidate | Mask) -> Floats:
-        """Returns [n_tasks] ns in which each task of a CPU alone moves tiles between levels. The next call changes them."""
+        """Returns [n_tasks]: the ns in which each task of a CPU alone moves tiles between levels.
+
+        The next call overwrites them.
+        """
         self.ns(candidate)
         return self._scratch.moves
 
     def lost_ns(self) -> Floats:
-        """Returns [2] ns in which a CPU likely reads tiles again that caches have lost: out of caches, and out of memory.
+        """Returns [2]: the ns in which a CPU likely reads evicted tiles again, from caches and from memory.
 
-        They are those of the last call's candidate, as `sums_ns`.
+        They belong to the candidate of the last call, as those of `sums_ns`.
         """
         found: Floats = self.tables.runs @ self._scratch.lost
         return found
 
     def sums_ns(self) -> Floats:
-        """Returns [n_tasks] ns in which each task of a CPU makes sums that wait for one another, if tiles do not overlap."""
+        """Returns [n_tasks]: the ns of dependence chains of sums in each task of a CPU, if register tiles do not overlap."""
         found = self._scratch.least[:, SUMS]
         shared = np.where(self._scratch.parallel & MAYBE, self.tables.cores, 1.0)
         return np.where(np.isfinite(found), found, 0.0) / shared * self.tables.runs
 
     def expected_ns(self, candidate: Candidate | Mask, base: float, slope: float) -> float:
-        """Returns the bound on a GPU under a register model: each accumulating thread has `base + slope * counted` registers."""
+        """Returns the bound on a GPU if each thread with accumulators has `base + slope * counted` registers.
+
+        `counted`: registers that the space counts. The result is an estimate.
+        """
         domains = candidate.domains if isinstance(candidate, Candidate) else candidate
         return self._gpu_ns(domains, self._none_known, np.array([base, slope]))
 
     def registers(self, candidate: Candidate | Mask) -> tuple[int, ...]:
-        """[n_tasks] counted registers of a thread's accumulators on a GPU: the least open value; 0 without accumulators."""
+        """Returns [n_tasks]: the counted registers of a GPU thread's accumulators, at the least open value.
+
+        0 without any.
+        """
         assert self.gpu is not None
         domains = candidate.domains if isinstance(candidate, Candidate) else candidate
         return tuple(int(n) for n in gf.registers_counted(self.gpu, domains))
@@ -184,7 +203,7 @@ class Bounder:
         parent_ns: float = 0.0,
         registers: Sequence[float] | None = None,
     ) -> Bound:
-        """The bound with its terms, largest first, and the phases that it counted; `registers` as in `ns`."""
+        """Returns the bound with its terms, largest first, and the phases that it counted; arguments as in `ns`."""
         domains = candidate.domains if isinstance(candidate, Candidate) else candidate
         ns = self.ns(domains, parent_ns, registers)
         terms = sorted(

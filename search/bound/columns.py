@@ -1,4 +1,4 @@
-"""Numeric tables for compiled functions, and the sizes that bits of size variables stand for."""
+"""Numeric tables with named columns for compiled functions, and the lists of sizes that size variables can have."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Table = Any  # an array of records: numba reads `table[k].column`, and type chec
 
 
 def table(rows: Iterable[tuple[float, ...]], integers: str, floats: str = "") -> Table:
-    """Returns rows with named columns: first the integer ones, then the floating-point ones."""
+    """Returns the rows as a table with named columns: integer columns first, then floating-point ones."""
     return np.array(list(rows), _row(integers, floats))
 
 
@@ -32,7 +32,7 @@ def _row(integers: str, floats: str) -> np.dtype[np.void]:
 
 
 class Universes:
-    """The sizes that bits of size variables stand for, each universe kept once."""
+    """Lists of the sizes that the bits of size variables stand for; equal lists are stored once."""
 
     def __init__(self, space: Space) -> None:
         self._of: dict[Dim, tuple[int, ...]] = space.variables.universe

@@ -37,7 +37,7 @@ def join(phase: Ints, a: Int, b: Int) -> None:
 
 @jit_flat_internal
 def merged_tasks(tables: BoundTables, domains: Mask, phase: Ints) -> None:
-    """Group the tasks that may share a loop: phase[t] becomes the least task of its group."""
+    """Groups the tasks that may share a loop: phase[t] becomes the least task of t's group."""
     for t in range(phase.size):
         phase[t] = t
     for k in range(tables.merge.shape[0]):
@@ -49,11 +49,11 @@ def merged_tasks(tables: BoundTables, domains: Mask, phase: Ints) -> None:
 def array_traffic(
     tables: BoundTables, domains: Mask, phase: Ints, ends: Bools, array: int, moved: Floats
 ) -> None:
-    """Fill in, for one array, the distinct bytes that each phase surely reads from outside it and writes (`moved`, [n, N_MOVED]).
+    """Fills `moved` ([n, N_MOVED]) for one array: distinct bytes that each phase reads from outside it, and writes.
 
-    Rows of phases that do not touch the array stay as they are.
-    A value from a task that surely ends earlier (ends[first, second]) is in memory, or in copies as large. Where the diagonal of
-    `ends` is set, tasks of different phases share no loop.
+    Only guaranteed bytes count. Rows of phases that do not access the array are unchanged. A value
+    of a task that surely ends earlier (ends[first, second]) is in memory, or in copies as large. If
+    the diagonal of `ends` is set, tasks of different phases share no loop.
     """
     for k in range(tables.touch_start[array], tables.touch_start[array + 1]):
         p = phase[tables.touch[k].task]
@@ -87,7 +87,10 @@ def array_traffic(
 def phase_traffic(
     tables: BoundTables, domains: Mask, phase: Ints, ends: Bools, moved: Floats
 ) -> None:
-    """Fill in distinct bytes of all arrays that each phase surely reads from outside it, and writes, as `array_traffic` does."""
+    """Fills `moved` for all arrays together: distinct bytes that each phase reads from outside it, and writes.
+
+    Only guaranteed bytes count.
+    """
     for p in range(phase.size):
         moved[p, READS], moved[p, WRITES] = 0.0, 0.0
     for array in range(tables.touch_start.size - 1):

@@ -28,9 +28,9 @@ _ATOMIC = 1 << ch.BY_ATOMICS
 
 @jit_flat_internal
 def _busiest(extent: Int, unit: Int, cores: float) -> float:
-    """Least time of the busiest core over the mean of all cores, where whole units of a loop go to cores.
+    """Returns the least ratio of the busiest core's time to the mean over cores, if cores get whole units of a loop.
 
-    Once the first core has no more work, others may run at a higher clock.
+    Once the first core is idle, others may run at a higher clock.
     """
     n = (extent + unit - 1) // unit
     missing = n * unit - extent  # of the last unit
@@ -46,7 +46,10 @@ def _busiest(extent: Int, unit: Int, cores: float) -> float:
 
 @jit_flat_internal
 def shares(tables: BoundTables, domains: Mask, costs: Floats) -> None:
-    """Fill in the share of the busiest core of each task, at its best open sizes; 1 where threads may not share it out."""
+    """Fills in the busiest core's share of each task, at the best open sizes.
+
+    1 if threads cannot share the task.
+    """
     for t in range(costs.shape[0]):
         costs[t, SHARE] = 1.0
     for k in range(tables.outer.shape[0]):
@@ -78,7 +81,7 @@ def shares(tables: BoundTables, domains: Mask, costs: Floats) -> None:
 def arithmetic(
     tables: BoundTables, domains: Mask, parallel: Ints, phase: Ints, costs: Floats
 ) -> None:
-    """ns of operations, and of the longest dependence chain, by phase."""
+    """Fills in, by phase, the ns of operations, and of the longest dependence chain."""
     n = phase.size
     for t in range(n):
         costs[t, WORK], costs[t, ONE_CORE], costs[t, CHAINS] = 0.0, 0.0, 0.0
@@ -110,9 +113,10 @@ def arithmetic(
 
 @jit_flat_internal
 def atomic_updates(tables: BoundTables, domains: Mask, phase: Ints, costs: Floats) -> None:
-    """ns of guaranteed atomic updates, by phase. All cores make them: updates of one thread are not atomic (families/scatter.py).
+    """Fills in, by phase, the ns of guaranteed atomic updates. All cores make them (families/scatter.py).
 
-    Each takes at least as long as one to a line that no other core uses. The updates of a core are serialised.
+    Each takes at least as long as one to a cache line that no other core uses. The updates of one
+    core are serialised.
     """
     for t in range(phase.size):
         costs[t, UPDATED] = 0.0

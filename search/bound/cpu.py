@@ -1,8 +1,9 @@
 """CPU bound, compiled: from domains and tables to ns.
 
-Phases are groups of tasks; tasks of different phases surely do not run at the same time (but for the few iterations by which
-threads may be out of step). In a phase that touches F bytes, at least F - C bytes cross into caches that hold C: at most C can be
-cached when it begins, from the previous phase or call. Bytes written leave by the same argument at its end.
+Phases are groups of tasks; tasks of different phases surely do not run at the same time (except for
+the few iterations by which threads may be out of step). In a phase that touches F bytes, at least F
+- C bytes cross into caches that hold C: at most C can be cached when it begins, from the previous
+phase or call. At its end the same argument holds for bytes written.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ N_SIDES = 2
 
 
 class BoundScratch(NamedTuple):
-    """Scratch arrays of one bound evaluation, by task, or by phase (in the row of its least task)."""
+    """Scratch arrays of one bound evaluation: rows by task, or by phase (in the row of its least task)."""
 
     parallel: Ints  # [n_tasks] whether it may run on all cores, see MAYBE
     chosen: Ints  # [n_tasks]
@@ -52,7 +53,7 @@ class BoundScratch(NamedTuple):
 
 
 def make_scratch(tables: BoundTables, n_terms: int) -> BoundScratch:
-    """Allocate scratch arrays that successive bounds of a space reuse."""
+    """Returns scratch arrays that all bound evaluations of a space reuse."""
     n = tables.after.shape[0]
     return BoundScratch(
         parallel=np.zeros(n, np.int64),
@@ -78,7 +79,7 @@ def make_scratch(tables: BoundTables, n_terms: int) -> BoundScratch:
 def _stream_traffic(
     tables: BoundTables, domains: common.Mask, phase: Ints, scratch: BoundScratch
 ) -> None:
-    """Fill in the guaranteed streaming traffic of each phase in a call, by the columns of streams.py."""
+    """Fills in each phase's guaranteed streaming traffic in a call, with the columns of streams.py."""
     moved, through = scratch.moved, scratch.through
     for p in range(phase.size):
         for column in range(streams.N_COLUMNS):
@@ -104,7 +105,7 @@ def _stream_traffic(
 
 @jit_flat_internal
 def _price_tiles(tables: BoundTables, domains: common.Mask, scratch: BoundScratch) -> None:
-    """Fill in the ns in which each task surely moves bytes between levels, since its tiles are larger than caches."""
+    """Fills in the ns in which each task surely moves bytes between levels, because its tiles exceed caches."""
     crossing, likely, n_levels = scratch.crossing[0], scratch.crossing[1], tables.rate.size - 1
     for t in range(scratch.moves.size):
         scratch.moves[t], scratch.lost[t, CACHES], scratch.lost[t, MEMORY] = 0.0, 0.0, 0.0
@@ -143,7 +144,7 @@ def _price_tiles(tables: BoundTables, domains: common.Mask, scratch: BoundScratc
 
 @jit_flat_internal
 def _price_phases(tables: BoundTables, phase: Ints, scratch: BoundScratch) -> None:
-    """Fill in the ns of each phase alone: of each resource (`parts`), of all, and of each core's own work (`costs`).
+    """Fills in the ns of each phase alone: of each resource (`parts`), in total, and of a core's own work (`costs`).
 
     Runs after the other costs are known.
     """
@@ -215,7 +216,10 @@ def _price_phases(tables: BoundTables, phase: Ints, scratch: BoundScratch) -> No
 
 @jit_flat_internal
 def _add(scratch: BoundScratch, scale: float, terms: Floats) -> tuple[float, float]:
-    """Raise each of `terms` to its sum over the phases. Returns the sums of all work, and of each core's own work."""
+    """Raises each of `terms` to its sum over the phases.
+
+    Returns the summed ns of all work, and of each core's own work.
+    """
     all_ns, core_ns = 0.0, 0.0
     for p in range(scratch.costs.shape[0]):
         all_ns += scratch.costs[p, core_costs.ALL]
@@ -230,7 +234,7 @@ def _add(scratch: BoundScratch, scale: float, terms: Floats) -> tuple[float, flo
 
 @jit_flat_internal
 def _longest_path(scratch: BoundScratch, terms: Floats) -> tuple[float, float]:
-    """Returns the ns of the longest chain of tasks that surely run in sequence: of all their work, and of each core's own."""
+    """Returns the ns of the longest chain of tasks that surely run in sequence: of all work, and of each core's own work."""
     costs, before = scratch.costs, scratch.before
     last, most_core = 0, 0.0
     for t in range(before.size):
@@ -260,7 +264,10 @@ def _longest_path(scratch: BoundScratch, terms: Floats) -> tuple[float, float]:
 def lower_bound(
     tables: BoundTables, scratch: BoundScratch, domains: common.Mask, phase: Ints, terms: Floats
 ) -> float:
-    """Returns a lower bound in ns on every completion; fills `phase` ([n_tasks]) and `terms` (ns each)."""
+    """Returns a lower bound in ns on every completion.
+
+    Fills `phase` ([n_tasks]) and `terms` (ns of each resource).
+    """
     n = phase.size
     for k in range(terms.size):
         terms[k] = 0.0

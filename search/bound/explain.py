@@ -13,10 +13,10 @@ from .operations import SureOperations
 
 
 class ResourceUse(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Guaranteed use of a resource.
+    """Guaranteed use of one resource. `ns`: the time of this use alone.
 
-    `amount` is in `unit`: "B", "flop", "instructions", "additions in a row", or "" where nothing is counted. `ns` is the time of
-    this use alone.
+    `amount` is in `unit`: "B", "flop", "instructions", "additions in a row", or "" if nothing is
+    counted.
     """
 
     resource: str
@@ -26,7 +26,7 @@ class ResourceUse(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def explain(bound: Bound, space: Space) -> list[str]:
-    """Returns one sentence a resource, the limiting one first, then one a phase."""
+    """Returns one sentence per resource, the limiting one first, then one per phase."""
     rates = rate_texts(space)
     lines = [f"at least {time_text(bound.ns)}, limited by {bound.limiting}"]
     lines += [f"{name}: {time_text(ns)}, {rates[name]}" for name, ns in bound.terms]
@@ -34,7 +34,7 @@ def explain(bound: Bound, space: Space) -> list[str]:
 
 
 def explain_phases(bound: Bound, space: Space) -> list[str]:
-    """Sentences on the possible cache contents, then one a phase on the bytes of each array."""
+    """Returns sentences on the possible cache contents, then one per phase on the bytes of each array."""
     if not bound.phases:
         return []
     return [_KEPT[space.target.kind](space.target), *map(_phase, bound.phases)]
@@ -49,7 +49,10 @@ def _kept_by_caches(target: Target) -> str:
 
 
 def _kept_by_l2(target: Target) -> str:
-    """Sentence on the possible contents of L2. Levels closer to the multiprocessors are empty when a launch begins."""
+    """Returns a sentence on the possible contents of a GPU's L2.
+
+    Levels inside multiprocessors are empty at a launch.
+    """
     held = size_text(float(target.levels[-1].capacity_bytes))
     return f"L2 may hold {held} of each launch from before"
 
@@ -58,7 +61,7 @@ _KEPT = {CPU: _kept_by_caches, GPU: _kept_by_l2}
 
 
 def rate_texts(space: Space) -> dict[str, str]:
-    """Returns the rate assumed for each resource, as text."""
+    """Returns, by resource, the assumed rate as text."""
     target = space.target
     rates = {
         "memory read": f"at {target.memory_read_bytes_per_ns:.1f} GB/s",
@@ -113,9 +116,9 @@ _RATES_OF_KIND = {CPU: _rates_of_teams, GPU: _rates_of_warps}
 
 
 def uses(bounder: Bounder, bound: Bound) -> tuple[ResourceUse, ...]:
-    """The terms of a bound from `bounder` with their amounts, largest first.
+    """Returns the terms of a bound with their amounts, largest first; `bounder` computed the bound.
 
-    Bytes are the distinct ones of each phase that no closer level can have held before.
+    Bytes are distinct bytes of each phase that no closer level can have held before.
     """
     return tuple(
         ResourceUse(name, ns, *_amount(bounder, bound, name, ns)) for name, ns in bound.terms
@@ -154,7 +157,7 @@ def _amount(bounder: Bounder, bound: Bound, name: str, ns: float) -> tuple[float
 
 
 def _moved_on_gpu(bounder: Bounder, name: str, ns: float) -> tuple[float, str]:
-    """Returns the amount that keeps a resource busy for `ns` at its full rate, and its unit.
+    """Returns the amount that keeps a GPU's resource busy for `ns` at its full rate, and its unit.
 
     Idle multiprocessors and unused parts of sectors are included.
     """
@@ -173,7 +176,7 @@ def _moved_on_gpu(bounder: Bounder, name: str, ns: float) -> tuple[float, str]:
 
 
 def _crossing(bound: Bound, name: str, held_bytes: float) -> float:
-    """Bytes of all phases beyond the bytes that may be cached when each begins."""
+    """Returns the bytes of all phases beyond the `held_bytes` that may be cached when each begins."""
     total = 0.0
     for phase in bound.phases:
         read = sum(n for _, n in phase.read_bytes) if name != "memory write" else 0.0
@@ -207,7 +210,7 @@ def _arrays(amounts: tuple[tuple[str, float], ...]) -> str:
 
 
 def size_text(n: float) -> str:
-    """Returns a readable text for a number of bytes."""
+    """Returns a number of bytes as readable text."""
     for unit, scale in (("GB", 1e9), ("MB", 1e6), ("KB", 1e3)):
         if n >= scale:
             return f"{n / scale:.1f} {unit}"
@@ -215,7 +218,7 @@ def size_text(n: float) -> str:
 
 
 def time_text(ns: float) -> str:
-    """Returns a readable text for nanoseconds."""
+    """Returns a number of nanoseconds as readable text."""
     for unit, scale in (("s", 1e9), ("ms", 1e6), ("us", 1e3)):
         if ns >= scale:
             return f"{ns / scale:.3g} {unit}"

@@ -1,12 +1,13 @@
 """GPU bound, compiled: from domains and tables to ns.
 
-Phases certainly do not overlap: launches follow one another, and so do dependent tasks in a launch of one block. Inside a phase
-resources overlap, so the busiest of them counts (Telamon, section 4.4); phases add up. A launch finds registers and L1 empty: only
-L2 holds data of the launches before.
+Phases surely do not overlap: launches follow one another, and so do dependent tasks in a launch of
+one block. Inside a phase resources overlap, so the busiest one counts (Telamon, section 4.4);
+phases add up. A launch begins with empty registers and L1: only L2 holds data of earlier launches.
 
-Open choices are taken at their best: the order of threads in a warp, sizes, kinds, staging. The mistakes of Telamon's model (its
-sections 4 and 8) are avoided so. Memory and L2 have terms of their own. f64 and f32 are different pipes. Blocks that differ in size
-are not taken for equal ones. A value that a thread may still have in a register is not loaded again.
+Open choices take their best value: the order of threads in a warp, sizes, kinds, staging. This
+avoids the mistakes of Telamon's model (its sections 4 and 8). Memory and L2 have terms of their
+own. f64 and f32 are different pipes. Blocks of different sizes are not counted as equal. A value
+that a thread may still have in a register is not loaded again.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ _REGISTER, _SHARED, _GLOBAL = 1 << ch.REGISTER, 1 << ch.SHARED, 1 << ch.GLOBAL
 
 @jit_internal
 def _copies_of_loads(gpu: GpuTables, row: gpu_facts.Int, facts: Floats) -> float:
-    """The number of threads, neighbours in a block or in different blocks, that load each element."""
+    """Returns the least number of threads, in one block or in several, that load each element."""
     n = 1.0
     for at in range(gpu.access[row].first_loop, gpu.access[row].end_loop):
         if gpu.along[at].how:
@@ -70,11 +71,11 @@ def _copies_of_loads(gpu: GpuTables, row: gpu_facts.Int, facts: Floats) -> float
 
 @jit_internal
 def _sharing(gpu: GpuTables, row: gpu_facts.Int, facts: Floats) -> tuple[float, float, float]:
-    """Coalescing of an access: the most elements of one sector in a request of a warp, lanes that may share an element, the widest
-    vector.
+    """Returns the best coalescing of an access: elements per sector of a request, lanes per element, vector width.
 
-    Loops that walk from element to element lie in one sector as far as they reach. Loops with strides beyond the reach of all
-    smaller strides lie in others. The loops that vary inside a warp are open: the best order counts (Telamon, section 4.3).
+    A request is that of a warp. Loops with stride 1 lie in one sector as far as they reach. Loops
+    with strides beyond the reach of all smaller strides lie in other sectors. Open is which loops
+    vary inside a warp: the best order counts (Telamon, section 4.3).
     """
     size = np.int64(gpu.access[row].element_bytes)
     same, near, reach, widest, step = 1.0, 1.0, 0, 1.0, 0
@@ -99,7 +100,7 @@ def _sharing(gpu: GpuTables, row: gpu_facts.Int, facts: Floats) -> tuple[float, 
 
 @jit_internal
 def _where(gpu: GpuTables, domains: Mask, row: gpu_facts.Int) -> tuple[bool, bool, bool]:
-    """Returns whether an access surely goes to memory, surely to shared memory, and surely to either."""
+    """Returns whether an access surely goes to memory, surely to shared memory, and surely to one of both."""
     choice = gpu.access[row].choice
     if gpu.access[row].is_store:
         is_kept = choice < 0 or domains[choice] == _KEEP
@@ -120,10 +121,10 @@ def _where(gpu: GpuTables, domains: Mask, row: gpu_facts.Int) -> tuple[bool, boo
 def _requests(
     gpu: GpuTables, domains: Mask, facts: Floats, tasks: Floats, phase: Ints, costs: Floats
 ) -> None:
-    """Add the ns of loads and stores in L1, in shared memory and in issue, by phase; `costs` is [n_tasks, N_TERMS].
+    """Adds, by phase, the ns of loads and stores in L1, in shared memory and in issue to `costs` ([n_tasks, N_TERMS]).
 
-    Marks in `tasks` the tasks that surely wait for a load. Among the accesses of a phase to one array only the most expensive
-    counts: data that one task has loaded another may still have.
+    Marks in `tasks` the tasks that surely wait for a load. Among the accesses of a phase to one
+    array only the most expensive one counts: data that one task has loaded another may still have.
     """
     n = phase.size
     dearest = np.zeros((n, N_COUNTED))
@@ -183,7 +184,7 @@ def _add_requests(costs: Floats, dearest: Floats, stores: Floats) -> None:
 
 @jit_internal
 def _phases(tables: BoundTables, domains: Mask, phase: Ints, is_first: Ints) -> None:
-    """Group the tasks (phase[t] is the least task of its group), and mark the phases that surely begin with a launch."""
+    """Groups tasks into phases (phase[t] is the least task of the group), and marks phases that surely begin with a launch."""
     merged_tasks(tables, domains, phase)
     for k in range(tables.pair.shape[0]):
         a, b = tables.pair[k].a, tables.pair[k].b
@@ -202,7 +203,10 @@ def _phases(tables: BoundTables, domains: Mask, phase: Ints, is_first: Ints) -> 
 def _memory(
     tables: BoundTables, gpu: GpuTables, read: float, write: float, held: float, ports: float
 ) -> tuple[float, float, float, float]:
-    """ns of reads, of writes, of both, and of traffic into the multiprocessors. `held` bytes may be inside them already."""
+    """Returns the ns of reads, of writes, of both, and of traffic into the multiprocessors.
+
+    `held`: bytes that the multiprocessors may hold already.
+    """
     last = tables.rate.size - 1
     cached = gpu.l2_bytes + held
     reads = max(0.0, read - cached) / tables.rate[last]
@@ -218,9 +222,10 @@ def _memory(
 
 @jit_internal
 def _launches(tables: BoundTables, gpu: GpuTables, domains: Mask, n: int) -> float:
-    """The guaranteed number of launches, repetitions included.
+    """Returns the guaranteed number of launches, repetitions included.
 
-    These are the launches of tasks that surely share none, conversions, and one launch that combines partial results of blocks.
+    It counts launches of tasks that surely share none, conversions, and a kernel that combines
+    partial results of blocks.
     """
     chosen = np.ones(n, np.bool_)
     count = 0.0
@@ -240,7 +245,7 @@ def _launches(tables: BoundTables, gpu: GpuTables, domains: Mask, n: int) -> flo
 
 @jit_internal
 def _compute(gpu: GpuTables, tasks: Floats, phase: Ints, is_first: Ints, costs: Floats) -> None:
-    """ns of arithmetic, of its issue and of latencies, by phase; after `_requests`."""
+    """Fills in, by phase, the ns of arithmetic, of its issue, and of latencies. Runs after `_requests`."""
     for t in range(phase.size):
         p = phase[t]
         factor = tasks[t, gpu_facts.ISSUE_FACTOR]
@@ -268,8 +273,9 @@ def lower_bound(
     registers: Floats,
     line: Floats,
 ) -> float:
-    """Returns a lower bound in ns on every completion; fills `phase` ([n_tasks]) and `terms` (ns each).
+    """Returns a lower bound in ns on every completion.
 
+    Fills `phase` ([n_tasks]) and `terms` (ns of each resource).
     For `registers` and `line` see `task_facts`. With a line the result is an estimate, not a bound.
     """
     n = phase.size

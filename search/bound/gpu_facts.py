@@ -1,6 +1,7 @@
-"""Guaranteed facts of each loop and task of a GPU candidate: sizes, blocks, threads, chains, shares of multiprocessors.
+"""Guaranteed facts about each loop and task of a GPU candidate: sizes, blocks, threads, chains, multiprocessors.
 
-Every loop has a row of facts, and every task another. Open choices take the value that is best for time.
+`facts` has a row per loop, `tasks` a row per task. Open choices take the value that is best for
+time.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ def _extremes(universe: Ints, at: Int, domain: Int) -> tuple[int, int]:
 
 @jit_internal
 def tilings(gpu: GpuTables, domains: Mask, facts: Floats) -> None:
-    """Fill in the facts of every loop: tile sizes, and whether it may or must be a loop of blocks, threads or vectors."""
+    """Fills in the facts of every loop: tile sizes, and whether it may or must be a loop of blocks, threads or vectors."""
     for k in range(gpu.loop.shape[0]):
         outer = np.int64(domains[gpu.loop[k].outer_kind])
         mid = np.int64(domains[gpu.loop[k].mid_kind])
@@ -72,7 +73,7 @@ def tilings(gpu: GpuTables, domains: Mask, facts: Floats) -> None:
 
 @jit_internal
 def _steps(gpu: GpuTables, k: Int, facts: Floats) -> float:
-    """A lower bound on the sequential iterations of one thread along a loop."""
+    """Returns a lower bound on the sequential iterations of one thread along a loop."""
     extent = gpu.loop[k].extent
     if facts[k, IS_LOOP] == 2:
         threads = facts[k, MID_MOST] if facts[k, IS_THREAD] else 1.0
@@ -86,7 +87,7 @@ def _steps(gpu: GpuTables, k: Int, facts: Floats) -> float:
 
 @jit_internal
 def count_registers(gpu: GpuTables, domains: Mask, facts: Floats, t: Int) -> float:
-    """Registers of a thread's accumulators in a task, as the space counts them: the least open value."""
+    """Returns the registers of a thread's accumulators in task `t`, as the space counts them, at the least open value."""
     n = float(gpu.task[t].words)
     for k in range(gpu.loop_start[t], gpu.loop_start[t + 1]):
         lanes = gpu.loop[k].lanes
@@ -97,7 +98,7 @@ def count_registers(gpu: GpuTables, domains: Mask, facts: Floats, t: Int) -> flo
 
 @jit
 def registers_counted(gpu: GpuTables, domains: Mask) -> Floats:
-    """[n_tasks] `count_registers` of every task."""
+    """Returns [n_tasks]: `count_registers` of every task."""
     facts = np.zeros((gpu.loop.shape[0], N_FACTS))
     tilings(gpu, domains, facts)
     counted = np.zeros(gpu.task.shape[0])
@@ -110,10 +111,11 @@ def registers_counted(gpu: GpuTables, domains: Mask) -> Floats:
 def task_facts(
     gpu: GpuTables, domains: Mask, facts: Floats, tasks: Floats, registers: Floats, line: Floats
 ) -> None:
-    """Fill in blocks, threads, chains and shares of multiprocessors, task by task.
+    """Fills in each task's blocks, threads, dependence chain and share of multiprocessors.
 
-    `registers` ([n_tasks]) are the known registers of each thread of a task, 0 if unknown. `line` ([2], zeros for none) is a linear
-    model: intercept and slope of a thread's registers over its counted accumulators.
+    `registers`: [n_tasks] known registers per thread of each task, 0 if unknown. `line`: [2] a
+    linear model (zeros: none), intercept and slope of a thread's registers over its counted
+    accumulators.
     """
     for t in range(tasks.shape[0]):
         most, full, share, is_open, splits = 1.0, 1.0, 1.0, False, 0.0
@@ -161,7 +163,7 @@ def task_facts(
 
 @jit_internal
 def is_copied(staging: Int) -> bool:
-    """True if an operand is surely staged in shared memory, in one block or in several in turn."""
+    """True if an operand is surely staged in shared memory, in one block or in several alternating ones."""
     return not staging & _DIRECT
 
 
@@ -169,7 +171,10 @@ def is_copied(staging: Int) -> bool:
 def _resident(
     gpu: GpuTables, domains: Mask, facts: Floats, t: int, threads: float, kept: float
 ) -> float:
-    """An upper bound on the resident blocks of a multiprocessor. `kept` are registers that every thread needs."""
+    """Returns an upper bound on the resident blocks of a multiprocessor.
+
+    `kept`: registers that every thread needs.
+    """
     if gpu.threads_per_core == 0:
         return 1e18
     threads = max(threads, WARP)
@@ -193,9 +198,9 @@ def _resident(
 
 @jit_internal
 def meetings(gpu: GpuTables, domains: Mask, facts: Floats, tasks: Floats) -> None:
-    """Bound the chain of each task from below by its barriers.
+    """Raises the chain of each task by its guaranteed barriers: threads synchronise for each copied block.
 
-    Threads synchronise on a copied block in every iteration of the loops around it.
+    They do so in every iteration of the loops around the copy.
     """
     for row in range(gpu.copy.shape[0]):
         if is_copied(np.int64(domains[gpu.copy[row].staging])):

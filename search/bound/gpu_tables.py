@@ -24,7 +24,10 @@ ALONE, TOGETHER = 1, 2  # how a loop takes part in an access: alone on its axis,
 
 
 class GpuTables(NamedTuple):
-    """Positions of variables, bytes and ns. A variable of -1 stands for "there is none"; a rate of 0 is not known."""
+    """GPU tables of the bound: positions of variables, bytes, and ns.
+
+    A variable of -1 means none; a rate of 0 is unknown.
+    """
 
     # the machine; rates are those of all multiprocessors together
     cores: float
@@ -67,7 +70,7 @@ class GpuTables(NamedTuple):
 
 
 def build_gpu_tables(space: Space) -> GpuTables:
-    """The tables of a GPU's space."""
+    """Returns the GPU tables of a space."""
     t = space.target
     universe = Universes(space)
     near, far = t.levels[0], t.levels[-1]
@@ -149,7 +152,11 @@ def _accesses(space: Space, row_of: dict[tuple[int, str], int]) -> dict[str, Any
     along: list[tuple[int, int, int]] = []
 
     def add(k: int, t: int, access: Access | None, store: int, first_flow: int) -> None:
-        """Add a row. Without an access, it marks a write to an unknown place, so that later reads need no load."""
+        """Adds a row for an access of task `t` to array `k`.
+
+        An access of None is a write to an unknown element.
+        Later reads of such an array need no load.
+        """
         array, first = problem.arrays[k], len(along)
         is_known = access is not None and all(a is not None for a in access.axes)
         elements = 0

@@ -1,8 +1,9 @@
 """Floating-point operation counts of tasks: the guaranteed number, and the usual number.
 
-The guaranteed count remains valid under compiler optimisations that hardly change the result. An operation runs once for each
-iteration of the loops on which its operands depend. Chains of one operator may be regrouped so that invariant operands are combined
-first. Values common to two tasks are computed once.
+The guaranteed count stays valid under compiler optimisations that hardly change the result. An
+operation runs once for each iteration of the loops on which its operands depend. Chains of one
+operator may be regrouped so that invariant operands are combined first. Values common to two tasks
+are computed once.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _PARTLY = "in some iterations: "
 
 
 def named_flops(task: Task) -> float:
-    """Operations by the usual count: every node once an iteration, a step of a reduction as one."""
+    """Returns the operations of a task by the usual count: every node once per iteration, a reduction step as one."""
     if not task.is_structured:
         return 0.0
     outputs = points(task, [loop.name for loop in task.loops if not loop.is_reduction])
@@ -35,7 +36,10 @@ def named_flops(task: Task) -> float:
 
 
 class SureOperations:
-    """Counts operations task by task. Values that an earlier task computes are not counted again."""
+    """Counter of guaranteed operations, task by task.
+
+    Values that an earlier task computes are not counted again.
+    """
 
     def __init__(self, profile: Profile | None = None) -> None:
         self._profile = profile
@@ -43,7 +47,7 @@ class SureOperations:
         self._residues: dict[str, set[int]] = {}
 
     def count(self, task: Task) -> tuple[float, float]:
-        """The guaranteed number of f32 and of f64 operations of `task`."""
+        """Returns the guaranteed number of f32 and of f64 operations of `task`."""
         shown = followed(task)
         if not shown.is_structured:
             return body_operations(shown, self._profile).count(self._seen)
@@ -67,9 +71,10 @@ class SureOperations:
         return sums[4], sums[8]
 
     def _apart(self, task: Task, counter: _TaskOperations) -> None:
-        """Separates the counts of residue classes: values of one residue are computed for no other residue of the same modulus.
+        """Counts the iterations of each residue class (index mod n = r) of a guard separately.
 
-        Where residues are of different kinds, only the first kind counts.
+        A value of one residue is computed for no other residue of the same modulus. If residues are
+        of different kinds, only the first kind counts.
         """
         part = task.guard.residues[0]
         kind = counter.text_of(part.affine, part.modulus)
@@ -95,7 +100,7 @@ class _TaskOperations:
         return float(points(self.task) - outputs)
 
     def iterations(self, loops: frozenset[str]) -> int:
-        """The guaranteed number of computations of a value that depends on these loops alone."""
+        """Returns the guaranteed number of computations of a value that depends on `loops` alone."""
         if self.is_cut:
             return points(self.task, loops)
         return prod(self.wanted[loop] for loop in loops)
@@ -110,7 +115,7 @@ class _TaskOperations:
         return not is_partly_known
 
     def of(self, e: ir.Expr) -> Iterator[tuple[int, float]]:
-        """Yields (element size, operations) of every node that is new."""
+        """Yields (element size, operations) of every node of `e` that was not counted before."""
         nodes, leaves = chain(e)
         loops = self.loops(e)
         new = [x for x in nodes if self.is_new(self.text(x))]
@@ -127,7 +132,7 @@ class _TaskOperations:
                 yield from self.of(leaf)
 
     def loops(self, e: ir.Expr) -> frozenset[str]:
-        """The loops on whose index the value depends."""
+        """Returns the loops on whose indices the value of `e` depends."""
         match e:
             case ir.LoopIndex():
                 return frozenset([e.loop])
@@ -137,7 +142,7 @@ class _TaskOperations:
                 return frozenset[str]().union(*(self.loops(x) for x in operands(e)))
 
     def text(self, e: ir.Expr) -> str:
-        """Canonical text of an expression: equal where a compiler could compute both once."""
+        """Returns the canonical text of an expression: a compiler could compute equal texts once."""
         match e:
             case ir.LoopIndex():
                 return f"<{self.names[e.loop]}>"

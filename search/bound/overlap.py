@@ -67,7 +67,12 @@ def threads(tables: BoundTables, domains: Mask, parallel: Ints) -> None:
 
 @jit_flat_internal
 def phases(tables: BoundTables, domains: Mask, parallel: Ints, phase: Ints) -> float:
-    """Group the tasks that may overlap (phase[t] is the least task of its group). Returns the share of a phase that is in step."""
+    """Groups the tasks that may overlap (phase[t] is the least task of the group).
+
+    Returns the share of a phase in step.
+    Two balanced loops in one launch need no barrier between them. Then threads may be out of step
+    by one of BALANCED_TILES tiles, and the returned share is IN_STEP, else 1.
+    """
     merged_tasks(tables, domains, phase)
     in_step = 1.0
     for k in range(tables.pair.shape[0]):
@@ -88,7 +93,7 @@ def phases(tables: BoundTables, domains: Mask, parallel: Ints, phase: Ints) -> f
 
 @jit_flat_internal
 def has_phases(phase: Ints) -> bool:
-    """True if there is more than one phase. A phase is named by its least task, so the first one is 0."""
+    """True if there is more than one phase. The least task names a phase, so the first one is 0."""
     most = 0
     for t in range(phase.size):
         most = max(most, phase[t])
@@ -97,10 +102,12 @@ def has_phases(phase: Ints) -> bool:
 
 @jit_flat_internal
 def ends_before(tables: BoundTables, domains: Mask, ends: Bools) -> bool:
-    """ends[u, t]: true if task u surely completes before task t begins. Returns whether any such pair exists.
+    """Sets ends[u, t] to True if task u surely completes before task t begins.
 
-    That holds where t needs the result of u and the two have no loop in common: threads synchronise between them, or a launch ends.
-    Shared loops with a task between them do not matter: a loop nest has one outermost loop, which all its tasks share.
+    Returns True if there is such a pair.
+    That holds if t needs the result of u and the two have no loop in common: threads synchronise
+    between them, or a launch ends. Shared loops with a task between them do not matter: a loop nest
+    has one outermost loop, which all its tasks share.
     """
     n = ends.shape[0]
     for u in range(n):
@@ -119,7 +126,10 @@ def ends_before(tables: BoundTables, domains: Mask, ends: Bools) -> bool:
 
 @jit_flat_internal
 def launches(tables: BoundTables, domains: Mask, parallel: Ints, chosen: Ints) -> float:
-    """The guaranteed number of launches of a team: tasks that surely share none, as often as they run, and conversions."""
+    """Returns the guaranteed number of launches of a team, times their repetitions, conversions included.
+
+    Tasks count that surely share no launch with each other.
+    """
     count = 0.0
     for k in range(tables.converted.shape[0]):
         if not domains[tables.converted[k].layout] & _AS_IT_IS:
@@ -136,7 +146,7 @@ def launches(tables: BoundTables, domains: Mask, parallel: Ints, chosen: Ints) -
 
 @jit_flat_internal
 def barriers(tables: BoundTables, domains: Mask, parallel: Ints) -> float:
-    """The guaranteed number of barriers inside a launch after which threads read partial results of others."""
+    """Returns the guaranteed number of barriers inside launches after which threads read others' partial results."""
     most = 0.0
     for k in range(tables.barrier.shape[0]):
         surely = domains[tables.barrier[k].kind] == _PARALLEL
@@ -148,7 +158,7 @@ def barriers(tables: BoundTables, domains: Mask, parallel: Ints) -> float:
 
 @jit_flat_internal
 def sweep_barriers(tables: BoundTables, domains: Mask) -> float:
-    """The guaranteed number of barriers between the diagonals of sweeps: all but those that an end of a team may replace."""
+    """Returns the guaranteed number of barriers between diagonals of wavefronts, except those that a team's end may replace."""
     total = 0.0
     for k in range(tables.sweep.shape[0]):
         if domains[tables.sweep[k].waves] & _IN_ORDER:

@@ -1,4 +1,4 @@
-"""Cost of loads and stores of each phase on a CPU, compiled; ports.py says what counts."""
+"""Cost of loads and stores of each phase on a CPU, compiled; ports.py explains what counts."""
 
 from __future__ import annotations
 
@@ -48,7 +48,10 @@ _OUTSIDE = 1 << ch.OUTSIDE
 
 @jit_flat_internal
 def _count_copies(tables: BoundTables, domains: Mask, peeled: Int, copies: Floats) -> None:
-    """Fill in the columns of each loop, over all sizes that are open. Compilers unroll loops of at most `peeled` iterations."""
+    """Fills in each loop's numbers of register copies, over all open sizes.
+
+    Compilers unroll loops up to `peeled` iterations.
+    """
     for loop in range(copies.shape[0]):
         for k in range(N_COPIES):
             copies[loop, k] = 0.0
@@ -91,7 +94,7 @@ def _count_copies(tables: BoundTables, domains: Mask, peeled: Int, copies: Float
 def _is_possible(
     tables: BoundTables, domains: Mask, group: Int, copies: Floats, task: Floats
 ) -> bool:
-    """True if the group's loop may be the innermost one, with its dim in vectors, or with none."""
+    """True if the group's loop may be the innermost one, with its dim vectorised (or with no dim vectorised)."""
     kind = tables.port_group[group].kind
     if (kind < 0 and task[SURE_VECTOR] > 0) or (kind >= 0 and not domains[kind] & _VECTOR):
         return False
@@ -108,7 +111,7 @@ def _is_possible(
 
 @jit_flat_internal
 def _shared(tables: BoundTables, domains: Mask, row: Int, copies: Floats) -> float:
-    """An upper bound on the iterations that share a load: register copies, and unrolled loops inside the innermost one."""
+    """Returns an upper bound on the iterations that share one load: register copies, and unrolled inner loops."""
     n = 1.0
     for k in range(tables.port[row].first, tables.port[row].end):
         column = COPIES
@@ -130,7 +133,7 @@ def _may_be_in_register(tables: BoundTables, domains: Mask, row: Int) -> bool:
 
 @jit_flat_internal
 def _in_whole_tiles(tables: BoundTables, group: Int, copies: Floats) -> float:
-    """The share of a task's iterations that stand behind no loop. Around others another loop may be the innermost one."""
+    """Returns the share of a task's iterations in full tiles; in partial ones another loop may be innermost."""
     own = tables.port_group[group].loop
     share = 1.0 - copies[own, REST]
     for k in range(tables.port_group[group].other, tables.port_group[group].other_end):
@@ -141,7 +144,7 @@ def _in_whole_tiles(tables: BoundTables, group: Int, copies: Floats) -> float:
 
 @jit_flat_internal
 def _tile_of(tables: BoundTables, group: Int, copies: Floats) -> int:
-    """FEW if register tiles may have so few operations that compilers unroll loops around them."""
+    """Returns FEW if register tiles may have so few operations that compilers unroll the loops around them, else MANY."""
     n = copies[tables.port_group[group].loop, LEAST_COPIES] / tables.port_group[group].lanes
     own = tables.port_group[group].loop
     for k in range(tables.port_group[group].other, tables.port_group[group].other_end):
@@ -153,7 +156,7 @@ def _tile_of(tables: BoundTables, group: Int, copies: Floats) -> int:
 
 @jit_flat_internal
 def _copies_of_all(tables: BoundTables, group: Int, copies: Floats) -> float:
-    """The most iterations in a register tile of the task of a group."""
+    """Returns the greatest number of iterations in a register tile of a group's task."""
     own = tables.port_group[group].loop
     n = copies[own, COPIES]
     for k in range(tables.port_group[group].other, tables.port_group[group].other_end):
@@ -167,7 +170,7 @@ def _copies_of_all(tables: BoundTables, group: Int, copies: Floats) -> float:
 def _price_group(
     tables: BoundTables, domains: Mask, group: Int, copies: Floats, busy: Floats
 ) -> None:
-    """Fill in the ns of each port ([2 * N_PORTS]): of all rows of a group, then of the task's own."""
+    """Fills `busy` with the ns of each port ([2 * N_PORTS]): for all rows of a group, then for those of its task alone."""
     for k in range(2 * N_PORTS):
         busy[k] = 0.0
     share = _in_whole_tiles(tables, group, copies)
@@ -193,7 +196,7 @@ def _price_group(
 def least_ports(
     tables: BoundTables, domains: Mask, copies: Floats, least: Floats, busy: Floats
 ) -> None:
-    """Fill in the least ns of loads and stores of each task (`least`, [n_tasks, N_LEAST]): inf where nothing is known.
+    """Fills `least` ([n_tasks, N_LEAST]) with the least ns of loads and stores of each task; inf if nothing is known.
 
     `copies` ([N_AROUND, n_loops, N_COPIES]) and `busy` are scratch space.
     """
@@ -228,7 +231,10 @@ def least_ports(
 def loads_and_stores(
     tables: BoundTables, parallel: Ints, phase: Ints, least: Floats, costs: Floats
 ) -> None:
-    """ns of loads and stores, by phase. Tasks may share loads: what is one task's own counts for all, other loads for one task."""
+    """Fills in, by phase, the ns of loads and stores. Tasks may share loads.
+
+    Loads that only one task can make count for each task, others for one task of the phase.
+    """
     for t in range(phase.size):
         costs[t, LOADED] = 0.0
     for p in range(phase.size):

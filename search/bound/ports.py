@@ -1,15 +1,17 @@
 """Ports: the loads and stores that a core surely starts, whatever the compiler does with registers.
 
-A core starts only so many loads and stores in a cycle. A task loads a value once for all register copies that share it, and outside
-of the innermost loops that do not change it. Any loop that compilers do not unroll may be the innermost one, as far as the order is
-open. So each is assumed to be it in turn, and reads that depend on it are repeated in each of its iterations. The
-loop that needs the least gives the bound.
+A core starts only so many loads and stores in a cycle. A task loads a value once for all register
+copies that share it, outside of those innermost loops that do not change it. Any loop that
+compilers do not unroll may be innermost, as far as the order is open. So each is assumed to be
+innermost in turn, and reads that depend on it are repeated in each of its iterations. The loop that
+needs the least time gives the bound.
 
-Along vectors a read of neighbours takes one load a vector, a read of elements far apart one load a lane. A sum whose results change
-in the innermost loop is loaded and stored there (an accumulator in memory).
+Along vectors a read of contiguous elements takes one load a vector, a read with a large stride one
+load a lane. A sum whose result changes in the innermost loop is loaded and stored there (an
+accumulator in memory).
 
-Values that a compiler may find in another read's registers do not count: results of tasks that may share a loop, and all but one of
-the reads of neighbours in one array.
+Values that a compiler may find in another read's registers do not count: results of tasks that may
+share a loop, and all but one of the reads of neighbouring elements in one array.
 """
 
 from __future__ import annotations
@@ -39,7 +41,7 @@ _MOST_UNROLLED = 1024
 
 @dataclass(frozen=True)
 class _Moved:
-    """Elements that a task loads or stores: one for each combination of `loops`, but for the first `spared` of them."""
+    """Elements that a task loads or stores: one for each combination of `loops`, without the first `spared` ones."""
 
     access: Access
     size_bytes: int
@@ -54,7 +56,7 @@ class _Moved:
 
 
 def ports(space: Space, universe: Universes) -> dict[str, Any]:
-    """The tables of `BoundTables` for loads and stores; empty where their rates are unknown."""
+    """Returns the tables of `BoundTables` for loads and stores; empty if their rates are unknown."""
     made = _Tables(space, universe)
     for t, task in enumerate(space.problem.tasks) if space.target.loads_per_ns else ():
         moved = list(_moved(space, t))
@@ -64,7 +66,7 @@ def ports(space: Space, universe: Universes) -> dict[str, Any]:
 
 
 class _Tables:
-    """Rows of the tables, task by task."""
+    """Rows of the port tables, added task by task."""
 
     def __init__(self, space: Space, universe: Universes) -> None:
         self.space, self.universe = space, universe
@@ -92,7 +94,7 @@ class _Tables:
         }
 
     def add(self, t: int, task: Task, moved: list[_Moved]) -> None:
-        """Adds a group of rows for each loop in vectors, and each innermost loop."""
+        """Adds a group of rows for each combination of a vectorised loop and an innermost loop of task `t`."""
         space, v = self.space, self.space.variables
         place = {loop.name: len(self.loops) + k for k, loop in enumerate(task.loops)}
         for loop in task.loops:
@@ -139,7 +141,7 @@ class _Tables:
 
 
 def _ns(n: float, lanes: int, rates: tuple[float, float]) -> tuple[float, float]:
-    """Returns the ns of `n` elements at the rate of loads or stores, and at that of vectors, 0 where they are none."""
+    """Returns the ns of `n` elements at the rate of loads or stores, and at that of vector ones (0 if `lanes` is 1)."""
     rate, wide = rates
     return n / lanes / rate if rate else 0.0, n / lanes / wide if wide and lanes > 1 else 0.0
 
@@ -151,7 +153,7 @@ def _rates(target: Target, is_store: bool) -> tuple[float, float]:
 
 
 def _lanes(space: Space, x: _Moved, vector: str, wide: int) -> int:
-    """Returns the number of elements that one load or store covers at most, where a loop is in vectors ("": none is)."""
+    """Returns the greatest number of elements that one load or store covers, if loop `vector` is vectorised ("": none is)."""
     if x.is_wide:
         return wide
     if vector not in x.loops:
@@ -161,7 +163,7 @@ def _lanes(space: Space, x: _Moved, vector: str, wide: int) -> int:
 
 
 def _moved(space: Space, t: int) -> Iterator[_Moved]:
-    """Yields what a task surely loads and stores."""
+    """Yields the elements that task `t` surely loads and stores."""
     task = space.problem.tasks[t]
     if not task.is_structured or task.is_guarded or task.value is None or _is_copy(task):
         return
@@ -185,12 +187,12 @@ def _moved(space: Space, t: int) -> Iterator[_Moved]:
 
 
 def _is_copy(task: Task) -> bool:
-    """True if compilers may make one call that copies or fills memory of the task's loop."""
+    """True if compilers may replace the task's loop by a call that copies or fills memory."""
     return not task.is_reduction and not isinstance(task.value, Binary | Unary | Select)
 
 
 def sure_reads(task: Task) -> Iterator[Access]:
-    """Yields one access of each array that a task surely loads in every iteration from where it has not written."""
+    """Yields one access of each array that a task surely loads in every iteration, and has not written before."""
     surely: dict[str, list[Access]] = {}
     for x in sure_loads(_value(task)):
         surely.setdefault(x.array, []).append(access_of(x))
@@ -211,13 +213,13 @@ def _value(task: Task) -> Expr:
 
 
 def _in_place(task: Task, reads: list[Access]) -> bool:
-    """True if each iteration of a task updates an element of its own."""
+    """True if each iteration of a task updates a different element."""
     own = [x for x in reads if x.array == task.target.array]
     return not task.is_reduction and all(x == task.target for x in own) and is_plain(task.target)
 
 
 def is_plain(access: Access) -> bool:
-    """True if every index is one loop's at most, and no two indices are the same loop's."""
+    """True if every index contains at most one loop, and no loop occurs in two indices."""
     named = [axis.terms for axis in access.axes if axis is not None and axis.terms]
     names = [name for terms in named for name, _ in terms]
     return (
@@ -261,13 +263,13 @@ def _load(space: Space, t: int, access: Access, n: float) -> _Moved:
 
 
 def _producers(space: Space, t: int, array: str) -> set[int]:
-    """Returns the tasks of the same launch, maybe, that made what a task reads of an array."""
+    """Returns the tasks that compute the values of `array` which task `t` reads, and may share its launch."""
     flows = (f for f in space.variables.mem_space if (f.consumer, f.array) == (t, array))
     return {f.producer for f in flows if not f.is_read}
 
 
 def orders_to_producers(space: Space, t: int, array: str) -> tuple[int, ...]:
-    """Returns the orders of loops that a task and those that made its array may share."""
+    """Returns the positions of orders of the loops that task `t` and the producers of `array` may share."""
     b, producers, found = space.backbone, _producers(space, t, array), []
     for m in b.merges:
         if t in (m.a, m.b) and (m.a if m.b == t else m.b) in producers:
@@ -277,6 +279,6 @@ def orders_to_producers(space: Space, t: int, array: str) -> tuple[int, ...]:
 
 
 def staged_at(space: Space, t: int, access: Access) -> int:
-    """Returns the variable of the staging of a read, -1 where it has none."""
+    """Returns the position of the `staged` choice of a read; -1 if it has none."""
     staged = space.variables.staged.items()
     return next((var for o, var in staged if o.task == t and o.holds(access)), -1)

@@ -1,4 +1,4 @@
-"""Rates that a time below its bound proves to be higher than a calibration found them."""
+"""Corrects a machine's rates by a measured time below its bound, which proves that some rate is higher than calibrated."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ Raise = Callable[[Target, float], Target]
 
 
 def raised(candidate: Candidate, time_ns: float) -> Target | None:
-    """Returns the target with rates at which a complete candidate of a CPU may take `time_ns`; None where no rates explain it.
+    """Returns the CPU target with rates raised until a candidate may take `time_ns`; None if no rates explain it.
 
-    Raises the rate of the longest term until the bound is no longer above the time, each at most by a factor of two.
+    It raises the rate of the longest term until the bound is no longer above the time, each rate by
+    at most a factor of two.
     """
     target, factors = candidate.space.target, dict[str, float]()
     for _ in range(_STEPS):

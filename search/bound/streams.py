@@ -1,9 +1,11 @@
-"""Streaming bound: minimal time of data that a sequence passes through once a call, in the same order every time.
+"""Streaming bound: minimal time for data that a sequence traverses once a call, in the same order every time.
 
-Loops only ever count upwards, and threads take the same tiles in every call. So all other elements pass through the caches between
-two uses of an element of such an array. The remaining cache hits are those that a machine showed when arrays of that size were read
-repeatedly (`Target.streams`). Among several ways of reading and writing, none is faster than the best mix of the measured ones (a
-roofline with several slopes). The rate of a way is that of the largest measured arrays no larger than ours.
+Loops only count upwards, and threads take the same tiles in every call. So all other elements pass
+through the caches between two uses of an element of such an array. The remaining cache hits are
+those that a machine showed when arrays of that size were read repeatedly (`Target.streams`). Among
+several mixes of reads and writes, none is faster than the best combination of the measured ones (a
+roofline with several slopes). The rate for an array is that of the largest measured arrays that are
+no larger.
 """
 
 from __future__ import annotations
@@ -36,7 +38,11 @@ _UNKNOWN = 1e30  # bytes a ns where nothing as small was measured
 
 
 def passes(problem: Problem, elsewhere: Elsewhere) -> Ints:
-    """[n_arrays] the way in which a sequence passes through each array. Arrays that are used elsewhere have none."""
+    """Returns [n_arrays]: the way in which the sequence traverses each array: ONCE, BY_EACH or ANYHOW.
+
+    ONCE: one task accesses every element once. BY_EACH: several tasks do. Arrays that are used
+    elsewhere in a larger sequence are ANYHOW.
+    """
     found = []
     used = elsewhere.reads | elsewhere.writes
     for array in problem.arrays:
@@ -48,7 +54,7 @@ def passes(problem: Problem, elsewhere: Elsewhere) -> Ints:
 
 
 def is_fresh(problem: Problem, t: int, array: str) -> bool:
-    """True if task t writes the array before any task of a call reads it, task t included."""
+    """True if no task up to `t` reads the array in a call, so that `t` writes it before any read."""
     readers = (access.array for task in problem.tasks[: t + 1] for access, _ in task_reads(task))
     return array not in readers
 
@@ -59,7 +65,7 @@ def _touches(task: Task, array: str) -> bool:
 
 
 def _goes_through(task: Task, array: str) -> bool:
-    """True if every iteration of the task accesses a distinct element of the array."""
+    """True if every iteration of the task accesses a different element of the array."""
     reads = {(access, is_late) for access, is_late in task_reads(task) if access.array == array}
     accesses = {access for access, _ in reads} | {w for w in task_writes(task) if w.array == array}
     # What a reduction adds to, and what it is finished with, may be touched in any iteration.
@@ -77,7 +83,7 @@ def _goes_through(task: Task, array: str) -> bool:
 
 
 def stream_tables(target: Target) -> dict[str, Any]:
-    """The tables of `BoundTables` for streaming curves."""
+    """Returns the tables of `BoundTables` for streaming curves."""
     kinds: list[tuple[int, ...]] = []
     points: list[tuple[float, float, float, float]] = []
     for curve, rates in at_best(target):
@@ -94,10 +100,11 @@ def stream_tables(target: Target) -> dict[str, Any]:
 
 
 def at_best(target: Target) -> Iterator[tuple[StreamCurve, Floats]]:
-    """Yields each curve of a target with optimistic rates, in bytes a ns, point by point.
+    """Yields each bandwidth curve of a target with its optimistic rates, in bytes per ns, point by point.
 
-    A curve may have been measured in a slow state of the machine. Its share of time spent on memory counts as if memory delivered
-    its highest rate ever seen. A rate for an array holds for smaller ones, too.
+    A curve may have been measured in a slow state of the machine. Its time spent on memory counts
+    as if memory delivered its highest rate ever seen. A rate for an array holds for smaller ones,
+    too.
     """
     boost = _boost(target)
     for curve in target.streams:
@@ -106,7 +113,10 @@ def at_best(target: Target) -> Iterator[tuple[StreamCurve, Floats]]:
 
 
 def _boost(target: Target) -> float:
-    """Ratio of the best memory rates ever seen to the rates at the far end of the curves; at least 1."""
+    """Returns the ratio of the highest memory rates ever seen to the rates at the far ends of the curves.
+
+    At least 1.
+    """
     most_cores = max((c.cores for c in target.streams), default=0)  # a call may have fewer
     far = {c.kind: c.bytes_per_ns[-1] for c in target.streams if c.cores == most_cores}
     writes = [rate for kind, rate in far.items() if kind in ("write", "write_nt")]
@@ -119,7 +129,7 @@ def _boost(target: Target) -> float:
 
 
 def _boosted(curve: StreamCurve, boost: float, last_cache_bytes: int) -> Floats:
-    """Returns the rates of the curve, in bytes a ns, if memory were `boost` times as fast."""
+    """Returns the rates of the curve, in bytes per ns, if memory were `boost` times as fast."""
     rates = np.array(curve.bytes_per_ns, np.float64)
     if curve.kind.endswith("_nt"):  # stores around the caches go to memory, whatever the size
         return rates * boost
@@ -137,7 +147,7 @@ def _boosted(curve: StreamCurve, boost: float, last_cache_bytes: int) -> Floats:
 
 @jit_flat
 def least_time(rates: Floats, n: int, read: float, written: float) -> float:
-    """A lower bound on the ns in which a mix of n ways reads and writes so many bytes."""
+    """Returns a lower bound on the ns for so many bytes read and written, by the best combination of `n` measured mixes."""
     least = np.inf
     for k in range(n):
         x, y = rates[READ, k], rates[WRITTEN, k]
@@ -159,7 +169,10 @@ def least_time(rates: Floats, n: int, read: float, written: float) -> float:
 def _rates(
     kinds: Table, points: Table, cores: Int, read: float, written: float, rates: Floats
 ) -> int:
-    """Fill in the bytes a ns of each kind, then of reading and of writing alone. Returns the number of kinds, 0 without any."""
+    """Fills in the bytes per ns of each measured mix, then of pure reads and pure writes.
+
+    Returns the number of mixes.
+    """
     most_x, most_y = 0.0, 0.0
     n = 0
     for k in range(kinds.shape[0]):
@@ -203,10 +216,10 @@ def streaming_ns(
     leaving: float,
     rates: Floats,
 ) -> float:
-    """A lower bound on the ns for the bytes in the columns of `through`, on so many cores.
+    """Returns a lower bound on the ns in which `cores` cores move the bytes in the columns of `through`.
 
-    `held` are the bytes that caches and registers hold. `leaving` are the written bytes that may leave them later. `rates` ([2,
-    n_kinds + 2]) is scratch space.
+    `held`: bytes that caches and registers hold. `leaving`: written bytes that may leave them
+    later. `rates` ([2, n_kinds + 2]) is scratch space.
     """
     # What several tasks go through is used by all of them while it is near, or by each in a pass of its own; then
     # each pass misses all but `held` bytes. Near means that at most half of what the caches hold lies between.

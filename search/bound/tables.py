@@ -1,4 +1,4 @@
-"""Input tables of the bound: the facts of a space and its target, flattened once into arrays."""
+"""Input tables of the bound: facts of a space and its target, as arrays that compiled functions read."""
 
 from __future__ import annotations
 
@@ -29,7 +29,10 @@ APART = -2  # in place of the variable of a flow
 
 
 class BoundTables(NamedTuple):
-    """Tables of the bound: positions of variables, bytes and ns. A variable of -1 stands for "there is none"."""
+    """Input tables of the bound: positions of variables, bytes and ns.
+
+    A variable of -1 means that there is none.
+    """
 
     # the machine
     cores: float
@@ -108,7 +111,7 @@ class BoundTables(NamedTuple):
 
 
 def build_tables(space: Space, compiler_vectorises: bool) -> BoundTables:
-    """The tables of a space made by `build_space`."""
+    """Returns the tables of a space. `compiler_vectorises`: as in `Bounder`."""
     universe = Universes(space)
     return BoundTables(
         **_machine(space.target, is_part=space.part_of is not None),
@@ -139,7 +142,11 @@ def build_tables(space: Space, compiler_vectorises: bool) -> BoundTables:
 
 
 def _machine(target: Target, is_part: bool) -> dict[str, Any]:
-    """The facts of the machine. A component is no call: bounds of several are added up, in one call."""
+    """Returns the tables of machine facts.
+
+    `is_part`: the space is a component. Then no cost of a call counts: the bounds of all components
+    are added up for one call.
+    """
     registers = float(target.vector_registers * target.vector_bytes * target.cores)
     held = np.cumsum([registers, *(level.capacity_bytes for level in target.levels)])
     rates = [level.read_bytes_per_ns for level in target.levels]
@@ -274,10 +281,10 @@ def _touches(space: Space) -> dict[str, Any]:
 
 
 def sources_of_reads(space: Space) -> dict[tuple[int, str], list[tuple[int, int]]]:
-    """Returns, by task and array, the sources of its reads: one (mem_space variable, producer) for each flow.
+    """Returns, by (task, array), the sources of its reads: (mem_space variable, producer) of each flow.
 
-    The variable is -1 where the value comes through memory from another launch. It is APART where that holds if the two tasks
-    surely have no loop in common.
+    The variable is -1 if the value comes through memory from another launch. It is APART if that
+    holds whenever the two tasks surely have no loop in common.
     """
     found: dict[tuple[int, str], list[tuple[int, int]]] = {}
     tasks = space.problem.tasks
@@ -313,7 +320,10 @@ def _tasks(space: Space, compiler_vectorises: bool) -> Table:
 
 
 def _atomics(space: Space) -> Table:
-    """Atomic updates that several threads may make at once, where the machine's minimal cost of one was measured."""
+    """Returns the table of atomic updates that several threads may make at once.
+
+    It is empty unless the machine's least cost of an atomic update was measured.
+    """
     target, rows = space.target, []
     rates = {
         DType.f32: target.atomic_f32_per_ns,
@@ -329,10 +339,11 @@ def _atomics(space: Space) -> Table:
 
 
 def _scalar_slowdown(target: Target, task: Task, operations: float) -> float:
-    """Slowdown factor of a task's operations when none of them is vectorised.
+    """Returns the slowdown of a task's operations if none of them is vectorised.
 
-    Operations that finish a reduction do not count: loops over results in memory are written outside the task's register tiles and
-    request vectors themselves. With floats of two sizes, the size with fewer lanes counts.
+    Operations of a reduction's finish do not count: loops over results in memory are outside the
+    task's register tiles and are always vectors. With floats of two sizes, the size with fewer
+    lanes counts.
     """
     outputs = prod(loop.extent for loop in task.loops if not loop.is_reduction)
     finishing = min(operations, outputs * expression_weight(task.finish))
@@ -353,7 +364,10 @@ def _chains(space: Space, universe: Universes) -> Table:
 
 
 def _chain_steps(task: Task) -> int:
-    """The length of the dependence chain in a task that reduces all to one number. Other tasks overlap their results."""
+    """Returns the length of the dependence chain in a task that reduces everything to one number.
+
+    Other tasks overlap.
+    """
     if not task.is_structured or not task.is_reduction or not task.dtype.is_float:
         return 0
     if any(not loop.is_reduction and loop.extent > 1 for loop in task.loops):

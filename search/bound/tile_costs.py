@@ -1,4 +1,4 @@
-"""Bytes of tiles that cross into caches, and barriers in loops around shared ones, compiled; tiles.py says what counts."""
+"""Bytes of tiles that cross into caches, and barriers in loops around shared ones, compiled (see tiles.py)."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _size(loops: Table, universe: Ints, domains: Mask, loop: Int, is_mid: bool, 
 def _n_tiles(
     loops: Table, universe: Ints, domains: Mask, loop: Int, is_mid: bool, most: bool
 ) -> float:
-    """The least, or the most, number of register tiles of a loop, or of tiles of its outer dim."""
+    """Returns the least (or, with `most`, the greatest) number of a loop's register tiles, or of its outer tiles."""
     step = _size(loops, universe, domains, loop, False, not most)
     if not is_mid:
         step *= _size(loops, universe, domains, loop, True, not most)
@@ -75,9 +75,10 @@ def _count_tiles(
     first_order: Int,
     tiles: Floats,
 ) -> bool:
-    """Fill in the least and the most tiles of each loop outside a segment. Returns whether sums surely lie in memory.
+    """Fills in the least and the greatest number of tiles of each loop outside a segment (one iteration of a loop).
 
-    They do where a loop that moves them runs inside a reduced one: inside the segment, or as the loop that it is of.
+    Returns True if accumulators are surely in memory: a loop that indexes them runs inside a
+    reduction loop, within the segment or as its own loop.
     """
     in_memory = False
     for k in range(n_loops):
@@ -119,7 +120,7 @@ def _shared_out(
     own: Int,
     first_order: Int,
 ) -> int:
-    """Returns the loop that threads surely share out and that is the segment's or around it; -1 where none is."""
+    """Returns the loop that threads surely share and that is the segment's or around it; -1 if there is none."""
     for k in range(n_loops):
         if domains[loops[first_loop + k].kind] == _PARALLEL and (
             k == own or domains[segment_order[first_order + k].outer] == _OUTSIDE
@@ -139,10 +140,10 @@ def trips_with_barrier(
     row: Int,
     tiles: Floats,
 ) -> float:
-    """The guaranteed number of trips of loops around a shared one, after each of which threads synchronise; 0 if there is none.
+    """Returns the guaranteed iterations of loops around a shared loop, each followed by a barrier; 0 without one.
 
-    They do since each of them may have written what another one writes in the next trip. Sums that are not finished inside of the
-    shared loop are in parts that each thread has for itself.
+    The barrier is needed since each thread may have written elements that another thread writes in
+    the next iteration. Accumulators not finished inside the shared loop are private to each thread.
     """
     first_loop, n_loops = tiled[row].loop, tiled[row].loop_end - tiled[row].loop
     store, most = tiled[row].store, 0.0
@@ -183,8 +184,10 @@ def _synchronises(
     own: Int,
     first_order: Int,
 ) -> bool:
-    """True if threads surely synchronise in each trip of the loops around a loop: a shared one in which all sums are finished, or
-    the only reduced one, with a shared one inside or shared itself.
+    """True if threads surely synchronise in each iteration of the loops around a loop.
+
+    The loop is a shared one in which all sums are finished, or the only reduction loop, which is
+    shared or contains a shared one.
     """
     is_shared = domains[loops[first_loop + own].kind] == _PARALLEL
     has_shared, n_reduced, is_finished = is_shared, 0, True
@@ -215,7 +218,7 @@ def _product(tiles: Floats, which: Int, times: Int) -> float:
 
 @jit_flat_internal
 def _is_made_outside(arrays: Table, sources: Table, domains: Mask, row: Int) -> bool:
-    """True if what is read of an array surely lay in memory before the segment that reads it began."""
+    """True if the values read from an array were surely in memory before the segment began."""
     space = arrays[row].space
     found = space < 0 or domains[space] == _GLOBAL
     for k in range(arrays[row].source, arrays[row].source_end):
@@ -225,10 +228,12 @@ def _is_made_outside(arrays: Table, sources: Table, domains: Mask, row: Int) -> 
 
 @jit_flat_internal
 def _volume_bytes(tiled: Table, row: Int, capacity: float, n_caches: float, cores: float) -> float:
-    """A lower bound on the bytes that cross into `n_caches` of `capacity` in any order of a product, of which each has its part.
+    """Returns a lower bound on the bytes that cross into `n_caches` caches in any loop order of a product.
 
-    Loomis and Whitney: with n elements of the three arrays at hand, there are at most (n/3)^1.5 multiplications. A cache of S
-    elements, with 2 S brought in, has 3 S at hand (Smith and van de Geijn 2017). The first sums of each core come from nowhere.
+    Each cache of size `capacity` has its part of the product. Loomis and Whitney: with n elements
+    of the three arrays in a cache, at most (n/3)^1.5 multiplications are possible. A cache of S
+    elements, with 2 S brought in, gives 3 S (Smith and van de Geijn 2017). The first sums of each
+    core are not read.
     """
     size = tiled[row].element_bytes
     held = capacity / size
@@ -256,10 +261,10 @@ def crossing_bytes(
     crossing: Floats,
     likely: Floats,
 ) -> None:
-    """Raise `crossing` ([n_levels + 1]) to the bytes that a task brings into the caches inside each level, `likely` to those that
-    caches of what was used last bring in.
+    """Raises `crossing` ([n_levels + 1]) to the bytes that a task surely brings into the caches of each level.
 
-    `tiles` ([N_TILES, n_loops]) and `least` ([N_WAYS, n_levels + 1]) are scratch space.
+    Raises `likely` to the bytes that caches with LRU replacement bring in. `tiles` ([N_TILES,
+    n_loops]) and `least` ([N_WAYS, n_levels + 1]) are scratch space.
     """
     first_loop, n_loops = tiled[row].loop, tiled[row].loop_end - tiled[row].loop
     n_levels = capacity.size - 1

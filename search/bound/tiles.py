@@ -1,16 +1,19 @@
-"""Tiles: bytes that the iterations of a loop surely bring into a cache that does not hold all that one of them touches.
+"""Tiles: bytes that the iterations of a loop surely bring into a cache too small for one iteration's data.
 
-One iteration of a loop (a segment) touches some bytes. At most as many as a cache holds are there when it begins. So all others
-cross into the cache, whatever it replaces (a pigeonhole argument, no assumption on its policy). Each loop of a task cuts the
-execution into segments in its way; the one that moves most gives the bound.
+One iteration of a loop (a segment) touches some bytes. At most as many as a cache holds are in it
+when the segment begins. So all others cross into the cache, for any replacement policy (a
+pigeonhole argument). Each loop of a task divides the execution into segments; the loop that moves
+most bytes gives the bound.
 
-With T tiles of each loop outside a segment, all segments together touch, of each array, its elements times the tiles of the loops
-that it does not depend on. Where elements are neighbours along a loop, each of its tiles touches at least one line of a row. From
-that, all segments may find what the cache holds. So the bytes are a sum of products of different T, and are least where each T is
+With T tiles of each loop outside a segment, all segments together touch, of each array, its
+elements times the tiles of the loops that it does not depend on. If elements are contiguous along a
+loop, each of its tiles touches at least one line of a row. Of that, every segment may find as much
+as the cache holds. So the bytes are a sum of products of different T, and are least if each T is
 least or greatest.
 
-A thread has its segments for itself if it shares out the loop or one around it, and then its own share of the private caches. In
-caches that all threads share one of them may find what another has brought in, but for elements that each thread has for itself.
+Segments are private to a thread if it shares the segment's loop, or a loop around it, with others;
+then it has its own part of the private caches. In caches that all threads share one of them may
+find elements that another has brought in, except elements that belong to one thread.
 """
 
 from __future__ import annotations
@@ -32,7 +35,7 @@ from .ports import is_plain, orders_to_producers, staged_at, sure_reads
 
 
 def tile_tables(space: Space, universe: Universes) -> dict[str, Any]:
-    """The tables of `BoundTables` for tiles: a row for each task, with its loops, arrays and segments."""
+    """Returns the tables of `BoundTables` for tiles: a row for each task, with its loops, arrays and segments."""
     tasks: list[tuple[float, ...]] = []
     loops: list[tuple[int, ...]] = []
     arrays: list[tuple[float, ...]] = []
@@ -84,7 +87,7 @@ def tile_tables(space: Space, universe: Universes) -> dict[str, Any]:
 
 
 def _product_of(space: Space, t: int) -> tuple[float, float, float]:
-    """Returns the multiplications, results and bytes of an element, if a task is a product of two matrices; else zeros."""
+    """Returns (multiplications, results, bytes per element) if a task is a product of two matrices; else zeros."""
     task = space.problem.tasks[t]
     loops = {loop.name: loop for loop in task.loops if loop.extent > 1}
     reads = [a for a in sure_reads(task) if is_plain(a)]
@@ -103,7 +106,7 @@ def _product_of(space: Space, t: int) -> tuple[float, float, float]:
 
 
 def _is_regular(space: Space, t: int) -> bool:
-    """True if each iteration of a task surely touches the same accesses, in the order of its loops."""
+    """True if each iteration of a task surely makes the same accesses, in the order of its loops."""
     task, v = space.problem.tasks[t], space.variables
     is_in_order = t not in v.waves and t not in v.of_tasks["compaction"]
     is_plain_task = task.is_structured and not task.is_guarded and task.value is not None
@@ -111,8 +114,10 @@ def _is_regular(space: Space, t: int) -> bool:
 
 
 def _touched(space: Space, t: int, sources: list[tuple[int]]) -> Iterator[tuple[float, ...]]:
-    """Yields the rows of what a task surely reads: arrays, and results that it adds to. Adds to `sources` the orders of loops
-    that, where merged, may write an array in the segment that reads it: then it crosses nothing.
+    """Yields a row for each array that a task surely reads, and for results that it adds to.
+
+    Adds to `sources` the orders of loops that, if merged, may write an array in the segment that
+    reads it; then it crosses nothing.
     """
     task, v = space.problem.tasks[t], space.variables
     for access in (a for a in sure_reads(task) if is_plain(a)):
@@ -133,7 +138,7 @@ def _touched(space: Space, t: int, sources: list[tuple[int]]) -> Iterator[tuple[
 def _row(
     space: Space, task: Task, access: Access, *, is_staged: bool = False, is_result: bool = False
 ) -> tuple[float, ...]:
-    """Returns the columns of an array from `is_result` on."""
+    """Returns the columns of a row for an array, from column `is_result` on."""
     array, line = space.problem.array(access.array), space.target.line_bytes
     steps = {n: abs(k) * array.dtype.size_bytes for n, k in flat_strides(access, array).items()}
     own = _along(task, access)
@@ -160,6 +165,6 @@ def _row(
 
 
 def _along(task: Task, access: Access) -> dict[str, Loop]:
-    """Returns the loops of a task that move an access, by name."""
+    """Returns the loops of a task whose index occurs in an access, by name."""
     named = {name for axis in access.axes if axis is not None for name, _ in axis.terms}
     return {loop.name: loop for loop in task.loops if loop.name in named}

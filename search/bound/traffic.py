@@ -1,4 +1,4 @@
-"""Guaranteed footprint of an access: the static half of the memory bound.
+"""Guaranteed footprint of accesses in bytes: the part of the memory bound that depends on no choice.
 
 All counts err to the low side. Conditional loads do not count, nor do accesses of a body, since its control flow may depend on
 array contents.
@@ -20,7 +20,7 @@ from ...space.targets.target import LINE_BYTES
 
 
 def sure_loads(e: Expr | None) -> Iterator[Load]:
-    """Unconditional loads of `e`: they are executed for any outcome of its conditions."""
+    """Yields the unconditional loads of `e`: they are executed for any outcome of its conditions."""
     match e:
         case Load():
             yield e
@@ -36,7 +36,7 @@ def sure_loads(e: Expr | None) -> Iterator[Load]:
 
 
 def read_bytes(task: Task, array: ArrayInfo, line: int = LINE_BYTES) -> int:
-    """The guaranteed bytes of whole cache lines of `array` that the task reads; `line` bytes each."""
+    """Returns the guaranteed bytes of whole cache lines of `array` that the task reads; `line`: bytes of a line."""
     if not task.is_structured:
         return 0
     if cuts_of(task):
@@ -50,10 +50,11 @@ def read_bytes(task: Task, array: ArrayInfo, line: int = LINE_BYTES) -> int:
 
 
 def wanted_iterations(task: Task) -> list[dict[str, int]]:
-    """Reduced loop extents: with them a task has at most the iterations in which it surely assigns.
+    """Returns reduced loop extents, with which a task has at most the iterations in which it surely assigns.
 
-    Returns [] where nothing is known, several where more than one loop may be the reduced one. A residue leaves every modulus-th
-    iteration of a loop that it names with coefficient 1 or -1, whatever the others are at.
+    It returns [] if nothing is known, and several dicts if more than one loop may be the reduced
+    one. A residue leaves one of every `modulus` iterations of a loop that it names with coefficient
+    1 or -1, for any iteration of the others.
     """
     loops, guard = extents(task), task.guard
     if not task.is_guarded:
@@ -67,7 +68,10 @@ def wanted_iterations(task: Task) -> list[dict[str, int]]:
 
 
 def _read_bytes_within(task: Task, array: ArrayInfo) -> int:
-    """A lower bound on the bytes of `array` that a task reads within its iteration-domain constraints. Lines are not considered."""
+    """Returns a lower bound on the bytes of `array` that a task reads within its iteration-domain constraints.
+
+    It does not count whole lines.
+    """
     if task.is_guarded and not branch_cuts(task):
         return 0  # values decide
     loads = sure_loads(taken(task)) if branch_cuts(task) else sure_loads(task.value)
@@ -82,7 +86,10 @@ def _read_bytes_within(task: Task, array: ArrayInfo) -> int:
 
 
 def _elements_within(task: Task, access: Access) -> int:
-    """A lower bound on the distinct elements of an access within iteration-domain constraints; 0 unless each axis is one loop."""
+    """Returns a lower bound on the distinct elements of an access within iteration-domain constraints.
+
+    It is 0 unless each axis is one loop.
+    """
     names: list[str] = []
     for axis in access.axes:
         match axis:
@@ -113,7 +120,7 @@ def _guarded_read_bytes(task: Task, array: ArrayInfo, accesses: set[Access], lin
 
 
 def written_bytes(task: Task, array: ArrayInfo) -> int:
-    """The guaranteed bytes of `array` that the task writes (elements: a line may be written in part)."""
+    """Returns the guaranteed bytes of `array` that the task writes, by elements: a line may be written in part."""
     if not task.is_structured or task.target.array != array.name:
         return 0
     if cuts_of(task):
@@ -128,7 +135,7 @@ def written_bytes(task: Task, array: ArrayInfo) -> int:
 def line_bytes(
     access: Access, loops: Mapping[str, int], array: ArrayInfo, line: int = LINE_BYTES
 ) -> int:
-    """A lower bound on the bytes of distinct cache lines that an access touches, for any alignment."""
+    """Returns a lower bound on the bytes of distinct cache lines that an access touches, for any alignment."""
     size = array.dtype.size_bytes
     elements = distinct_elements(access, loops)
     strides = flat_strides(access, array)
@@ -138,7 +145,7 @@ def line_bytes(
 
 
 def distinct_elements(access: Access, loops: Mapping[str, int]) -> int:
-    """A lower bound on the number of distinct elements that an access touches."""
+    """Returns a lower bound on the number of distinct elements that an access touches; `loops`: extents by loop."""
     groups: list[tuple[set[str], int]] = []  # of axes that share loops: these loops, elements
     for axis in access.axes:
         if axis is None:

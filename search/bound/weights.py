@@ -1,4 +1,4 @@
-"""Operation counts of expressions: of one node, of all, and of chains of one operator."""
+"""Operation counts of expressions: of one node, of a whole expression, and of chains of one operator."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _FREE = {("mul", 1), ("mul", -1), ("div", 1), ("add", 0), ("sub", 0)}
 
 
 def operands(e: Expr) -> tuple[Expr, ...]:
-    """The direct sub-expressions of a node. Indices of a load are excluded, since they are no arithmetic on values."""
+    """Returns the direct sub-expressions of a node, without indices of a load: these are no arithmetic on values."""
     match e:
         case Unary() | Cast() | Bitcast():
             return (e.x,)
@@ -26,8 +26,9 @@ def operands(e: Expr) -> tuple[Expr, ...]:
 
 
 def told(e: Expr, parts: Sequence[str]) -> str:
-    """Canonical text of a node, from the texts of its operands: equal where a compiler could compute both once. Long texts are
-    hashed.
+    """Returns the canonical text of a node, from the texts `parts` of its operands; long texts are hashed.
+
+    A compiler could compute nodes with equal texts once.
     """
     name = getattr(e, "op", type(e).__name__)
     parts = sorted(parts) if isinstance(e, Binary) and is_reduction(e.op) else parts
@@ -36,7 +37,7 @@ def told(e: Expr, parts: Sequence[str]) -> str:
 
 
 def weight(e: Expr) -> float:
-    """The operations of one node, its operands not included."""
+    """Returns the number of operations of one node, without its operands."""
     match e:
         case Binary() if e.dtype.is_float:
             constant = e.b.value if isinstance(e.b, Const) else None
@@ -50,7 +51,7 @@ def weight(e: Expr) -> float:
 
 
 def expression_weight(e: Expr | None) -> float:
-    """The operations of a whole expression, every node once."""
+    """Returns the number of operations of a whole expression, each node once."""
     return 0.0 if e is None else weight(e) + sum(expression_weight(x) for x in operands(e))
 
 

@@ -1,4 +1,4 @@
-"""Inputs of a search by components: what each tree begins with, and how candidates of components make one of the sequence."""
+"""Inputs of a search by components: for each tree, and for joining candidates of components to one of the sequence."""
 
 from __future__ import annotations
 
@@ -13,11 +13,13 @@ UNIT_NS = 1e6  # the time of the sequence under the present coupling, as the tre
 
 @dataclass(frozen=True, kw_only=True)
 class ComponentInputs(Generic[C]):
-    """Inputs of the tree of one component, which may stand for equal ones at several places.
+    """Inputs of the tree of one component, which may stand for several equal ones.
 
-    `root` has the choices of this component open alone. `places` are positions in `Outcome.component_ns`. Bounds, times and
-    outcomes are of all places together. The first incumbent of `history` is its part of the default. `warm_starts` may be read
-    once.
+    `places`: positions of these components in `Outcome.component_ns`. Bounds, times and outcomes
+    are of all places together.
+    `root`: a candidate of the sequence in which only this component's choices are open.
+    `history`: its first incumbent is the component's part of the default. `warm_starts` may be read
+    only once.
     """
 
     name: str
@@ -30,10 +32,12 @@ class ComponentInputs(Generic[C]):
 
 @dataclass(frozen=True, kw_only=True)
 class Coupling(Generic[C]):
-    """Choices that concern all components, such as layouts: a tree above theirs, whose candidates are timed as whole sequences.
+    """Choices that concern all components, such as layouts: a further tree, whose candidates are whole sequences.
 
-    `inputs` are those of its tree, with no places. `applied` returns its first argument, a candidate of the sequence, with these
-    choices as in its second, one of the tree. `under` returns the division with these choices as in a candidate of the sequence.
+    `inputs`: those of its tree, without places.
+    `applied(a, b)`: the candidate `a` of the sequence, with these choices as in the tree's
+    candidate `b`.
+    `under(candidate)`: the division with these choices as in a candidate of the sequence.
     """
 
     inputs: ComponentInputs[C]
@@ -45,9 +49,10 @@ class Coupling(Generic[C]):
 class Division(Generic[C]):
     """Division of a sequence into components, in the order of the program.
 
-    `join` makes a candidate of the sequence from a complete one of each component. `part` is the reverse: it returns the candidate
-    of the component with this number, and None where its places differ. `bound_ns` is a lower bound on the sequence's time from
-    those on the times of the components.
+    `join`: makes a candidate of the sequence from a complete candidate of each component.
+    `part(candidate, k)`: the candidate of component k within one of the sequence; None if the
+    component's equal places differ.
+    `bound_ns`: returns a lower bound on the sequence's time, from bounds on the components' times.
     """
 
     components: Sequence[ComponentInputs[C]]

@@ -1,8 +1,8 @@
-"""Search by components: one tree a component, of which each combination that is measured tries a candidate.
+"""Search by components: one tree per component; each measured combination contains a candidate of every component.
 
-Times of components are taken within a program, so one measurement is an outcome for every tree. Trees know nothing of each other:
-no constraint spans two components. What is slower or faster beside another neighbour shows in the times of whole combinations, and
-these alone are ranked.
+A program measures the time of each component, so one measurement is an outcome for every tree.
+Trees are independent: no constraint spans two components. Effects of neighbouring components show
+only in the times of whole combinations, and only these are ranked.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _OF_TREES = (
 
 @dataclass(frozen=True, eq=False)
 class Combination:
-    """A candidate of the sequence: with these trials, by number of the tree, and with the best of all other components."""
+    """A candidate of the sequence: `trials` by number of the tree, and the best candidate of every other component."""
 
     candidate: SearchCandidate
     trials: dict[int, Trial] = field(default_factory=dict)
@@ -53,14 +53,15 @@ def search_components(
     rng: np.random.Generator,
     options: SearchOptions | None = None,
 ) -> Search:
-    """Search the completions of `root`, which is a sequence of several components; as `search` of search/run.py does.
+    """Searches the completions of `root`, a sequence of several components, as `search` of search/run.py does.
 
-    Incumbents and warm starts of `history` are measured first, as they are. Outcomes have the times of components. Where one fails,
-    or lacks these times, halves of its trials are measured apart until it is known whose outcome it is. Where the best of all
-    components fail together, trials are measured beside as many of these as run together.
+    Incumbents and warm starts of `history` are measured first, unchanged. Outcomes have the times
+    of components. If a combination fails, or lacks these times, halves of its trials are measured
+    separately until the outcome of each trial is known. If the best of all components fail
+    together, trials are measured beside as many of these as run together.
 
-    Equal seeds, inputs and outcomes give equal events. Nothing is proved but by bounds: a search that ends because all trees are
-    explored is `exhausted`.
+    Equal seeds, inputs and outcomes give equal events. Only bounds prove anything: a search that
+    ends because all trees are explored has the status `exhausted`.
     """
     options = options or SearchOptions()
     whole = opened(root, oracle, Guidance(next_choice=lambda c: 0), history, budget, rng, options)
@@ -68,7 +69,7 @@ def search_components(
 
 
 class _Combining:
-    """One running search by components."""
+    """State of one running search by components."""
 
     def __init__(
         self, whole: Exploration, division: Division[SearchCandidate], rng: np.random.Generator
@@ -90,7 +91,7 @@ class _Combining:
         self._compatible: list[SearchCandidate] = []  # that run together in their place
 
     def run(self) -> Search:
-        """Yields the events of the search and its questions."""
+        """Yields the events of the search, and its requests (`Ask`)."""
         whole, components = self._whole, self._division.components
         yield ev.Divided(len(components), sum(len(x.places) for x in components))
         yield from self._watched(measure_firsts(whole, first_candidates(whole)))
@@ -112,7 +113,7 @@ class _Combining:
         yield from finish(whole, status)
 
     def _watched(self, search: Search) -> Search:
-        """Passes a search on, and notes what it has evaluated."""
+        """Yields from a search, and records its evaluated candidates."""
         tell: Tell | None = None
         while True:
             try:
@@ -128,7 +129,10 @@ class _Combining:
             tree.close()
 
     def _step(self) -> Asking[bool]:
-        """Measures what the trees propose, and now and then what is above them. Returns False if nothing is left to try."""
+        """Measures candidates that the trees propose, and sometimes choices that concern all components.
+
+        Returns False if nothing is left to try.
+        """
         self._n_rounds += 1
         has_more = yield from self._round()
         if has_more and self._n_rounds % _COUPLING_EVERY:
@@ -136,7 +140,7 @@ class _Combining:
         return (yield from self._couple()) or has_more
 
     def _plant(self) -> None:
-        """Begins the trees, with what is known of each component: outcomes of whole candidates, and those of equal text."""
+        """Creates the trees, each with the known outcomes of its component: from whole candidates, and of equal texts."""
         whole, batches = self._whole, self._whole.options.batches
         size = max(1, batches.size - 1)  # one of a batch has the best of all components
         options = replace(
@@ -162,7 +166,10 @@ class _Combining:
             self._ties = ComponentTree(coupling.inputs, {}, budget, rng, options)
 
     def _round(self) -> Asking[bool]:
-        """Measures what all trees propose, and tells them. Returns False if they have nothing left to try."""
+        """Measures a round of trials of all trees, and tells them the outcomes.
+
+        Returns False if no tree has a trial.
+        """
         whole, begun_s = self._whole, self._whole.elapsed_s
         yield from self._reconcile()
         combinations, n_measured = self._proposed(), 0
@@ -181,9 +188,10 @@ class _Combining:
         return True
 
     def _couple(self) -> Asking[bool]:
-        """Measures the best of all components under other choices that concern them all. Returns False if there are none to try.
+        """Measures the best of all components under other values of the choices that concern all of them.
 
-        The tree of these choices is told times relative to the best under the present ones, since components improve meanwhile.
+        Returns False if there are none to try. Their tree receives times relative to the best under
+        the present values, since components improve meanwhile.
         """
         whole, ties, coupling = self._whole, self._ties, self._division.coupling
         if ties is None or coupling is None or not ties.trials:
@@ -214,16 +222,20 @@ class _Combining:
         return True
 
     def _adopt(self, division: Division[SearchCandidate]) -> None:
-        """Begins the trees again under other choices that concern all components. Outcomes of equal text are known."""
+        """Creates the trees anew under other values of the choices that concern all components.
+
+        Outcomes of equal texts remain known.
+        """
         for tree in self._trees:
             tree.close()
         self._division, self._trees, self._failed_key = division, [], b""
         self._plant()
 
     def _proposed(self) -> list[Combination]:
-        """Returns the combination of the best, unless it was measured, and then one for each trial of the tree with most.
+        """Returns the next combinations: that of the best candidates, if not measured yet, then one per trial.
 
-        There are not more than can be measured, and the combination of what is the best then.
+        Their number is that of the tree with most trials, limited by the budget, which reserves a
+        measurement for the final best combination.
         """
         whole, best = self._whole, self._combination({})
         is_new = best.candidate.key not in self._seen
@@ -247,7 +259,7 @@ class _Combining:
         return Combination(self._division.join(chosen), trials)
 
     def _reconcile(self) -> Asking[None]:
-        """Measures, where the best of all components have failed together, which of them run beside the parts of the fastest."""
+        """If the best of all components fail together, measures which of them run beside the fastest combination's."""
         best = [tree.best for tree in self._trees]
         key = self._division.join(best).key
         parts = self._fastest()
@@ -258,7 +270,10 @@ class _Combining:
         self._failed_key = key
 
     def _fastest(self) -> list[SearchCandidate] | None:
-        """Returns the parts of the fastest combination, or the default's where it has none; None where nothing ran."""
+        """Returns the candidates by component of the fastest combination; of the default if they are unknown.
+
+        None if nothing ran.
+        """
         fastest = self._whole.incumbent.best
         if fastest is None:
             return None
@@ -272,7 +287,11 @@ class _Combining:
     def _beside(
         self, parts: list[SearchCandidate], best: Sequence[SearchCandidate], numbers: Sequence[int]
     ) -> Asking[list[SearchCandidate]]:
-        """Returns parts that run together: the best of those of these components that halving finds, near ones of the others."""
+        """Returns candidates by component that run together, starting from `parts`.
+
+        It replaces the components `numbers` by their best candidates, as far as halving finds that
+        they run, else by near-best ones.
+        """
         tried = [best[k] if k in numbers else x for k, x in enumerate(parts)]
         if (yield from self._runs(tried)):
             return tried
@@ -291,7 +310,7 @@ class _Combining:
         return parts
 
     def _runs(self, parts: Sequence[SearchCandidate]) -> Asking[bool]:
-        """Measures the combination of these parts, unless it was measured. Returns True if it runs."""
+        """Measures the combination of these candidates, unless it was measured. Returns True if it runs."""
         whole = self._division.join(parts)
         if whole.key not in self._seen:
             yield from self._measure([Combination(whole)])
@@ -314,7 +333,10 @@ class _Combining:
                 self._seen[event.candidate.key] = event
 
     def _judge(self, combination: Combination, told: list[tuple[int, Tell]]) -> list[Combination]:
-        """Notes the outcomes of a combination's trials. Returns what is to be measured where they do not follow from its own."""
+        """Records the outcomes of a combination's trials.
+
+        Returns combinations to measure if some outcome stays unknown.
+        """
         seen, trials = self._seen.get(combination.candidate.key), combination.trials
         if seen is None:  # nothing more is measured
             return []
@@ -334,7 +356,7 @@ class _Combining:
         return []
 
     def _outcome_of(self, k: int, outcome: ev.Outcome) -> ev.Outcome:
-        """Returns the outcome of one component of a combination."""
+        """Returns the outcome of component `k` from that of a combination."""
         if outcome.component_ns:
             return _share(outcome, self._trees[k].inputs.places)
         alone = replace(outcome, key="", bound_ns=0.0)
@@ -346,7 +368,7 @@ class _Combining:
         return replace(alone, time_ns=max(LEAST_NS, outcome.time_ns - others_ns))
 
     def _account(self) -> None:
-        """Brings bound and counts of the sequence up to date with those of the trees."""
+        """Updates bound and counts of the sequence from those of the trees."""
         whole, trees = self._whole, [tree.exploration for tree in self._trees]
         if not trees:
             return
@@ -368,7 +390,7 @@ class _Combining:
 
 
 def _share(outcome: ev.Outcome, places: Sequence[int]) -> ev.Outcome:
-    """Returns the outcome of the component at these places, from that of a combination with times of components."""
+    """Returns the outcome of the component at `places`, from a combination's outcome with times of components."""
     every_ns, own_ns = sum(outcome.component_ns), sum(outcome.component_ns[k] for k in places)
     return ev.Outcome(
         "ok",

@@ -1,8 +1,9 @@
-"""First candidate of fewest launches: CP-SAT chooses which tasks share one, propagation says which choices are legal.
+"""First candidate with the fewest launches: CP-SAT chooses the tasks that share one, and propagation tests the choice.
 
-The solver knows the pairs of tasks alone, a master problem of about a dozen tasks. A partition that propagation refuses comes back
-to it as a clause: not all of these pairs together. So the first one that is not refused has the fewest launches of all legal ones,
-as far as propagation and guided completion can tell (logic-based Benders decomposition, Hooker and Ottosson 2003).
+The solver has only the pairs of tasks, a master problem of about a dozen tasks. A partition that
+propagation rejects becomes a clause: not all of these pairs together. So the first accepted
+partition has the fewest launches of all legal ones, as far as propagation and guided completion can
+tell (logic-based Benders decomposition, Hooker and Ottosson 2003).
 """
 
 from __future__ import annotations
@@ -19,9 +20,9 @@ Pair = tuple[int, int]
 
 
 def fewest_launches(space: Space, near: Candidate) -> Candidate | None:
-    """Returns the implementation of fewest launches that is found, otherwise as near as possible to a complete candidate.
+    """Returns the implementation with the fewest launches that is found, otherwise as close as possible to `near`.
 
-    None where no two tasks may choose to share a launch, or none is found.
+    None if no two tasks may share a launch, or if none is found.
     """
     root, fused = space.root(), space.variables.fused
     if not isinstance(root, Candidate) or not any(root.is_open(v) for v in fused.values()):
@@ -50,7 +51,10 @@ def fewest_launches(space: Space, near: Candidate) -> Candidate | None:
 
 
 def _decided(root: Candidate, together: Sequence[Pair]) -> Candidate | list[Pair]:
-    """Returns the candidate in which these pairs, and no others, share a launch; else pairs that cannot all share one."""
+    """Returns the candidate in which the pairs `together`, and no others, share a launch.
+
+    If there is none, it returns a list of pairs that cannot all share one.
+    """
     at, fused = root, root.space.variables.fused
     for k, pair in enumerate(together):
         made = at.decide(fused[pair], 1 << ch.SAME_LAUNCH)

@@ -1,4 +1,4 @@
-"""Search of one component: a tree of its own, with the outcomes that combinations have given it."""
+"""Search of one component: its own tree, which receives outcomes from measured combinations."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LEAST_NS = 1.0  # a clock may give less for a component that does next to nothin
 
 @dataclass(frozen=True)
 class WholeIsOver(AbstractRule):
-    """Stop as soon as the search of the sequence is over."""
+    """Stops a component's search as soon as the search of the sequence is over."""
 
     is_over: Callable[[], bool]
 
@@ -37,7 +37,7 @@ class WholeIsOver(AbstractRule):
 
 
 class ComponentTree:
-    """Search of one component, which stands at a question: `trials` are the candidates of which it has no outcome yet."""
+    """Search of one component, suspended at a request. `trials`: requested candidates without an outcome yet."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class ComponentTree:
         rng: np.random.Generator,
         options: SearchOptions,
     ) -> None:
-        """`known` has outcomes by key, in addition to those of the history."""
+        """`known`: outcomes by key, in addition to those of the history."""
         given = inputs.oracle.scale
         self.inputs = inputs
         self._given_scale = given or BoundScale()
@@ -76,23 +76,23 @@ class ComponentTree:
 
     @property
     def is_explored(self) -> bool:
-        """True if nothing is left to try."""
+        """True if the component's search is over, with nothing left to try."""
         return self.status not in ("", "interrupted")
 
     @property
     def best(self) -> SearchCandidate:
-        """The fastest candidate so far; the default where none ran."""
+        """Fastest measured candidate so far; the default if none ran."""
         found = self.ranked
         return self.default if found is None or found.candidate is None else found.candidate
 
     @property
     def ranked(self) -> ev.Ranked | None:
-        """The fastest candidate so far that is known, with its time."""
+        """Fastest measured candidate so far with its time; None if none ran."""
         return min(self._known(), key=lambda r: r.time_ns, default=None)
 
     @property
     def ranking(self) -> tuple[SearchCandidate, ...]:
-        """The fastest candidates so far that are known, best first."""
+        """Fastest measured candidates so far, best first."""
         found = sorted(self._known(), key=lambda r: r.time_ns)
         return tuple(r.candidate for r in found if r.candidate is not None)
 
@@ -102,13 +102,16 @@ class ComponentTree:
 
     @property
     def bound_ns(self) -> float:
-        """Lower bound on all implementations, from bounds alone."""
+        """Lower bound, in ns, on the component's time in all implementations."""
         e = self.exploration
         floor_ns = min(e.tree.open_bound_ns(), e.pruning.floor_ns, self._least_evaluated_ns)
         return (e.root_bound_ns if math.isinf(floor_ns) else floor_ns) * self._scale.factor
 
     def tell(self, tell: Tell) -> None:
-        """Takes the outcome of a trial. With that of the last one it searches up to its next question."""
+        """Passes in the outcome of a trial.
+
+        After that of the last trial the search runs up to its next request.
+        """
         self._told.append(tell)
         (trial,) = (t for t in self.trials if t.key == tell.key)
         self.trials = tuple(t for t in self.trials if t is not trial)
@@ -129,11 +132,11 @@ class ComponentTree:
             self._told_best = (told,)
 
     def close(self) -> None:
-        """Ends the search: nothing more will be measured."""
+        """Ends the component's search: no more outcomes will follow."""
         self._search.close()
 
     def row(self, sum_ns: float) -> ev.ComponentRow:
-        """Returns the row of the component in a table where all components take `sum_ns` together."""
+        """Returns the component's row of a table in which all components take `sum_ns` together."""
         best, tally = self.ranked, self.exploration.tally
         return ev.ComponentRow(
             name=self.inputs.name,

@@ -1,7 +1,8 @@
-"""Neighbourhood search: changes one or two decisions of a good implementation, and retains the others as far as possible.
+"""Neighbourhood search: changes one or two decisions of a good implementation, and retains as many others as possible.
 
-The constraints decide how far that is. This is the simplest form of what MIP solvers do around an incumbent (relaxation-induced
-neighbourhoods, local branching). The tree finds regions; this searches inside them, and needs no bound to do so.
+The constraints decide how many. This is the simplest form of what MIP solvers do around an
+incumbent (relaxation-induced neighbourhoods, local branching). The tree finds regions; the
+neighbourhood search improves inside them, and needs no bound.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ SHARE_OF_PAIRS = 0.4  # of draws change two decisions: sizes trade against one a
 
 
 class Neighbourhood:
-    """Draws neighbours in one space."""
+    """Draws random neighbours of candidates in one space."""
 
     def __init__(self, space: Space) -> None:
         root = space.root()
@@ -51,17 +52,17 @@ class Neighbourhood:
     def completed(
         self, candidate: Candidate, centre: Candidate, max_backtracks: int
     ) -> Candidate | DeadEnd:
-        """Returns the completion of a candidate that retains the decisions of `centre` as far as possible, or a dead end."""
+        """Returns a completion of `candidate` that retains the decisions of `centre` if possible, or a dead end."""
         return candidate.complete(self.preference(centre), self._order, max_backtracks)
 
     @staticmethod
     def _near(value: int, others: list[int], rng: np.random.Generator) -> int:
-        """Returns one of the other values, near ones more often: sizes are in order."""
+        """Returns a random one of the other values, near ones more often (values of sizes are in order)."""
         weights = np.array([1.0 / abs(v - value) for v in others])
         return int(others[int(rng.choice(len(others), p=weights / weights.sum()))])
 
     def preference(self, centre: Candidate) -> npt.NDArray[np.uint8]:
-        """[n_choices, n_values]: preferred values of each choice, the centre's first, then the others by distance."""
+        """Returns [n_choices, n_values]: values of each choice, the centre's first, then the others by distance."""
         values = np.arange(self._values)
         held = np.log2(centre.domains.astype(np.float64)).astype(np.int64)
         distance = np.abs(values[None, :] - held[:, None])

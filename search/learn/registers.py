@@ -1,4 +1,4 @@
-"""Register model of a GPU's threads: relates compilers' reports to the counts of the space, and predicts the next kernel."""
+"""Register model of GPU threads: predicts the registers of the next kernel from the space's counts and compilers' reports."""
 
 from __future__ import annotations
 
@@ -13,7 +13,11 @@ from ...space.values import REGISTER_ROOMS
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """A compiled kernel. All fields but `counted` are the compiler's report, per thread."""
+    """A compiled kernel.
+
+    `counted`: registers that the space counts; the other fields are the compiler's report, per
+    thread.
+    """
 
     counted: int  # registers of its sums, as the space counts them; 0: it sums nothing up
     registers: int
@@ -21,15 +25,15 @@ class Compiled:
 
     @property
     def needed(self) -> int:
-        """The registers without any spill, if each spilled value is stored once."""
+        """Registers per thread that would avoid spilling, if each spilled value is stored once."""
         return self.registers + -(-self.spill_bytes // REGISTER_BYTES)
 
 
 class RegisterModel:
-    """Regression of registers needed on registers counted, learned from the kernels of a run.
+    """Regression of needed registers over counted registers, learned from a run's compiled kernels.
 
-    Equal reports in any order give equal predictions. Kernels without sums are ignored: the space does not count their registers.
-    Without reports a prediction equals the count.
+    Equal reports in any order give equal predictions. Kernels without accumulators are ignored: the
+    space does not count their registers. Without reports a prediction equals the count.
     """
 
     def __init__(self) -> None:
@@ -52,25 +56,26 @@ class RegisterModel:
 
     @property
     def room(self) -> int:
-        """The factor by which the available registers may be counted, so that no kernel is cut that the compiler may fit.
+        """Factor for the limit on counted registers with which no kernel is excluded that the compiler may fit.
 
-        The reports give 1 / `least_ratio`, doubled up from 1, because each step begins another tree.
+        The reports give 1 / `least_ratio`, rounded up to a power of two, because each change begins
+        another tree.
         """
         wanted = 1 / self.least_ratio
         return next((room for room in REGISTER_ROOMS if room >= wanted), REGISTER_ROOMS[-1])
 
     @property
     def line(self) -> tuple[float, float]:
-        """(base, slope) of registers needed over registers counted; (0, 1) without reports.
+        """(base, slope) of needed registers over counted ones; (0, 1) without reports.
 
-        Theil's line through the medians of equal counts, which a share of wild reports does not move.
+        Theil's line through the medians of equal counts, which a share of outliers does not move.
         """
         if self._line is None:
             self._line = self._fit()
         return self._line
 
     def expected(self, counted: int) -> float:
-        """The expected number of registers of a thread, from the reports; at least one."""
+        """Returns the expected number of registers of a thread, at least one."""
         base, slope = self.line
         return max(1.0, base + slope * counted)
 

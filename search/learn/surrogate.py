@@ -1,8 +1,10 @@
-"""Surrogate model: predicts times of candidates from measured ones. It chooses the next builds and prunes nothing.
+"""Surrogate model: predicts times of candidates from measured ones.
 
-A bound counts surely busy resources, not how well code uses them. Most candidates below the cut are several times slower than the
-best, and a search of small kernels spends its time on compiling them. The costs of single decisions and of pairs tell many of them
-apart. They are learned from a few hundred measurements: results are in experiments/results/surrogate.md.
+It selects the next builds and prunes nothing.
+A bound counts the guaranteed load of resources, not how well code uses them. Most candidates below
+the cut are several times slower than the best, and a search of small kernels spends its time on
+compiling them. The costs of single decisions and of pairs of decisions distinguish many of them.
+They are learned from a few hundred measurements: results are in experiments/results/surrogate.md.
 """
 
 from __future__ import annotations
@@ -30,13 +32,15 @@ _RIDGE = 0.3  # the noise of the best, in units of sharing the only choice of a 
 
 
 class KernelRidge:
-    """Kernel ridge regression (Saunders, Gammerman and Vovk 1998) of the logarithm of times on decisions and pairs of them.
+    """Kernel ridge regression (Saunders, Gammerman and Vovk 1998) of log times on decisions and pairs of decisions.
 
-    Two implementations are as alike as the decisions that they share: g, weighted by kind of choice, since there are many
-    orders and few tile sizes. The kernel g + g^2 / G (G: all are shared) is that of a sum over single decisions and pairs.
-    A candidate with open choices shares a decision as probably as one of its values does.
+    The similarity g of two implementations is the weight of their common decisions. Weights depend
+    on the kind of choice, since there are many orders and few tile sizes. The kernel g + g^2 / G
+    (G: the weight of all decisions) is that of a sum over single decisions and pairs. A candidate
+    with open choices shares a decision with the probability that a random value of the choice does.
 
-    With a prediction (search/predict.py) it learns the ratio of times to what was `predicted`, in ns, and begins informed.
+    With a prediction (search/predict.py) it learns the ratio of times to the `predicted` ones, in
+    ns, and begins informed.
     """
 
     def __init__(self, space: Space, predicted: Callable[[Candidate], float] | None = None) -> None:
@@ -74,7 +78,10 @@ class KernelRidge:
     def recall(
         self, root: Candidate, decisions: Sequence[tuple[str, str]], time_ns: float | None
     ) -> None:
-        """Adds a measurement of an earlier session, by names. It is ignored if this space lacks one of them."""
+        """Adds a measurement of an earlier session, by names of decisions.
+
+        Ignored if the space lacks one of them.
+        """
         decided = root.domains[self._choices]
         for name, value in decisions:
             place = self._place.get(name)
@@ -103,7 +110,10 @@ class KernelRidge:
             self._new = [self._new[k] for k in kept]
 
     def expected(self, candidates: Sequence[Candidate]) -> Floats | None:
-        """Returns [n] expected logarithms of the candidates' times, up to a constant; None with too few measurements."""
+        """Returns [n]: expected logarithms of the candidates' times, up to a constant.
+
+        None with too few measurements.
+        """
         if not self.is_ready:
             return None
         assert self._pull is not None
@@ -140,9 +150,9 @@ class KernelRidge:
             self._pull = np.linalg.solve(system, logs - self._mean)
 
     def _shared(self, candidates: Sequence[Candidate]) -> Floats:
-        """Returns [n candidates, n]: the weight of the decisions that each shares with each measured one.
+        """Returns [n candidates, n measured]: the weight of the decisions that each pair has in common.
 
-        Consecutive candidates are siblings, or parents and children, and so mostly the same.
+        Consecutive candidates are siblings, or parents and children, and so mostly equal.
         """
         domains = np.stack([c.domains[self._choices] for c in candidates])
         shared = np.empty((len(domains), len(self._times)))
@@ -163,10 +173,10 @@ def _share(
     last_shared: Floats,
     shared: Floats,
 ) -> None:
-    """Fills shared[k, j] with the weight of the decisions that candidate k shares with measured one j.
+    """Fills shared[k, j] with the weight of the decisions that candidate k has in common with measured candidate j.
 
-    The weight of each choice is shared out among the values that are left. `last_shared`, the shares of the candidate before, is
-    kept up to date.
+    The weight of each choice is divided among its values left. `last`, `last_shared`: the previous
+    candidate and its row, updated in place.
     """
     n_choices, n_measured = decided.shape
     for k in range(domains.shape[0]):
@@ -198,9 +208,9 @@ _turn = Lock()  # of what is the whole process's
 
 @contextmanager
 def _one_thread() -> Iterator[None]:
-    """Limits NumPy's BLAS to one thread.
+    """Context in which NumPy's BLAS uses one thread.
 
-    Further threads spin after their work, on cores where compilers are about to begin.
+    Further threads spin after their work, on cores that compilers are about to use.
     """
     with _turn, _blas().limit(limits=1, user_api="blas"):
         yield

@@ -1,7 +1,8 @@
-"""First incumbents: the default implementation of each task by itself, and completions of sketches of fused ones.
+"""First candidates: the default implementation of each task by itself, and completions of sketches with fused tasks.
 
-A candidate is made by guided completion: propagation decides all values that it cannot have. A `Sketch` describes the
-implementation, a `preference` lists the preferred values of every choice.
+Guided completion makes a candidate from a `Sketch`, a partial description of an implementation: a
+`preference` lists the preferred values of every choice, and propagation excludes the values that
+are impossible.
 """
 
 from __future__ import annotations
@@ -48,19 +49,22 @@ CPSAT_SECONDS = 2.0
 
 
 def default_preference(space: Space) -> Preference:
-    """Preferred values of the baseline."""
+    """Returns the preferred values of the baseline sketch: every task by itself."""
     return preference(space, default_sketch(space))
 
 
 def greedy_preference(space: Space) -> Preference:
-    """Preferred values of the greedy sketch: maximal fusion, as far as it is legal."""
+    """Returns the preferred values of the greedy sketch: as much fusion as is legal."""
     return preference(space, greedy_sketch(space))
 
 
 def first_candidates(
     space: Space, *, limit: int = 24, cpsat_seconds: float = CPSAT_SECONDS
 ) -> list[tuple[str, Candidate]]:
-    """Complete candidates with the text of their sketches, ("default", ...) first; [] for an empty space."""
+    """Returns (text of its sketch, candidate) for the first complete candidates, ("default", ...) first.
+
+    [] for an empty space.
+    """
     found = sketched_candidates(space, limit=limit)
     solved = solved_candidates(space, found, limit=limit, seconds=cpsat_seconds)
     default = default_sketch(space)
@@ -69,9 +73,10 @@ def first_candidates(
 
 
 def sketched_candidates(space: Space, *, limit: int = 24) -> list[tuple[Sketch, Candidate]]:
-    """Candidates of the sketches, the default's first; among equal ones the first.
+    """Returns (sketch, candidate) for distinct completions of sketches, the default's first.
 
-    Each takes milliseconds, so that compilers may start early.
+    Of sketches with equal candidates the first counts. Each candidate takes milliseconds, so that
+    compilers may start early.
     """
     root = space.root()
     if not isinstance(root, Candidate):
@@ -95,7 +100,7 @@ def solved_candidates(
     limit: int = 24,
     seconds: float = CPSAT_SECONDS,
 ) -> Iterator[Candidate]:
-    """Yields the completion found by CP-SAT, in a small space where sketches gave fewer than `limit` candidates.
+    """Yields a completion found by CP-SAT, in a small space in which sketches gave fewer than `limit` candidates.
 
     OR-tools are imported only here, which takes a second.
     """
@@ -109,7 +114,7 @@ def solved_candidates(
 
 
 def complete_sketch(root: Candidate, sketch: Sketch) -> Candidate | None:
-    """The completion of `root` that is closest to a sketch, or None where the search gives up."""
+    """Returns the completion of `root` that is closest to a sketch; None if guided completion gives up."""
     space = root.space
     wanted = _Wanted(space, sketch)
     made = root.complete(wanted.table, wanted.first_choices(), MAX_BACKTRACKS)
@@ -117,7 +122,7 @@ def complete_sketch(root: Candidate, sketch: Sketch) -> Candidate | None:
 
 
 def complete_cpsat(root: Candidate, sketch: Sketch, seconds: float) -> Candidate | None:
-    """The completion with the most preferred values that CP-SAT finds in the given time."""
+    """Returns the completion with the most preferred values that CP-SAT finds within `seconds`."""
     space = root.space
     wanted = preference(space, sketch)
     weights = {}
@@ -136,7 +141,7 @@ def complete_cpsat(root: Candidate, sketch: Sketch, seconds: float) -> Candidate
 
 
 def preference(space: Space, sketch: Sketch) -> Preference:
-    """[n_choices, 8] values by preference, padded with NO_VALUE."""
+    """Returns [n_choices, 8]: values of each choice by preference, padded with NO_VALUE."""
     return _Wanted(space, sketch).table
 
 
@@ -173,9 +178,11 @@ class _Wanted:
         self.table[var, : len(values)] = values
 
     def first_choices(self) -> npt.NDArray[np.int32]:
-        """The order of decisions: launches, then loop fusions, outermost first. Any other order could forbid fusions.
+        """Order of the first decisions: launches, then loop fusions, outermost first.
 
-        Tasks that do the same are fused before others: joined they share most, and another task between them would keep them apart.
+        Any other order could forbid fusions.
+        Tasks with equal bodies are fused before others: joined they have most in common, and
+        another task between them would separate them.
         """
         b, model = self.space.backbone, self.space.model
         outer = []
@@ -200,7 +207,7 @@ class _Wanted:
             self.want(var, first, second)
 
     def orders(self) -> None:
-        """Sets the preferred loop order: loops of a task by their rank, outer dims around mid dims; tasks in program order."""
+        """Sets the preferred loop order: loops of a task by their rank, outer dims around mid dims, tasks in program order."""
         b = self.space.backbone
         apart: tuple[int, ...] = (ch.BEFORE, ch.OUTSIDE, ch.INSIDE, ch.AFTER)
         together = (ch.MERGED, *apart)
@@ -231,9 +238,10 @@ class _Wanted:
                 self.want(var, *around)
 
     def are_together(self, m: Merge) -> bool:
-        """True if dependent reductions share a loop.
+        """True if the sketch wants the loops of `m`, of dependent reductions, to merge.
 
-        All result loops are then around it. That excludes blocks of an operand and panels, and no threads divide it.
+        All result loops are then around the shared loop. That excludes blocks of an operand and
+        panels, and no threads divide the loop.
         """
         if m.rescales:
             return self.fusion.rescaled
@@ -248,7 +256,7 @@ class _Wanted:
         return self.fusion.loops and in_one_pass
 
     def rank(self, d: Dim) -> tuple[int, int]:
-        """Position in the nest: smaller is further out."""
+        """Returns a dim's position in the loop nest: a smaller rank is further out."""
         loop = self.roles.rank[d.task, d.loop.name]
         if self.is_in_blocks:  # result loops are around reduction loops
             return d.level, loop + len(self.roles.rank) * d.loop.is_reduction
@@ -305,7 +313,7 @@ class _Wanted:
         self.size(d, n // self.inner_size(d))
 
     def tile_size(self, d: Dim) -> int:
-        """The number of iterations of a loop in a mid tile."""
+        """Returns the preferred number of iterations of a loop in a tile."""
         assert self.tile.blocks is not None
         rows, columns, depth = self.tile.blocks
         if self.roles.vector.get(d.task) == d.loop.name:
@@ -315,7 +323,7 @@ class _Wanted:
         return depth if d.loop.is_reduction else 1
 
     def mid_of_block(self, d: Dim, var: int) -> None:
-        """Prefers threads of a block along two loops of each task. The reduction loop of a product is staged by blocks."""
+        """Prefers threads of a GPU block along two loops of each task; a reduction loop runs by tiles."""
         n, kind = 1, ch.THREAD
         if self.roles.vector.get(d.task) == d.loop.name:
             n = self.block.contiguous
@@ -329,7 +337,7 @@ class _Wanted:
         self.size(d, n)
 
     def thread_levels(self) -> None:
-        """Prefers neighbouring threads along the contiguous loop, else along the last one."""
+        """Prefers that neighbouring threads run along the contiguous loop, else along the last one."""
         for (d, _), var in self.v.thread_level.items():
             order = (ch.FASTER, ch.SLOWER)
             if self.roles.vector.get(d.task) != d.loop.name:
@@ -350,7 +358,7 @@ class _Wanted:
         self.size(d, n)
 
     def is_in_lanes(self, d: Dim) -> bool:
-        """True if the sketch vectorises a body's iterations (SPMD)."""
+        """True if the sketch vectorises the iterations of a body (SPMD)."""
         task = self.space.problem.tasks[d.task]
         is_last = task.body is not None and d.loop == task.loops[-1]
         shares = any(t == d.task for t, _ in self.v.scatter)
@@ -373,14 +381,14 @@ class _Wanted:
         return 1
 
     def size(self, d: Dim, n: int) -> None:
-        """Prefer the largest size up to `n`, then smaller ones."""
+        """Prefers the largest size of dim `d` up to `n`, then smaller ones."""
         part = self.space.backbone.dim(d.task, d.loop.name, d.level)
         universe = self.v.universe[part]
         fitting = [k for k, size in enumerate(universe) if size <= max(n, 1)]
         self.want(self.v.size[part], *reversed(fitting[-8:]))
 
     def values(self) -> None:
-        """Sets the preferred storage of values: memory spaces, kinds of stores and loads, guards, prefetch."""
+        """Sets the preferred memory spaces, kinds of stores and loads, guards, and prefetches."""
         sketch, launch = self.sketch, self.fusion.launch
         is_streamed = sketch.stores == ch.STREAM
         on_chip = (ch.REGISTER, ch.SHARED, ch.GLOBAL)
@@ -461,14 +469,14 @@ class _Wanted:
             self.want(var, *first, ch.SEQUENTIAL)
 
     def blocks_pay(self, t: int) -> bool:
-        """True if prefetching the blocks of a task's index list is likely to save time."""
+        """True if prefetching the blocks that a task's index list names is likely to save time."""
         task = self.space.problem.tasks[t]
         assert task.body is not None
         found = blocks_in(self.space.problem, task, task.body)
         return found is not None and found.pay
 
     def copies(self, o: Operand) -> tuple[int, ...]:
-        """Returns the preferred sources of an operand: packed copies or direct access."""
+        """Returns the preferred values for an operand, best first: packed copies, or direct access."""
         packing = self.packing
         if packing is None or not self.pays(o, packing.every):
             return (ch.DIRECT, ch.COPY)
@@ -476,7 +484,7 @@ class _Wanted:
         return _first_of(packing.stages if is_ahead else ch.COPY, ch.COPY, ch.DIRECT)
 
     def tile_site(self, t: int, name: str) -> TileSite:
-        """Returns the tile site `name`: a field of which a loop over the cells of leaves reads neighbours."""
+        """Returns the record of tile site `name`: a sparse field whose neighbours a loop over leaf cells reads."""
         body = self.space.problem.tasks[t].body
         assert body is not None
         return next(x for x in body.trees.tiles if x.name == name)
@@ -489,16 +497,17 @@ class _Wanted:
         return len(reads) == 1 and index_loops(reads[0]) >= loops
 
     def pays(self, o: Operand, every: bool) -> bool:
-        """True if packing the operand is expected to pay: the vector loop walks it, while the other operand is read a scalar at a
-        time.
+        """True if packing the operand is expected to pay.
 
-        A vector, or a neighbourhood of an element, is in a cache as it is. The search finds out whether a copy is better.
+        It pays if the vectorised loop indexes the operand, and the other operand is read a scalar
+        at a time. A vector, or an operand with neighbour reads, is in a cache as it is. `every`:
+        any operand counts. The search finds out whether a copy is better.
         """
         return is_panel(o) and (every or self.roles.vector.get(o.task) in o.loops)
 
 
 def _first_of(wanted: int, *values: int) -> tuple[int, ...]:
-    """Returns the preferred value, then the others."""
+    """Returns the values 0 to `values` - 1, the preferred value `wanted` first."""
     return tuple(dict.fromkeys((wanted, *values)))
 
 

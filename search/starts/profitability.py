@@ -1,6 +1,6 @@
-"""Profitability of thread teams: tasks that are worth one, and the strategy for shared updates.
+"""Profitability of thread teams: tasks that are worth a team, and the method for updates of shared elements.
 
-The rules are those for kernels called standalone (kernels/tasks/work.py).
+The rules are those for standalone kernels (kernels/tasks/work.py).
 """
 
 from __future__ import annotations
@@ -17,16 +17,20 @@ from ...space.candidate import Space
 
 @dataclass(frozen=True)
 class Paying:
-    """Profitable parallelism: `tasks` are worth a team; `scatters` are the values of the choice, by task and array."""
+    """Profitable parallelism: `tasks` are worth a team.
+
+    `scatters`: values of the choice `scatter`, by task and array.
+    """
 
     tasks: frozenset[int]
     scatters: dict[tuple[int, str], int]
 
 
 def what_pays(space: Space, *, are_merged: bool) -> Paying:
-    """Returns the tasks that are worth a team, and the strategies for shared updates.
+    """Returns the tasks that are worth a team of threads, and the methods for updates of shared elements.
 
-    With `are_merged`, tasks that may share loops are judged together, since a loop is either parallel or not.
+    `are_merged`: tasks that may share loops are judged together, since a loop is either parallel or
+    not.
     """
     tasks, groups = space.problem.tasks, list(range(len(space.problem.tasks)))
     for m in space.backbone.merges if are_merged else ():
@@ -43,7 +47,7 @@ def what_pays(space: Space, *, are_merged: bool) -> Paying:
 
 
 def _way(space: Space, t: int, array: str, time_ns: float) -> int:
-    """Returns the strategy for updates of an array; serial where one thread finishes sooner."""
+    """Returns the method (value of `scatter`) for updates of an array; serial if one thread finishes sooner."""
     task, info = space.problem.tasks[t], space.problem.array(array)
     assert task.body is not None
     body, values = task.body.statements, space.model.initial[space.variables.scatter[t, array]]
@@ -56,6 +60,6 @@ def _way(space: Space, t: int, array: str, time_ns: float) -> int:
 
 
 def _iterations(task: Task, space: Space) -> float:
-    """The number of iterations of the outermost loop."""
+    """Returns the number of iterations of a task's outermost loop."""
     known = None if space.profile is None else space.profile.about(task)
     return known.entered[0] if known is not None else float(task.loops[0].extent)

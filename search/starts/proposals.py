@@ -1,4 +1,7 @@
-"""Sketches that are worth a measurement, on a CPU and on a GPU. Their order decides the result of a short search."""
+"""Sketches (partial descriptions of implementations) that are worth a measurement, for a CPU and for a GPU.
+
+Their order decides the result of a short search.
+"""
 
 from __future__ import annotations
 
@@ -23,18 +26,18 @@ BLOCK_THREADS = 256  # of a GPU, where nothing is known better
 
 
 def default_sketch(space: Space) -> Sketch:
-    """Baseline sketch: every task by itself, as a plain compiler would make it."""
+    """Returns the baseline sketch: every task by itself, as a plain compiler would make it."""
     fusion = Fusion(launch=False, loops=False)
     return Sketch(fusion=fusion, threads=PROPOSALS[space.target.kind].threads)
 
 
 def greedy_sketch(space: Space) -> Sketch:
-    """Sketch with maximal fusion, as far as it is legal."""
+    """Returns the sketch with as much fusion as is legal."""
     return PROPOSALS[space.target.kind].greedy(space)
 
 
 def sketches(space: Space) -> Iterator[Sketch]:
-    """Sketches worth a measurement, the most promising first; some may come twice."""
+    """Yields sketches worth a measurement, the most promising first; some may come twice."""
     yield from PROPOSALS[space.target.kind].all(space, greedy_sketch(space))
 
 
@@ -104,9 +107,9 @@ def _of_cpu(space: Space, greedy: Sketch) -> Iterator[Sketch]:
 
 
 def _scatters(space: Space, greedy: Sketch) -> Iterator[Sketch]:
-    """Yields all strategies for shared updates. Block sizes of sorting strategies start from the middle.
+    """Yields sketches with each method for updates of shared elements; block sizes of sorts start from the middle.
 
-    Small blocks take a longer sort, large ones leave the first cache.
+    Small blocks take a longer sort, large ones exceed the first cache.
     """
     v = space.variables
     if not v.scatter:
@@ -127,7 +130,8 @@ def _scatters(space: Space, greedy: Sketch) -> Iterator[Sketch]:
 def _where_threads_pay(space: Space, greedy: Sketch) -> Iterator[Sketch]:
     """Yields sketches with the thread counts of standalone kernels, in separate launches and fused.
 
-    None is yielded where the greedy sketch has the same threads already and there are no shared updates.
+    None if the greedy sketch has the same threads already and there are no updates of shared
+    elements.
     """
     assert isinstance(greedy.threads, Along)
     with_loops = {t for t, task in enumerate(space.problem.tasks) if task.loops}
@@ -140,14 +144,14 @@ def _where_threads_pay(space: Space, greedy: Sketch) -> Iterator[Sketch]:
 
 
 def _has_uneven(space: Space) -> bool:
-    """True if there are sweeps, or body loops with uneven iterations whose work partition is a choice."""
+    """True if there are wavefront sweeps, or body loops with uneven iterations whose schedule is a choice."""
     return bool(space.variables.waves) or any(
         not space.problem.tasks[d.task].is_structured for d in space.variables.schedule
     )
 
 
 def _leaves_lanes(space: Space) -> bool:
-    """True if a body without a contiguous loop could be vectorised: the vector arithmetic may outweigh the gathers."""
+    """True if a body without a contiguous loop could be vectorised: vector arithmetic may outweigh its gathers."""
     v, backbone = space.variables, space.backbone
     shared = {t for t, _ in v.scatter}
     vector = find_roles(space, merge=True).vector
@@ -161,9 +165,9 @@ def _leaves_lanes(space: Space) -> bool:
 
 
 def _stores_around_pay(space: Space) -> bool:
-    """True if streaming stores pay: arrays exceed the private caches, and memory takes stores faster than the last cache.
+    """True if streaming stores pay: arrays exceed private caches, and memory takes stores faster than the last cache.
 
-    The last cache reads lines before they are overwritten and writes them back later.
+    The last cache reads lines before they are overwritten, and writes them back later.
     """
     target = space.target
     if not target.own_cache_bytes:
@@ -176,15 +180,16 @@ def _stores_around_pay(space: Space) -> bool:
 
 
 def _sweep_rows(target: Target) -> int:
-    """The number of rows whose sums and factors fit into registers, besides three vectors.
+    """Returns the number of rows whose accumulators and factors fit into registers, besides three vectors.
 
-    These are a vector of a row, one that all rows are multiplied by and one that they are added to.
+    These are a vector of a row, a vector by which all rows are multiplied, and one to which they
+    are added.
     """
     return next((rows for rows in (8, 6, 4) if 2 * rows + 3 <= target.vector_registers), 2)
 
 
 def _in_sweeps(target: Target, greedy: Sketch) -> Iterator[Sketch]:
-    """Yields sketches with rows of whole tasks at a time, in sequence where a task needs all of another's sums."""
+    """Yields sketches that run several rows of a task at a time, one task after another if it needs all of another's sums."""
     fusion = replace(greedy.fusion, in_sweeps=True)
     for tile in (TileSizes(_sweep_rows(target), 1), TileSizes(4, 2), TileSizes(2, 2)):
         yield replace(greedy, fusion=fusion, tile=tile, stores=ch.CACHED)
@@ -206,10 +211,11 @@ def _along_columns(sketch: Sketch) -> Sketch:
 
 
 def _own_panels(greedy: Sketch) -> Iterator[Sketch]:
-    """Yields sketches in which each thread takes panels of its own from the first task to the last.
+    """Yields sketches in which each thread takes panels (column blocks) of its own from the first task to the last.
 
-    A thread's copy of a panel is contiguous, so rows that lie a power of two apart do not evict one another from its cache. Where
-    one task depends on the result of another, it is retimed: memory loads the next panel meanwhile.
+    A thread's copy of a panel is contiguous, so rows that lie a power of two apart do not evict one
+    another from its cache. If one task depends on the result of another, it is retimed: memory
+    loads the next panel meanwhile.
     """
     own = replace(_along_columns(greedy), reuse=CopyInputs())
     late = replace(own, shift=ch.LATE)
@@ -224,9 +230,9 @@ def _own_panels(greedy: Sketch) -> Iterator[Sketch]:
 
 
 def _shared_panels(greedy: Sketch) -> Iterator[Sketch]:
-    """Yields sketches with a panel that stays in cache between tasks, while every row passes through it.
+    """Yields sketches with a panel (column block) that stays in cache between tasks, while all rows pass through it.
 
-    Wider panels have longer runs of contiguous memory, narrower ones room for more rows.
+    Wider panels have longer contiguous runs of memory, narrower ones room for more rows.
     """
     wide = replace(greedy, tile=replace(greedy.tile, panel=512))
     yield _along_columns(wide)
@@ -236,7 +242,7 @@ def _shared_panels(greedy: Sketch) -> Iterator[Sketch]:
 
 
 def _packed_products(space: Space, greedy: Sketch) -> Iterator[Sketch]:
-    """Yields sketches of products in tiles that fit the caches."""
+    """Yields sketches of matrix products in tiles that fit the caches, with packed operands."""
     apart = not is_in_results(space)
     if apart:  # the loop that most tasks share is one that the product sums over
         greedy = replace(greedy, fusion=Fusion(loops=False, sums_inside=True))
@@ -285,7 +291,10 @@ def _packed_once(greedy: Sketch, tile: ProductTile) -> Sketch:
 
 
 def _products_of_triangles(space: Space, greedy: Sketch) -> Iterator[Sketch]:
-    """Yields sketches of products with a triangular result, without packed blocks. Other tasks have rows of their own."""
+    """Yields sketches of products with a triangular result, without packed blocks.
+
+    Other tasks have loops of their own.
+    """
     if any(cuts_of(task) and len(task.loops) >= 3 for task in space.problem.tasks):
         apart = Fusion(loops=False, sums_inside=True)
         for rows, vectors, block in ((6, 2, 64), (4, 2, 128), (6, 2, 1)):
@@ -294,9 +303,9 @@ def _products_of_triangles(space: Space, greedy: Sketch) -> Iterator[Sketch]:
 
 
 def _products_along_sums(space: Space, greedy: Sketch) -> Iterator[Sketch]:
-    """Yields sketches of products of rows by rows: both are read in vectors along the reduction.
+    """Yields sketches of products of rows by rows: both operands are read in vectors along the reduction.
 
-    The sums of a tile of results are reduced across their lanes at the end.
+    The accumulators of a tile of results are reduced across their lanes at the end.
     """
     roles, tasks = find_roles(space, merge=True), space.problem.tasks
     along = [x for t, task in enumerate(tasks) for x in task.loops if roles.vector.get(t) == x.name]
@@ -356,7 +365,10 @@ def _of_gpu(space: Space, greedy: Sketch) -> Iterator[Sketch]:
 
 @dataclass(frozen=True, slots=True)
 class _Proposals:
-    """Sketches for a kind of target: the threads of the baseline, the greedy sketch, and all variants of it."""
+    """Sketches for a kind of target.
+
+    `threads`: the baseline's threads; `greedy`: the greedy sketch; `all`: its variants.
+    """
 
     threads: Along | ThreadBlock
     greedy: Callable[[Space], Sketch]

@@ -1,4 +1,4 @@
-"""Roles of loops: threads, vectors, rows of a register tile, and the position in the nest.
+"""Roles of loops in first candidates: threads, vectors, rows of a register tile, and the position in the loop nest.
 
 Loops that may be fused are judged together, so that tasks in one loop agree.
 """
@@ -21,7 +21,10 @@ _Score = Callable[[TaskLoop], tuple[float, ...] | None]
 
 @dataclass(frozen=True)
 class Roles:
-    """Roles of loops: loop names by task; a task may lack each. `rank` is the position in the nest from outside."""
+    """Loops with a role, by task; a task may lack each role.
+
+    `rank`: position in the loop nest, counted from outside.
+    """
 
     parallel: dict[int, str]
     vector: dict[int, str]
@@ -37,21 +40,28 @@ def find_roles(
     sums_inside: bool = False,
     packed: bool = False,
 ) -> Roles:
-    """Roles of all loops; with `merge`, loops that may be fused count as one.
+    """Returns the roles of all loops; with `merge`, loops that may be fused count as one.
 
-    `columns`: true if threads prefer the vector loop, too. With `merge` or `sums_inside`, the reduction loops of products are
-    innermost. Where blocks of operands are `packed`, their layout in memory does not matter.
+    `columns`: threads prefer the vectorised loop, too. With `merge` or `sums_inside`, the reduction
+    loops of products are innermost. If operand blocks are `packed`, the operands' layout in memory
+    does not matter.
     """
     return _RoleFinder(space, merge, columns, merge or sums_inside, packed).roles()
 
 
 def is_panel(o: Operand) -> bool:
-    """True if products gain from packed blocks of an operand. Vectors and neighbourhoods of an element are in a cache unpacked."""
+    """True if products gain from packed blocks of an operand.
+
+    Vectors and operands with neighbour reads are cached unpacked.
+    """
     return len(o.loops) > 1 and not o.is_window
 
 
 def sweeps(space: Space, roles: Roles) -> tuple[int, ...]:
-    """Returns the pass of each task. A task that uses another's reduction over its outermost loop is in a later pass."""
+    """Returns the pass of each task.
+
+    A task that uses another's reduction over its outermost loop is in a later pass.
+    """
     found: list[int] = []
     for t in range(len(space.problem.tasks)):
         sources = {f.producer for f in space.backbone.flows if f.consumer == t and not f.is_read}
@@ -99,7 +109,7 @@ class _RoleFinder:
         return Roles(parallel, vector, rows, rank)
 
     def _best(self, score: _Score) -> dict[int, str]:
-        """Returns, by task, the loop of the highest score; the earlier one among ties."""
+        """Returns, by task, the loop with the highest score; the first one among ties."""
         best = {}
         for t, task in enumerate(self.tasks):
             scored = [(score((t, loop.name)), loop.name) for loop in task.loops]
@@ -113,13 +123,13 @@ class _RoleFinder:
         return bool(int(self.space.model.initial[self.space.variables.kind[d]]) >> kind & 1)
 
     def _loop(self, key: TaskLoop) -> tuple[bool, int, int]:
-        """Returns (true for a reduction, extent, position in the source) of a loop."""
+        """Returns (True for a reduction, extent, position in the source) of a loop."""
         names = [loop.name for loop in self.tasks[key[0]].loops]
         loop = self.tasks[key[0]].loops[names.index(key[1])]
         return loop.is_reduction, loop.extent, names.index(key[1])
 
     def _vector_score(self, key: TaskLoop) -> tuple[float, ...] | None:
-        """Contiguous accesses minus strided ones, in all tasks of the loop."""
+        """Returns the number of contiguous accesses minus strided ones along a loop, over all tasks that share it."""
         lanes = self.space.target.lanes(self.tasks[key[0]].lane_bytes)
         if not self._may(key, INNER, ch.VECTOR) or self._loop(key)[1] < lanes:
             return None
@@ -130,7 +140,7 @@ class _RoleFinder:
         return (sum(self._contiguity(k) for k in self.members(key)), self._loop(key)[2])
 
     def _contiguity(self, key: TaskLoop) -> float:
-        """Contiguous accesses of a task along a loop minus strided ones, each as often as it is made.
+        """Returns a task's contiguous accesses along a loop minus strided ones, each as often as it is made.
 
         Results of reductions are stored once for all iterations of their loops.
         """
@@ -168,7 +178,7 @@ class _RoleFinder:
         return (self._reuses(key), parallel.get(key[0]) == key[1], not is_reduction, -place)
 
     def _reuses(self, key: TaskLoop) -> bool:
-        """True if a task reads the same values in several iterations of a loop: copies along the loop load them once."""
+        """True if a task reads the same values in several iterations of a loop, so that register copies load them once."""
         accesses = [a for a, in_finish in task_reads(self.tasks[key[0]]) if not in_finish]
         return any(index_loops(a) and key[1] not in index_loops(a) for a in accesses)
 

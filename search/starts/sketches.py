@@ -1,4 +1,4 @@
-"""Sketches: descriptions of first implementations, composed from the roles of loops."""
+"""Sketches: partial descriptions of first implementations, composed from the roles of loops."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from .tiles import BlockSizes
 class Fusion:
     """Fusion of tasks: shared launches and shared loops.
 
-    With `sums`, tasks share a loop for reductions of which one needs another's result only to finish its own. With `rescaled`, sums
-    share the loop of a maximum or mean that their terms read. In separate loop nests, the reduction loops of products are innermost
-    if `sums_inside`.
+    `sums`: reductions share a loop even if one needs another's result in its finish.
+    `rescaled`: sums share the loop of a maximum or mean that their terms read.
+    `sums_inside`: in separate loop nests, the reduction loops of products are innermost.
     """
 
     launch: bool = True  # one launch
@@ -29,12 +29,15 @@ class Fusion:
 
 @dataclass(frozen=True, slots=True)
 class TileSizes:
-    """Tile sizes. The register tile is `vectors` vector registers (0: no vectors) on the contiguous loop, by `rows` copies of a
-    second one.
+    """Tile sizes.
 
-    A mid tile has `panel` iterations of the contiguous loop, or `block` iterations of all loops. With `blocks` it has those of the
-    loops of rows, of vectors and of the reduction, and the rows of the tile pass by each panel of vectors. `columns`: copies of the
-    other result loops where vectors run along the reduction.
+    The register tile is `vectors` vector registers (0: no vectors) by `rows` copies of a second
+    loop.
+    The vector registers lie along the contiguous loop.
+    A mid tile has `panel` iterations of the contiguous loop, or `block` iterations of all loops.
+    With `blocks` it has those of the loops of rows, of vectors and of the reduction, and all rows
+    of the tile pass by each panel of vectors.
+    `columns`: copies of the other result loops if vectors run along the reduction.
     """
 
     rows: int = 1
@@ -47,7 +50,7 @@ class TileSizes:
 
 
 class Axis(Enum):
-    """Role of a loop in the tasks."""
+    """Role in its tasks of a loop that threads share."""
 
     COMMON = "the loop that most tasks share"
     CONTIGUOUS = "the loop that walks along memory"
@@ -55,12 +58,17 @@ class Axis(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Along:
-    """Threads of a CPU: the work partition of one loop, along which tasks can share it, in one part each or (CYCLIC) tile by tile.
+    """Threads of a CPU: the schedule of one loop (with role `axis`) that the tasks can share.
 
-    Without a `team` there is one thread, with the same nests. Updates of elements that iterations share use strategy `scatter`, in
-    blocks of at least `cells`; with SERIAL the loops around them have one thread. `by_work`: iterations whose cost only a run can
-    tell are partitioned by their work, or part by part. With `lanes` the iterations of bodies are vectorised, contiguous or not.
-    `where_pays`: tasks have a team, and update strategies, as in standalone calls: small ones have one thread.
+    `schedule`: one part per thread, or (CYCLIC) tile by tile.
+    `team`: without it there is one thread, with the same loop nests.
+    `scatter`: method for updates of elements that iterations share, in blocks of at least `cells`;
+    with SERIAL the loops around such updates have one thread.
+    `by_work`: iterations whose cost is only known at run time are partitioned by their work, or
+    part by part.
+    `lanes`: the iterations of bodies are vectorised, contiguous or not.
+    `where_pays`: tasks have a team, and update methods, as in standalone calls: small ones have one
+    thread.
     """
 
     axis: Axis = Axis.COMMON
@@ -74,7 +82,7 @@ class Along:
 
 
 class Sums(Enum):
-    """Distribution of reductions over the blocks of a GPU."""
+    """Ways to distribute reductions over the blocks of a GPU."""
 
     WHOLE = "each by one block"
     PARTIALS = "blocks leave partial results"
@@ -83,7 +91,7 @@ class Sums(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ThreadBlock:
-    """Threads of a block of a GPU: along the contiguous loop and along a second one."""
+    """Threads of a GPU block: numbers along the contiguous loop and along a second one."""
 
     contiguous: int = 1
     rows: int = 1
@@ -92,12 +100,14 @@ class ThreadBlock:
 
 @dataclass(frozen=True, slots=True)
 class Packing:
-    """Packed copies of the operands read in vectors, or of `every` operand, made outside of the vector loop.
+    """Packed copies of the operands that are read in vectors, or of `every` operand, made outside of the vector loop.
 
-    So each is packed once for a block of rows. With `depth_first`, blocks of the reduction are outermost. Then the operand read in
-    vectors is packed once for all rows of a thread, or of all threads if packed `by_team`. Sums are in memory then; if
-    `prefetched`, they are prefetched before their addends are computed. Copies have `stages`: without asynchronous copies, only
-    copies of operands without unit stride.
+    So each is packed once for a block of rows.
+    `depth_first`: blocks of the reduction are outermost. Then the operand read in vectors is packed
+    once for all rows of a thread, or of all threads if `by_team`, and accumulators are in memory.
+    `prefetched`: these accumulators are prefetched before their addends are computed.
+    `stages`: number of block buffers; without asynchronous copies, only for operands without unit
+    stride.
     """
 
     every: bool = False
@@ -109,14 +119,14 @@ class Packing:
 
 @dataclass(frozen=True, slots=True)
 class CopyInputs:
-    """A thread copies its inputs for a later task that reads them again."""
+    """Reuse by copies: each thread copies its inputs for a later task that reads them again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sketch:
-    """Partial description of an implementation. Values of `shift`, `prefetch` and `stores` are those of choices.
+    """Partial description of an implementation. `shift`, `prefetch` and `stores` are values of these choices.
 
-    >>> Sketch(tile=Tile(vectors=8), threads=Along(Axis.CONTIGUOUS, ch.CYCLIC), reuse=CopyInputs(), shift=ch.LATE)
+    >>> Sketch(tile=TileSizes(vectors=8), threads=Along(Axis.CONTIGUOUS, ch.CYCLIC), reuse=CopyInputs(), shift=ch.LATE)
     """
 
     fusion: Fusion = Fusion()
@@ -129,7 +139,7 @@ class Sketch:
     stores: int = ch.CACHED
 
     def __str__(self) -> str:
-        """Text of the non-default parts. No two sketches have the same text."""
+        """Text of the parts that differ from the default. No two sketches have the same text."""
         return ", ".join(self._words())
 
     def _words(self) -> Iterator[str]:

@@ -1,7 +1,8 @@
-"""Tile sizes of products on a CPU, from its cache sizes: blocks of operands that stay in each cache (Goto and van de Geijn 2008).
+"""Tile sizes of products on a CPU: blocks of operands that stay in each cache (Goto and van de Geijn 2008).
 
-A panel of the vector operand, as wide as the register tile, stays in the first cache while all rows of a block pass by it. The
-contents of a core's private cache depend on the blocks that are outermost (see `ProductTile`).
+A panel of the vector operand, as wide as the register tile, stays in the first cache while all rows
+of a block pass by it. The blocks that are outermost decide the contents of a core's private cache
+(see `ProductTile`).
 """
 
 from __future__ import annotations
@@ -26,19 +27,22 @@ _VECTORS = (4, 2)
 
 
 class RegisterTile(NamedTuple):
-    """Register tile of accumulators: rows by vector registers."""
+    """Register tile of accumulators: `rows` by `vectors` vector registers."""
 
     rows: int
     vectors: int
 
     @property
     def loads(self) -> float:
-        """Loads for each multiplication. Each step reads a number for each row, and the vectors of a row of the other operand."""
+        """Number of loads per multiplication.
+
+        Each step loads one number per row, and the vectors of one row of the other operand.
+        """
         return (self.rows + self.vectors) / (self.rows * self.vectors)
 
 
 class BlockSizes(NamedTuple):
-    """Block sizes: iterations of the loops of rows, of vectors and of the reduction."""
+    """Sizes of a block, in iterations of the loops of rows, of vectors (columns) and of the reduction (depth)."""
 
     rows: int
     columns: int
@@ -47,17 +51,18 @@ class BlockSizes(NamedTuple):
 
 @dataclass(frozen=True)
 class ProductTile:
-    """The register tile of a product, and iterations of the mid tile around it.
+    """Register tile of a product, and alternative sizes of the blocks (mid tiles) around it.
 
-    `by_rows`: blocks of rows are outermost; panels and sums of a block are in a core's private cache. `deep`: as well, but each
-    register tile reads its panel out of that cache, and sums are loaded and stored half as often.
-
-    `by_depth`: blocks of the reduction are outermost; only packed rows are in the private cache, and panels in the last. With
-    `by_team` all threads share the panels. `by_depth_deep`: all sums pass by a quarter as often, and panels are read out of a
-    private cache.
-
-    `by_rows_ahead`, `by_depth_ahead`: blocks are packed ahead, except the first. So each is a small part of a thread's packing. In
-    the latter it is one register tile of rows, or as many as let a number of register tiles pass while a block is packed.
+    `by_rows`: blocks of rows are outermost; panels and accumulators of a block are in a core's
+    private cache. `deep`: as `by_rows`, but each register tile reads its panel from that cache, and
+    accumulators are loaded and stored half as often.
+    `by_depth`: blocks of the reduction are outermost; only packed rows are in the private cache,
+    and panels in the last. `by_team`: as `by_depth`, with panels that all threads share.
+    `by_depth_deep`: all accumulators are loaded and stored a quarter as often, and panels are read
+    from a private cache.
+    `by_rows_ahead`, `by_depth_ahead`: all blocks but the first are packed in advance, so the first
+    one is a small part of a thread's packing. In the latter it has one register tile of rows, or as
+    many as let a number of register tiles run while a block is packed.
     """
 
     registers: RegisterTile
@@ -71,9 +76,9 @@ class ProductTile:
 
 
 def product_roles(space: Space, *, apart: bool = False) -> tuple[Roles, int] | None:
-    """Returns loop roles with packed operands, and the largest product of three loops or more with distinct roles.
+    """Returns loop roles for packed operands, and the largest product with three loops or more and distinct roles.
 
-    None if there is none. `apart`: other tasks have loops of their own.
+    None if there is no such product. `apart`: other tasks have loops of their own.
     """
     roles = find_roles(space, merge=not apart, sums_inside=True, packed=True)
     tasks = space.problem.tasks
@@ -84,7 +89,7 @@ def product_roles(space: Space, *, apart: bool = False) -> tuple[Roles, int] | N
 
 
 def is_in_results(space: Space) -> bool:
-    """True if rows of the largest product's register tile are rows of results, where loops of other tasks agree with its own."""
+    """True if the register tile of the largest product has rows of results, not of its reduction, in merged loops."""
     found = product_roles(space)
     if found is None:
         return True
@@ -96,10 +101,10 @@ def is_in_results(space: Space) -> bool:
 def product_tile(
     space: Space, registers: RegisterTile, *, apart: bool = False
 ) -> ProductTile | None:
-    """The tile for the largest product (see `product_roles`).
+    """Returns the tile for the largest product (see `product_roles`).
 
-    None where there is none, where a core's private cache is unknown, or where the operand read in vectors fits into a core's first
-    cache unpacked.
+    None if there is none, if a core's private cache is unknown, or if the operand read in vectors
+    fits into a core's first cache unpacked.
     """
     found, target = product_roles(space, apart=apart), space.target
     if found is None or not target.own_cache_bytes:
@@ -129,7 +134,10 @@ def product_tile(
     n_panels = ceil(extents[roles.vector[t]] / width)
 
     def blocks_by_depth(depth: int, sharers: int) -> BlockSizes:
-        """Blocks with rows that fit a core's private cache, and panels that fit the last one, which `sharers` threads share."""
+        """Returns blocks whose rows fit a core's private cache and whose panels fit the last cache.
+
+        `depth`: iterations of the reduction. `sharers`: threads that share the last cache.
+        """
         in_last_cache = _LAST_CACHE_SHARE * target.last_cache_bytes / (width * depth * size_bytes)
         panels = min(n_panels, in_last_cache * sharers / target.cores)
         return BlockSizes(
@@ -151,9 +159,9 @@ def product_tile(
 
 
 def register_tiles(target: Target) -> list[RegisterTile]:
-    """Register tiles of products, those with the fewest loads first.
+    """Returns register tiles for products, those with the fewest loads first.
 
-    Besides the sums, registers hold the vectors of one operand and a splat of the other.
+    Besides the accumulators, registers hold the vectors of one operand and a splat of the other.
     """
     most = target.vector_registers - 1
     rows = {n: [r for r in _ROWS if r * n + n <= most] for n in _VECTORS}
@@ -162,12 +170,12 @@ def register_tiles(target: Target) -> list[RegisterTile]:
 
 
 def _row_block(own_rows: int, rows: int, most_rows: float) -> int:
-    """Rows of a block with the fewest packings of panels for a thread's own rows."""
+    """Returns the rows of a block such that panels are packed least often for a thread's own rows."""
     blocks = [n * rows for n in CPU_KIND.mid_sizes]
     fitting = takewhile(lambda block: block == rows or block <= most_rows, blocks)
     return min(fitting, key=lambda block: ceil(own_rows / block))
 
 
 def _mid_size(most: float) -> int:
-    """The largest size of a mid dim up to `most`."""
+    """Returns the largest size of a mid dim up to `most`."""
     return max(n for n in CPU_KIND.mid_sizes if n <= max(1.0, most))

@@ -1,4 +1,4 @@
-"""Transfer of decisions between spaces: of the same sequence at another shape, or on another machine."""
+"""Transfer of decisions between spaces of one sequence: to another shape, or to another machine."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ MAX_BACKTRACKS = 400
 
 
 def complete_near(space: Space, decisions: Iterable[tuple[str, str]]) -> Candidate | None:
-    """The implementation of `space` closest to `decisions` of another one; None where there is none.
+    """Returns the implementation of `space` closest to `decisions` of another space; None if there is none.
 
-    A choice of the same name takes the same value where possible, else the nearest size. All others follow from propagation and the
-    greedy first candidate.
+    A choice of the same name takes the same value if possible, else the nearest size. All other
+    choices follow from propagation and the greedy first candidate.
     """
     root = space.root()
     if not isinstance(root, Candidate):
@@ -32,13 +32,13 @@ def complete_near(space: Space, decisions: Iterable[tuple[str, str]]) -> Candida
 
 
 def n_alike(candidate: Candidate, decisions: Iterable[tuple[str, str]]) -> int:
-    """The number of the given decisions that a complete candidate shares."""
+    """Returns the number of the given decisions that a complete candidate has too."""
     held = dict(to_names(candidate))
     return sum(held.get(name) == value for name, value in decisions)
 
 
 def _preference(space: Space, decisions: Iterable[tuple[str, str]]) -> npt.NDArray[np.uint8]:
-    """[n_choices, n_values] values by preference, padded with NO_VALUE."""
+    """Returns [n_choices, n_values]: values of each choice by preference, padded with NO_VALUE."""
     greedy = greedy_preference(space)
     width = max(greedy.shape[1], *(len(c.values) for c in space.choices))
     wanted = np.full((len(greedy), width), NO_VALUE, np.uint8)
@@ -52,7 +52,10 @@ def _preference(space: Space, decisions: Iterable[tuple[str, str]]) -> npt.NDArr
 
 
 def _ranked(choice: Choice, value: str) -> list[int]:
-    """Values of a choice, `value` first; sizes by their ratio to it. [] where the choice has no such value."""
+    """Returns the values of a choice, `value` first, then sizes by their ratio to it.
+
+    [] if the choice has no such value.
+    """
     if value.isdigit() and int(value) > 0:
         sizes = [(k, int(v)) for k, v in enumerate(choice.values) if v.isdigit() and int(v) > 0]
         return [k for k, n in sorted(sizes, key=lambda x: abs(math.log2(x[1] / int(value))))]

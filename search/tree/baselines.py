@@ -1,4 +1,7 @@
-"""Baseline strategies: random, bound-first, beam, exhaustive. Same steps, same events, same statuses as mcts."""
+"""Baseline strategies: random, bound-first, beam, exhaustive.
+
+Steps, events and statuses are as those of mcts.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ from .exploration import AbstractStrategy, Exploration
 
 
 class RandomSampling(AbstractStrategy):
-    """Random search: independent random completions of the root, each implementation once. Proves nothing."""
+    """Random search: independent random completions of the root, each implementation once. It proves nothing."""
 
     def __init__(self) -> None:
         self._n_fruitless = 0
@@ -42,7 +45,7 @@ class RandomSampling(AbstractStrategy):
 
 
 class BoundFirst(AbstractStrategy):
-    """Best-first search: always opens the node of least bound.
+    """Best-first search: always opens the node with the least bound.
 
     No strategy proves an optimum with fewer expansions, and none finds good times later.
     """
@@ -56,7 +59,10 @@ class BoundFirst(AbstractStrategy):
 
 
 class Exhaustive(AbstractStrategy):
-    """Depth-first search through the whole tree, least bound first among siblings. With `prune`, below the cut only."""
+    """Depth-first search through the whole tree, least bound first among siblings.
+
+    With `prune`, only below the cut.
+    """
 
     def __init__(self) -> None:
         self._stack: list[Node] = []
@@ -82,9 +88,10 @@ class Exhaustive(AbstractStrategy):
 
 
 class Beam(AbstractStrategy):
-    """Beam search: level by level, the `beam_width` candidates of least bound, ties at random.
+    """Beam search: level by level, the `beam_width` candidates with the least bounds, ties in random order.
 
-    Each pass doubles the width. A pass that dropped nothing has explored everything, and closes the tree.
+    Each pass doubles the width. A pass that dropped no candidate has explored everything, and
+    closes the tree.
     """
 
     def __init__(self) -> None:
@@ -134,7 +141,7 @@ class Beam(AbstractStrategy):
 
 
 def _visit(exploration: Exploration, node: Node, tag: Tag) -> Asking[list[Node]]:
-    """Submits a complete node, or opens the children of another."""
+    """Submits a complete node for measurement (returns []), or opens an incomplete one and returns its live children."""
     if exploration.tree.candidate(node).is_complete:
         yield from exploration.submit_leaf(node, tag)
         return []

@@ -1,6 +1,7 @@
 """Knuth's estimator of the size of a space, from random descents (Telamon, section 5.3).
 
-It counts the leaves of the tree that `next_choice` spans, without bias: the number of complete candidates.
+It estimates, without bias, the number of leaves of the tree in which `next_choice` decides the
+order: complete candidates.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ NORMAL_95 = 1.96
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """A mean with its 95 % interval (normal approximation, not below zero)."""
+    """A mean with its 95 % confidence interval (normal approximation, cut off at zero)."""
 
     mean: float
     low: float
@@ -28,8 +29,10 @@ class Interval:
 
 @dataclass(frozen=True, slots=True)
 class SpaceEstimate:
-    """`n_leaves` implementations; `dead_end_share` of uniform random descents end dead;
-    `mean_depth` decisions a descent.
+    """Estimate of a space: its number of leaves (implementations), from `n_descents` uniform random descents.
+
+    `dead_end_share`: share of descents that end in a dead end. `mean_depth`: mean number of
+    decisions per descent.
     """
 
     method: str
@@ -47,9 +50,10 @@ def estimate_knuth(
     n_descents: int = 1000,
     keep: Callable[[SearchCandidate], bool] | None = None,
 ) -> SpaceEstimate:
-    """Estimates the size of a space: the mean product of branching factors along random descents (Knuth 1975).
+    """Returns an estimate of a space's size: the mean product of branching factors along random descents (Knuth 1975).
 
-    The product is zero if a descent ends dead. `keep` leaves out candidates, for instance those whose bound exceeds a cut.
+    The product is zero if a descent ends in a dead end. `keep`: candidates for which it is False
+    are left out, for instance those whose bound exceeds a cut.
     """
     products = np.empty(n_descents)
     n_dead = 0
@@ -75,7 +79,7 @@ def live_children(
     choice: int,
     keep: Callable[[SearchCandidate], bool] | None,
 ) -> list[SearchCandidate]:
-    """Returns the candidates to which a choice leads, without dead ends and without those that `keep` leaves out."""
+    """Returns the children of a candidate by one choice, without dead ends, and without those for which `keep` is False."""
     return [
         child
         for _, child in candidate.expand(choice)
@@ -84,14 +88,14 @@ def live_children(
 
 
 def interval(samples: np.ndarray) -> Interval:
-    """Returns the mean of independent samples with its interval. No sample is below zero."""
+    """Returns the mean of independent samples with its confidence interval. No sample is below zero."""
     mean = float(samples.mean())
     error = float(samples.std(ddof=1)) / math.sqrt(len(samples)) if len(samples) > 1 else mean
     return Interval(mean, max(0.0, mean - NORMAL_95 * error), mean + NORMAL_95 * error)
 
 
 def _share(hits: int, n: int) -> Interval:
-    """Returns Wilson's interval of a share, which does not collapse at shares of zero and one."""
+    """Returns Wilson's confidence interval of the share `hits` / `n`, which does not collapse at shares of zero and one."""
     z2 = NORMAL_95**2
     share = hits / n
     middle = (share + z2 / (2 * n)) / (1 + z2 / n)

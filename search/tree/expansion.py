@@ -1,4 +1,4 @@
-"""Node expansion: propagates, bounds and prunes children, in the tree and below it."""
+"""Node expansion: propagates, bounds and prunes children, for nodes of the tree and for candidates below it."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ from .exploration import Exploration
 
 @dataclass(frozen=True, slots=True)
 class Live:
-    """Children below the cut, parallel lists. `cut_floor_ns`: least bound of the others; inf if
-    none was cut.
+    """Children below the cut, as parallel lists.
+
+    `cut_floor_ns`: least bound of the children at or above the cut; inf if there are none.
     """
 
     bounds_ns: list[float]
@@ -32,9 +33,9 @@ class Live:
 def live_children(
     exploration: Exploration, candidate: SearchCandidate, bound_ns: float, limit: int | None = None
 ) -> Live:
-    """Returns the bounded children of a candidate outside the tree. Closed ones are counted and left out.
+    """Returns the bounded children below the cut of a candidate outside the tree; pruned ones are only counted.
 
-    With a `limit`, that many values are tried, and more only while none of them is live.
+    `limit`: number of values to try; more are tried only while none of them is live.
     """
     choice = exploration.guidance.next_choice(candidate)
     if limit is None:
@@ -83,14 +84,17 @@ def _sift(
 
 
 def _price_ns(exploration: Exploration, child: SearchCandidate, bound_ns: float) -> float:
-    """Returns the expected time of a child, at most half way from its bound to the cut: a guess must exclude nothing."""
+    """Returns the expected time of a child, at most half way from its bound to the cut: a prediction must exclude nothing."""
     assert exploration.guidance.expected is not None
     dear_ns = 0.5 * (bound_ns + exploration.cut_ns)
     return max(bound_ns, min(exploration.guidance.expected(child), dear_ns))
 
 
 def expand(exploration: Exploration, node: Node, tag: ev.Tag) -> list[Node]:
-    """Opens the children of a frontier node of the tree, and returns the live ones. The node closes if none is live."""
+    """Opens the children of a frontier node of the tree, and returns the live ones.
+
+    The node is closed if none is live.
+    """
     candidate = exploration.tree.candidate(node)
     choice = exploration.guidance.next_choice(candidate)
     opened: list[tuple[int, float, SearchCandidate, int]] = []

@@ -1,4 +1,4 @@
-"""Shared state of all strategies (results, pending requests, events), and the operations that keep it consistent."""
+"""State that all strategies share (results, pending requests, events), and the operations that keep it consistent."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ _ROW_EVERY_S = 1.0  # a line of the log is due
 
 
 class AbstractStrategy(ABC):
-    """A search strategy: performs one step at a time."""
+    """Interface of a search strategy, which performs one step at a time."""
 
     @abstractmethod
     def step(self, exploration: Exploration) -> Asking[bool]:
-        """Performs one step. Returns False if nothing is left to do except for evaluations in flight."""
+        """Performs one step. Returns False if nothing is left to do except waiting for evaluations in flight."""
 
 
 class Exploration:
-    """One running search. Operations append to `events`, which the caller drains."""
+    """State of one running search. Operations append to `events`, which the caller drains."""
 
     def __init__(
         self,
@@ -79,7 +79,10 @@ class Exploration:
         )
 
     def begin_again(self, root: SearchCandidate) -> None:
-        """Restarts with the root of a wider space: the tree is another one, measurements stay. No measurement may be pending."""
+        """Restarts with the root of a wider space: the tree is new, measurements remain.
+
+        No measurement may be pending.
+        """
         self._plant(root)
         self.pruning.refresh()
         self.events.append(ev.Widened(self.root_bound_ns * self.pruning.factor))
@@ -92,12 +95,12 @@ class Exploration:
 
     @property
     def cut_ns(self) -> float:
-        """The cut: only candidates with a (stored) bound below it can be worth exploring."""
+        """Cut on stored (unscaled) bounds, in ns: only candidates with a bound below it can be worth exploring."""
         return self.pruning.cut_ns
 
     @property
     def bound_ns(self) -> float:
-        """Global lower bound: no implementation is faster (scaled, at most the best time)."""
+        """Global lower bound in ns: no implementation is faster. It is scaled, and at most the best time."""
         floor_ns = min(self.tree.open_bound_ns(), self.pruning.floor_ns) * self.pruning.factor
         best_ns = self.incumbent.best_ns
         return floor_ns if best_ns is None else min(floor_ns, best_ns)
@@ -144,7 +147,7 @@ class Exploration:
         )
 
     def claimed_bound_ns(self) -> float | None:
-        """Returns the global bound while it is valid; None after an alarm, and if nothing is left to bound."""
+        """Global lower bound while it is valid; None after an alarm, and if nothing is left to bound."""
         bound_ns = self.bound_ns
         return None if self.incumbent.alarms or math.isinf(bound_ns) else bound_ns
 
@@ -166,7 +169,7 @@ class Exploration:
     ) -> Asking[bool]:
         """Requests the outcome of a complete candidate. Returns True if it has to be measured.
 
-        `parent` is the key of the implementation of which it is a neighbour.
+        `parent`: key of the implementation of which it is a neighbour.
         """
         self.last_tag = tag
         key, n_before = self.ledger.key(candidate), self.ledger.n_waiting
@@ -191,16 +194,17 @@ class Exploration:
 
     @property
     def _n_to_come(self) -> int:
-        """The number of candidates that may still be pending beside those that are."""
+        """Number of candidates that may still be added to the pending batch."""
         remaining = self._remaining
         batch = self.batch if remaining is None else min(self.batch, remaining)
         return batch - self.ledger.n_waiting
 
     @property
     def batch(self) -> int:
-        """The number of candidates that are measured at once.
+        """Number of candidates that are measured at once.
 
-        Results of a batch come too late for the rest of it. That matters less after many measurements, and more if each takes long.
+        Results of a batch come too late for the rest of it. That matters less after many
+        measurements, and more if each takes long.
         """
         o, n = self.options.batches, self.tally.evaluations
         if n == 0:
@@ -217,14 +221,18 @@ class Exploration:
         return (yield from self.submit(candidate, node.bound_ns, tag, node, is_leaf=True))
 
     def flush(self) -> Asking[None]:
-        """Asks for the outcomes of all pending candidates, except for those that the cut has overtaken.
+        """Requests the outcomes of all pending candidates, and waits for all of them.
 
-        Events follow the order of requests, not that of answers.
+        Candidates whose bounds are no longer below the cut are left out. Events follow the order of
+        requests, not that of answers.
         """
         yield from self._receive(is_all=True)
 
     def advance(self) -> Asking[None]:
-        """Asks for outcomes like `flush`; where several machines measure, returns with the next one: the others stay in flight."""
+        """Requests outcomes as `flush`, but with several machines returns after the next one.
+
+        The others stay in flight.
+        """
         yield from self._receive(is_all=not self.options.batches.in_flight)
 
     def _receive(self, is_all: bool) -> Asking[None]:
@@ -251,7 +259,11 @@ class Exploration:
             self._settle(answer)
 
     def _sent(self) -> tuple[Trial, ...]:
-        """Sends what is queued. Nodes are weighed only where descents go on meanwhile."""
+        """Returns the queued trials and marks them as sent.
+
+        If several machines measure, descents continue meanwhile, so the trials' nodes get a virtual
+        loss.
+        """
         trials, requests = self.ledger.send()
         if self.options.batches.in_flight:
             for request in requests:
@@ -300,7 +312,10 @@ class Exploration:
             self.rank(outcome, request.key, request.tag, request.candidate, node_id)
 
     def check_admissible(self, outcome: ev.Outcome, bound_ns: float, key: bytes) -> None:
-        """Raises an alarm if a measured time is below a (scaled) bound, once per implementation, and lowers the scale of all."""
+        """Raises an alarm if a measured time is below a scaled bound, once per implementation.
+
+        It also lowers the scale of all bounds.
+        """
         time_ns = outcome.time_ns
         assert time_ns is not None
         if outcome.is_by_ratio or time_ns >= bound_ns * (1 - RELATIVE_SLACK):
@@ -321,7 +336,7 @@ class Exploration:
         candidate: SearchCandidate | None,
         node_id: int,
     ) -> None:
-        """Offers a measured time to the incumbent. A new best updates the cut, and is reported."""
+        """Offers a measured time to the incumbent. A new best time updates the cut, and gives an event."""
         assert outcome.time_ns is not None
         previous_ns = self.incumbent.best_ns
         ranked = ev.Ranked(outcome.time_ns, outcome.spread, key, tag, outcome, candidate)
@@ -338,14 +353,17 @@ class Exploration:
     # ------------------------------------------------------------------ telling
 
     def _candidate_at(self, bound_ns: float) -> SearchCandidate | None:
-        """Returns the candidate of the open node that sets this global bound; None if no open node does."""
+        """Returns the candidate of the open node with this bound, which sets the global bound.
+
+        None if there is none.
+        """
         node = self.tree.least_open()
         if node is None or node.bound_ns * self.pruning.factor > bound_ns * (1 + RELATIVE_SLACK):
             return None
         return self.tree.candidate(node)
 
     def after_step(self) -> None:
-        """Reports a bound that moved, and a row when one is due."""
+        """Adds an event if the global bound has moved, and a row of the log if one is due."""
         bound_ns = self.bound_ns
         if (
             not self.incumbent.alarms

@@ -1,6 +1,4 @@
-"""Monte-Carlo tree search with bound-weighted rollouts and bound dives (Telamon, arXiv 1904.03383,
-section 5.1).
-"""
+"""Monte-Carlo tree search with bound-weighted rollouts and bound dives (Telamon, arXiv 1904.03383, section 5.1)."""
 
 from __future__ import annotations
 
@@ -23,9 +21,10 @@ from .policies import POLICIES, pick_by_bound
 
 @dataclass(frozen=True, slots=True)
 class Focus:
-    """Frequency of bound dives: every `period`-th step (0: never) dives over at most `n_nodes` nodes of least bound.
+    """Frequency of bound dives: every `period`-th step (0: never) opens at most `n_nodes` nodes with the least bounds.
 
-    They become rarer after `patience` evaluations by dives (0: for ever) in which the bound did not move.
+    Dives become rarer after `patience` evaluations by dives (0: never) in which the bound did not
+    move.
     """
 
     period: int
@@ -39,10 +38,10 @@ FOCUS = {"best": Focus(0, 0, 0), "balanced": Focus(4, 16, 8), "bound": Focus(2, 
 
 
 class Pace:
-    """Adaptive frequency of an action that ends in evaluations of the given tags: every `period`-th step (0: never).
+    """Adaptive frequency of an action that ends in evaluations of given source tags: every `period`-th step (0: never).
 
-    After `patience` evaluations in vain (0: never) it becomes half as frequent, and so on down to an eighth. A success restores the
-    first period.
+    After `patience` evaluations without success (0: never) it becomes half as frequent, and so on
+    down to an eighth. A success restores the first period.
     """
 
     def __init__(self, tags: str, period: int, patience: int) -> None:
@@ -55,11 +54,11 @@ class Pace:
 
     @property
     def share(self) -> float:
-        """The share of steps that perform the action."""
+        """Share of steps that perform the action."""
         return 1 / self.period if self.period else 0.0
 
     def is_due(self) -> bool:
-        """True if the action is due. Called once per step; it stays due until it is `done`."""
+        """True if the action is due. Called once per step; it remains due until `done` is called."""
         self._credit = min(1.0, self._credit + self.share)
         return self._credit > 1 - 1e-9
 
@@ -67,14 +66,17 @@ class Pace:
         self._credit = 0.0
 
     def is_over(self, tally: Tally) -> bool:
-        """True if its evaluations took more than its share of all time since the period changed, and more than a second."""
+        """True if the action's evaluations took more than its share of all seconds since the period changed.
+
+        They must also have taken more than LEAST_SPENT_S seconds.
+        """
         some_s, all_s = tally.spent_by(self._tags)
         return some_s - self._spent_s[0] > max(
             LEAST_SPENT_S, self.share * (all_s - self._spent_s[1])
         )
 
     def was_in_vain(self, tally: Tally) -> None:
-        """Counts one more evaluation, which may still turn out a success."""
+        """Counts one more evaluation without success so far."""
         self._n_in_vain += 1
         if self._patience and self._n_in_vain >= self._patience:
             self._set(min(2 * self.period, 8 * self._first), tally)
@@ -103,14 +105,13 @@ Draw = tuple[SearchCandidate, float, bytes]
 
 
 class Mcts(AbstractStrategy):
-    """Select by policy down to the frontier, expand one node, roll out from one of its children,
-    back up the outcome.
+    """Monte-Carlo tree search: selects a path to the frontier, expands a node, rolls out, and backs up the outcome.
 
     A node whose children are all closed is closed, so a small space ends with a proof. While a
-    batch is gathered the visits of its descents count without their times; leaves that wait for an
-    outcome cannot be selected.
+    batch is gathered, the visits of its descents count without their times; leaves without an
+    outcome yet cannot be selected.
 
-    Descents and dives have a share of the steps, and no more than that of the time: where a run takes
+    Descents and dives have a share of the steps, and no more than that of the time: if a run takes
     milliseconds, one far from the best takes seconds. The share shrinks while they find nothing.
     """
 
@@ -151,7 +152,7 @@ class Mcts(AbstractStrategy):
         return True
 
     def _look_back(self, exploration: Exploration) -> None:
-        """Updates the paces: dives succeed when the bound has moved, descents when they have found one of the best."""
+        """Updates the paces: dives succeed if the bound has moved, descents if they have found one of the best."""
         bound_ns = exploration.bound_ns / exploration.pruning.factor
         if bound_ns > self._bound_ns * (1 + RELATIVE_SLACK):
             self._bound_ns = bound_ns
@@ -191,7 +192,7 @@ class Mcts(AbstractStrategy):
     def _odds(
         exploration: Exploration, candidates: Sequence[SearchCandidate]
     ) -> list[float] | None:
-        """Returns the weights of siblings in a rollout, in addition to those of their bounds; None without a prediction."""
+        """Returns factors on the weights of siblings in a rollout, from a prediction; None without a prediction."""
         expected = None
         if exploration.guidance.surrogate is not None and len(candidates) > 1:
             expected = exploration.guidance.surrogate.expected(candidates)
@@ -202,7 +203,10 @@ class Mcts(AbstractStrategy):
 
     @staticmethod
     def _by_promise(exploration: Exploration, drawn: Sequence[Draw]) -> list[int]:
-        """Returns the positions of draws, the most promising first; in the order of drawing without a prediction."""
+        """Returns the positions of `drawn`, best predicted time first.
+
+        In the order of drawing without a prediction.
+        """
         expected = None
         if exploration.guidance.surrogate is not None and len(drawn) > 1:
             expected = exploration.guidance.surrogate.expected(
@@ -214,7 +218,7 @@ class Mcts(AbstractStrategy):
 
     @staticmethod
     def _draw_near(exploration: Exploration, best: Sequence[Ranked]) -> Iterator[Draw]:
-        """Yields new neighbours that may beat the cut, with their bounds, from a limited number of tries."""
+        """Yields new neighbours whose bounds are below the cut, with these bounds, from a limited number of tries."""
         neighbour = exploration.guidance.neighbour
         assert neighbour is not None
         drawn: set[bytes] = set()
@@ -238,7 +242,10 @@ class Mcts(AbstractStrategy):
                 yield candidate, bound_ns, centre.key
 
     def _dive(self, exploration: Exploration) -> Asking[bool]:
-        """Opens nodes of least bound. Returns False if that leads to a candidate, and the dives' share of time is used up."""
+        """Opens nodes with the least bounds.
+
+        Returns False once the dives' share of time is used up by a complete candidate.
+        """
         for _ in range(self._focus.n_nodes):
             node = exploration.tree.least_open()
             if node is None:
@@ -278,9 +285,7 @@ class Mcts(AbstractStrategy):
             yield from self._roll_out(exploration, child)
 
     def _select(self, exploration: Exploration) -> list[Node]:
-        """Nodes from the root to a frontier node, or to an expanded one without selectable
-        children.
-        """
+        """Returns the nodes from the root to a frontier node, or to an expanded node without selectable children."""
         node = exploration.tree.root
         path = [node]
         while node.state == EXPANDED:
@@ -294,7 +299,7 @@ class Mcts(AbstractStrategy):
         return path
 
     def _roll_out(self, exploration: Exploration, node: Node) -> Asking[None]:
-        """Descends at random to complete candidates, and submits the most promising one."""
+        """Descends at random from a node to complete candidates, and submits the most promising one."""
         drawn: dict[bytes, Draw] = {}
         n_draws = self._n_draws(exploration)
         for _ in range(n_draws):
@@ -314,7 +319,7 @@ class Mcts(AbstractStrategy):
             self._descents.was_in_vain(exploration.tally)
 
     def _draw_below(self, exploration: Exploration, node: Node, *, is_blind: bool) -> Draw | None:
-        """Returns a random complete candidate below a node, and its bound, after backing out of a few dead ends; else None."""
+        """Returns a random complete candidate below a node with its bound; None after a few dead ends."""
         exploration.tally.rollouts += 1
         candidate: SearchCandidate = exploration.tree.candidate(node)
         bound_ns = node.bound_ns

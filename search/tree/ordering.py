@@ -1,4 +1,4 @@
-"""Decision order of choices: by the kind of the choice and its tile level."""
+"""Order in which a search decides choices: by the kind of the choice and its tile level."""
 
 from __future__ import annotations
 
@@ -78,7 +78,10 @@ class _Domains(Protocol):
 
 
 def decision_order(space: Space, name: str = "default") -> Priorities:
-    """[n_choices] priority of every choice, the smallest first. KeyError for unknown names."""
+    """Returns [n_choices]: the priority of every choice, the smallest first.
+
+    Raises KeyError for unknown names.
+    """
     rank = {group: k for k, group in enumerate(ORDERS[name])}
     levels = _dim_levels(space)
     groups = _groups_of_orders(space, levels)
@@ -118,21 +121,21 @@ def _group_of_variable(kind: str, objects: Sequence[str], dims: dict[str, Dim]) 
 
 
 def open_in_order(space: Space, name: str = "default") -> npt.NDArray[np.int32]:
-    """Returns the searchable choices in decision order (ties by position)."""
+    """Returns the positions of the searchable choices in decision order (ties by position)."""
     searchable = space.searchable
     priority = decision_order(space, name)[searchable]
     return searchable[np.argsort(priority, kind="stable")]
 
 
 class NextChoice:
-    """The choice to decide next: the first open one by (priority, position)."""
+    """Function that gives the choice to decide next: the first open one by (priority, position)."""
 
     def __init__(self, space: Space, name: str = "default") -> None:
         self.name = name
         self.in_order = open_in_order(space, name)
 
     def __call__(self, candidate: _Domains) -> int:
-        """Position of the choice. ValueError for a candidate that is complete."""
+        """Returns the position of the choice to decide next. Raises ValueError for a complete candidate."""
         found = int(_first_open(candidate.domains, self.in_order))
         if found < 0:
             raise ValueError("a complete candidate has nothing left to decide")

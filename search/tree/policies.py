@@ -1,4 +1,4 @@
-"""Selection policies of a descent: one signature over the statistics of siblings."""
+"""Selection policies, which pick a child in a descent from the statistics of all siblings."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ import numpy as np
 
 
 class Arm(Protocol):
-    """Statistics of one child; `Node` is one. Times are ns, ascending; logs are of times in ns."""
+    """Statistics of one child, as a policy reads them (`Node` has them).
+
+    Times are in ns, ascending; logs are of times in ns.
+    """
 
     @property
     def visits(self) -> int: ...
@@ -33,7 +36,7 @@ class Arm(Protocol):
 
 
 class AbstractPolicy(ABC):
-    """Picks one of the live children of a node."""
+    """Interface of a policy that picks one of the live children of a node."""
 
     @abstractmethod
     def select(
@@ -43,9 +46,10 @@ class AbstractPolicy(ABC):
         cut_ns: float,
         rng: np.random.Generator,
     ) -> int:
-        """Returns an element of `live`, which indexes `arms` (all children, closed ones included) and is not empty.
+        """Returns an element of `live`, the non-empty list of positions of live children in `arms`.
 
-        `cut_ns` is on the scale of the bounds of the arms; every live bound is below it.
+        `arms`: all children, closed ones included. `cut_ns`: on the scale of the bounds of the
+        arms; every live bound is below it.
         """
 
 
@@ -57,7 +61,7 @@ def pick_by_bound(
 ) -> int:
     """Returns an index drawn with probability ~ max(cut - bound, 0), or ~ 1 / bound without a cut, times `odds`.
 
-    Source: Telamon, section 5.1. Uniform if all weights vanish, so that an index is always drawn.
+    Source: Telamon, section 5.1. Uniform if all weights are zero, so that an index is always drawn.
     """
     n = len(bounds_ns)
     if n == 1:
@@ -86,15 +90,15 @@ def pick_by_bound(
 def threshold_ascent_score(s: int, n: int, total: int, live: int, delta: float) -> float:
     """Returns (s + a + sqrt(2 s a + a^2)) / n with a = ln(2 N K / d) >= 0.
 
-    Source: Streeter and Smith 2006; Telamon section 5.1. `s` of the `n` visits of this child gave a time at or below the threshold;
-    `total` = N visits of all `live` = K children.
+    Source: Streeter and Smith 2006; Telamon section 5.1. `s` of the `n` visits of this child gave a
+    time at or below the threshold; `total` = N visits of all `live` = K children; `delta` = d.
     """
     a = max(0.0, math.log(2.0 * total * live / delta))
     return (s + a + math.sqrt(2.0 * s * a + a * a)) / n
 
 
 class ThresholdAscent(AbstractPolicy):
-    """Threshold Ascent on Graph: a bandit for the best of all draws rather than for the best mean.
+    """Threshold Ascent on Graph: a bandit for the best of all draws, not for the best mean.
 
     The threshold is the `topk`-th best time over all children, closed ones too; only live children
     count in K and N.
@@ -123,9 +127,7 @@ class ThresholdAscent(AbstractPolicy):
 
 
 class Uct(AbstractPolicy):
-    """Upper confidence bounds on the mean log speed, normalised to [0, 1] over the siblings; a
-    failure counts 0.
-    """
+    """Upper confidence bounds on the mean log speed, normalised to [0, 1] over the siblings; a failure counts 0."""
 
     def __init__(self, exploration: float = math.sqrt(2.0)) -> None:
         self._exploration = exploration
@@ -152,7 +154,7 @@ class Uct(AbstractPolicy):
 
 
 class ByBound(AbstractPolicy):
-    """Live children with probability ~ max(cut - bound, 0)."""
+    """Policy: picks live children with probability ~ max(cut - bound, 0)."""
 
     def select(
         self, arms: Sequence[Arm], live: Sequence[int], cut_ns: float, rng: np.random.Generator
@@ -161,7 +163,7 @@ class ByBound(AbstractPolicy):
 
 
 class Uniform(AbstractPolicy):
-    """Every live child with the same probability."""
+    """Policy: picks every live child with the same probability."""
 
     def select(
         self, arms: Sequence[Arm], live: Sequence[int], cut_ns: float, rng: np.random.Generator
@@ -170,7 +172,7 @@ class Uniform(AbstractPolicy):
 
 
 def _weight(arm: Arm) -> int:
-    """The visits of an arm, with a virtual loss for each candidate in flight."""
+    """Returns the visits of an arm, plus a virtual loss for each candidate in flight below it."""
     return arm.visits + arm.n_in_flight
 
 

@@ -1,4 +1,4 @@
-"""Pruning: closes nodes at or above the cut, on the scale of stored bounds, and reopens them when the scale is lowered."""
+"""Pruning: closes nodes with bounds at or above the cut, and reopens them if the scale of bounds is lowered."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from .tree import SearchTree
 class Pruning:
     """Closes nodes that cannot beat the cut, and records the least of their bounds.
 
-    `cut_ns` and all bounds taken here are as stored. Multiplied by `factor` they are the bounds that the search claims.
+    `cut_ns` and all bounds passed in are on the scale of stored bounds. Times `factor` they are the
+    bounds that the search claims.
     """
 
     def __init__(
@@ -37,7 +38,10 @@ class Pruning:
         self._pruned: list[tuple[float, Node]] = []
 
     def note(self, bound_ns: float, node: Node | None) -> None:
-        """Records that candidates of this least bound are not explored (under `node`, if it is in the tree)."""
+        """Records that candidates with bounds of at least `bound_ns` stay unexplored.
+
+        Under `node`, if it is in the tree.
+        """
         self.floor_ns = min(self.floor_ns, bound_ns)
         if node is None:
             self._lost_ns = min(self._lost_ns, bound_ns)
@@ -45,19 +49,19 @@ class Pruning:
             self._pruned.append((bound_ns, node))
 
     def close_above(self, node: Node, bound_ns: float) -> None:
-        """Closes a node of the tree below which no candidate has less than this bound."""
+        """Closes a node of the tree below which all candidates have bounds of at least `bound_ns`."""
         self.note(bound_ns, node)
         self._close(node, CLOSED_BOUND)
 
     def close_explored(self, node: Node, cut_floor_ns: float) -> None:
-        """Closes a node that a rollout explored completely: all but dead ends had at least this bound."""
+        """Closes a node that a rollout explored completely: all candidates but dead ends had at least this bound."""
         if cut_floor_ns < math.inf:
             self.close_above(node, cut_floor_ns)
         else:
             self._close(node, CLOSED_CONSTRAINT)
 
     def refresh(self) -> None:
-        """Adopts the current cut and scale: closes nodes not below the cut, and reopens nodes that are below it again."""
+        """Applies the current cut and scale: closes nodes not below the cut, and reopens closed nodes that are below it."""
         factor = 1.0 if self._scale is None else self._scale.factor
         is_lowered = factor < self.factor
         self.factor = factor

@@ -1,6 +1,4 @@
-"""The search tree: one decision a level, a bound a node, and the frontier whose least bound is the
-global lower bound.
-"""
+"""Search tree: one decision per level, a bound per node, and the frontier, whose least bound is the global lower bound."""
 
 from __future__ import annotations
 
@@ -14,11 +12,11 @@ from ..node import CLOSED_EXHAUSTED, EXPANDED, IN_FLIGHT, OPEN, UNCLOSED, Node
 
 
 class SearchTree:
-    """Nodes, their states, and a heap of the frontier.
+    """Nodes of a search, their states, and a heap of the frontier (open nodes).
 
-    Holds at most about `max_held` candidates; the candidate of any other node is rebuilt by taking
-    its decisions again from the nearest ancestor that holds one, which is cheap beside an
-    evaluation.
+    It holds at most about `max_held` candidates. The candidate of any other node is rebuilt by
+    repeating its decisions from the nearest ancestor that holds one, which is cheap beside a
+    measurement.
     """
 
     def __init__(
@@ -42,7 +40,7 @@ class SearchTree:
         return node_id
 
     def candidate(self, node: Node) -> SearchCandidate:
-        """The candidate of `node`, rebuilt from an ancestor if it is not held."""
+        """Returns the candidate of `node`, rebuilt from an ancestor if it is not held."""
         path: list[Node] = []
         at = node
         while at.candidate is None:
@@ -59,9 +57,7 @@ class SearchTree:
     def attach(
         self, parent: Node, children: Iterable[tuple[int, float, SearchCandidate, int]], choice: int
     ) -> list[Node]:
-        """Open children (value, bound, candidate, node id) of a frontier node, which leaves the
-        frontier.
-        """
+        """Adds open children (value, bound, candidate, node id) of a frontier node, which leaves the frontier."""
         self.n_open -= 1
         parent.state = EXPANDED
         for value, bound_ns, candidate, node_id in children:
@@ -76,7 +72,7 @@ class SearchTree:
         return parent.children
 
     def close(self, node: Node, state: str) -> None:
-        """Close `node`, and upwards every ancestor that has no unclosed child left."""
+        """Closes `node`, and upwards every ancestor that has no open child left."""
         at: Node | None = node
         while at is not None:
             if at.state in (OPEN, IN_FLIGHT):
@@ -93,9 +89,7 @@ class SearchTree:
             state = CLOSED_EXHAUSTED
 
     def reopen(self, node: Node) -> None:
-        """Put a closed node back on the frontier, and its closed ancestors back among the
-        selectable.
-        """
+        """Puts a closed node back on the frontier, and makes its closed ancestors selectable again."""
         self._push(node)
         child, at = node, node.parent
         while at is not None:
@@ -108,7 +102,7 @@ class SearchTree:
             child, at = at, at.parent
 
     def least_open(self) -> Node | None:
-        """The OPEN node of least bound, deepest first among equals; None if there is none."""
+        """Returns the open node with the least bound, the deepest among equals; None if there is none."""
         waiting = []
         found = None
         while self._heap:
@@ -124,19 +118,19 @@ class SearchTree:
         return found
 
     def rebound_root(self, bound_ns: float) -> None:
-        """Set the bound of a root that is never expanded: what is below it is explored elsewhere."""
+        """Sets the bound of a root that is never expanded: other trees explore what is below it."""
         if self.root.state == OPEN:
             self.root.bound_ns = bound_ns
             self._heap = [(bound_ns, 0, self.root)]
 
     def open_bound_ns(self) -> float:
-        """Least bound of the frontier, leaves in flight included; inf when the tree is closed."""
+        """Least bound of the frontier, leaves in flight included; inf if the tree is closed."""
         while self._heap and self._heap[0][2].state not in (OPEN, IN_FLIGHT):
             heapq.heappop(self._heap)
         return self._heap[0][0] if self._heap else math.inf
 
     def at_or_above(self, cut_ns: float) -> list[Node]:
-        """OPEN frontier nodes whose bound is not below the cut, in order of their ids."""
+        """Returns the open frontier nodes with bounds not below the cut, in order of their ids."""
         return sorted({n for b, _, n in self._heap if b >= cut_ns and n.state == OPEN})
 
     def _push(self, node: Node) -> None:
@@ -150,7 +144,7 @@ class SearchTree:
             self._n_held -= 1
 
     def _compact(self) -> None:
-        """Drop closed nodes from the heap once they are most of it."""
+        """Removes closed nodes from the heap once they are most of it."""
         if len(self._heap) > 64 and len(self._heap) > 2 * self.n_open:
             self._heap = [e for e in self._heap if e[2].state in (OPEN, IN_FLIGHT)]
             heapq.heapify(self._heap)
