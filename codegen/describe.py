@@ -184,7 +184,7 @@ def _values(plan: Plan, words: Mapping[str, str]) -> Iterator[str]:
 
 
 def phrases(plan: Plan, topic: str) -> Iterator[str]:
-    """Yields the phrases of all families on one topic (`Family.phrases`).
+    """Yields the phrases of all families on one topic (`Family.phrases`): about sparse trees, tasks, and places in bodies.
 
     They are about parts of sparse trees, tasks, and places in bodies of tasks.
     """

@@ -114,7 +114,7 @@ class Child:
 
 @dataclass(frozen=True, slots=True)
 class NodeExpanded:
-    """Event: `node` is expanded by `choice`; `children` lists every value and whether it was pruned."""
+    """Event: `node` is expanded by `choice`; `children` lists every value with its bound, and whether it was pruned."""
 
     node: int
     parent: int  # -1 for the root
@@ -145,7 +145,7 @@ class Reopened:
 
 
 class Widened(AbstractLine, frozen=True, tag="widened"):
-    """Event: the space grew; its root has this bound. Another tree begins, whose nodes count from 0."""
+    """Event: the space grew. `bound_ns`: bound of its root. A new tree begins, whose nodes count from 0."""
 
     bound_ns: float
 

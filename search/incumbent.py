@@ -76,6 +76,8 @@ class Incumbent:
     def offer(self, ranked: Ranked) -> bool:
         """Adds a measured implementation to the ranking.
 
+        True if it is the new best; an equal time does not replace the best.
+
         True if it is the new best; an equal time does not displace.
         """
         if any(known.key == ranked.key for known in self._top):
@@ -116,7 +118,7 @@ class Incumbent:
     def gap(self, bound_ns: float) -> float | None:
         """Returns (best time - bound) / best time in [0, 1].
 
-        None without a best, after an alarm, and for ratios.
+        It returns None without a best, after an alarm, and for ratios.
         """
         if not self._top or self._doubted or self.is_by_ratio:
             return None

@@ -40,7 +40,7 @@ class Batches:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Limits:
-    """Effort and memory limits of the search strategies."""
+    """Limits on the effort and memory of the search strategies."""
 
     rollout_siblings: int | None = None  # values tried at a rollout step; None: all of them
     rollout_retries: int = 4  # dead ends a rollout backs out of before it gives up

@@ -224,7 +224,7 @@ def _start() -> subprocess.Popen[str]:
 
 @cache
 def _signatures() -> dict[str, tuple[Any, tuple[Any, ...]]]:
-    """Returns, by unit, the function, and arguments of the types that the search passes to it."""
+    """Returns, by unit, the compiled function, and arguments with the types that the search passes to it."""
     entry = load("axpydot")
     sizes = dict.fromkeys(entry.sizes, 8)
     arguments = entry.make_arguments(sizes, np.float32, np.random.default_rng(1))

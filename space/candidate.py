@@ -50,7 +50,7 @@ class DeadEnd:
 
 @dataclass(frozen=True, slots=True)
 class Elsewhere:
-    """Arrays that the sequence's tasks outside of this space's problem read and write."""
+    """Arrays read and written by tasks of the larger sequence that are outside of this space's problem."""
 
     reads: frozenset[str] = frozenset()
     writes: frozenset[str] = frozenset()
@@ -127,7 +127,7 @@ class Space:
 
     @property
     def elsewhere(self) -> Elsewhere:
-        """Arrays that tasks of the sequence outside of this space's problem use."""
+        """Arrays that tasks of the larger sequence use, outside of this space's problem (if it is a component)."""
         return Elsewhere() if self.part_of is None else self.part_of.elsewhere
 
     @cached_property

@@ -95,7 +95,7 @@ def fixed_count(fixed: Sized) -> str:
 
 
 def fix(space: Space, decisions: Iterable[tuple[str, str]]) -> Space:
-    """Returns the space restricted to these decisions.
+    """Returns the space restricted to the given decisions.
 
     Only its root changes: positions and `key` stay the same.
     A name is that of a choice, of a kind (all of its choices), or a pattern with `*` and `?`. A

@@ -1,4 +1,4 @@
-"""Values of choices that several families or targets share. The family of each choice describes them."""
+"""Values of choices that several families or targets share. The file of each family explains its values."""
 
 from __future__ import annotations
 

@@ -65,14 +65,14 @@ class BodyWriter:
             self.w.forget(array)
 
     def begin(self, body: tuple[ir.Stmt, ...], fast_math: bool) -> None:
-        """Sets the floating-point permissions for the body that is written next.
+        """Sets the floating-point permissions for the next body that is written.
 
-        They are reordering of sums (with `fast_math`) and contraction of products and sums.
+        These are reordering of sums (with `fast_math`), and contraction of products and sums.
         """
         self.is_free, self.rounding = fast_math, rounding_of(body, fast_math)
 
     def iteration(self, body: tuple[ir.Stmt, ...]) -> tuple[c.CStmt, ...]:
-        """Returns the C statements of one iteration of `body`, with declarations of its locals."""
+        """Returns the C statements of one iteration of `body`, with the declarations of its locals."""
         self.w.blocks.append(Block())
         asserts = any(isinstance(s, ir.Assert) for s in nested_statements(body))
         self.stop = self.w.fresh("stop") if asserts else ""
@@ -286,7 +286,7 @@ class BodyWriter:
         return tuple((_SUMS[op], expression(self.v.locals[name].x)) for name, op in ops.items())
 
     def fetch(self, s: ir.Update) -> None:
-        """Writes an update that is atomic, or whose element's old value a local receives.
+        """Writes an update that is atomic, or whose element's old value is assigned to a local.
 
         Index and value of the update may read the previous value of that local.
         """

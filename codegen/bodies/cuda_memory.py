@@ -20,9 +20,9 @@ class CudaMemory(Memory):
     reserved = RESERVED_CUDA
 
     def access(self, w: Emitter, operation: str, index: c.CExpr, lanes: int) -> str:
-        """Returns the name of the vector load or store `operation`.
+        """Returns the name of the vector load or store `operation`; of its element-by-element variant if misaligned.
 
-        Its element-by-element variant if `index` may be misaligned.
+        The variant is taken unless `index` is surely a multiple of `lanes`.
         """
         is_aligned = w.is_multiple(index, lanes)
         return operation if is_aligned else f"{operation}_unaligned"

@@ -340,7 +340,10 @@ class Builder:
         return leaf(e)
 
     def level_of(self, e: ir.Expr) -> int:
-        """Returns the rounding level of expression `e`: ALL if it must not be contracted, SUMS for a step, else FREE."""
+        """Returns the rounding level of expression `e`: ALL if `e` must not be contracted, SUMS for a step, else FREE.
+
+        A step is a sum that must be rounded by itself (`is_step`).
+        """
         if isinstance(e, ir.Binary) and self.exact(e.op, e.dtype):
             return ALL
         return SUMS if is_step(e) else FREE

@@ -60,7 +60,7 @@ class IndexSite:
 
 @dataclass(frozen=True)
 class IndexChecks:
-    """C text with two functions; each takes the sequence's argument vector.
+    """C text with two functions, which both take the sequence's argument vector; and the checked indices, `sites`.
 
     `int64_t check_indices(void **args)` returns 0 if all indices are in range. `int64_t
     find_index(void **args, int64_t *value)` returns 0 too, or 1 + the number in `sites` of the
@@ -120,8 +120,8 @@ def check_functions(
 class CheckWriter:
     """Writes one C function that checks the indices of all recorded calls.
 
-    With `is_exact` each failed check returns at once. Otherwise only a check on which a later load
-    of the function relies does.
+    With `is_exact` the function returns at the first failed check. Otherwise it returns early only
+    at checks on whose indices its own later loads rely.
     """
 
     def __init__(

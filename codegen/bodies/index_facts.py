@@ -70,7 +70,7 @@ class IndexFacts:
     def range_of(self, e: ir.Expr) -> Range:
         """Returns the least and greatest value of integer expression `e`.
 
-        Those of its type if it may wrap around.
+        If `e` may wrap around, these are the least and greatest value of its type.
         """
         return range_of(e, self._known)
 
@@ -110,7 +110,7 @@ def beside(e: ir.Expr, loop: str) -> ir.Expr | None:
 
 
 def stays(around: Around, index: ir.Expr, n: int) -> bool:
-    """True if an index is an affine function of loops and proved to be within 0 to `n` - 1, also in a triangular domain."""
+    """True if an index is an affine function of loops and proved to be from 0 to `n` - 1, also in a triangular domain."""
     x = to_affine(index)
     return x is not None and around.has(x) and not around.may_leave(x, n)
 

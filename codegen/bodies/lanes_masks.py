@@ -1,5 +1,6 @@
-"""Vector types and masks of vectorised loops, as C helpers; lanes_operations.py and lanes_memory.py have others.
+"""Vector types and masks of vectorised loops, as C helpers.
 
+Other helpers: lanes_operations.py, lanes_memory.py.
 A *lane* is one iteration of a loop of which `width` run at once. A value of all lanes is a vector
 of GNU C if it fits into a register, otherwise a structure of two halves, `lo` and `hi`. A mask is
 an integer with a bit per lane with AVX-512, otherwise a vector of i32 with lanes 0 or -1. The
@@ -132,7 +133,7 @@ class LaneMasks:
     def mask_operation(self, op: str) -> str:
         """Returns the helper `op(a, b)` of two masks: "and", "or", "xor", or "without" (a and not b).
 
-        Masks stay in the registers of masks.
+        With AVX-512 the masks stay in mask registers.
         """
         m, n = self.mask, self.width
         name, b = f"lane_{op}_{n}", DType.bool_

@@ -41,7 +41,7 @@ def _longest(dtype: DType) -> int:
 
 
 def is_free(body: tuple[ir.Stmt, ...]) -> Callable[[ir.Update], bool]:
-    """Returns a predicate: may this update of `body` be delayed to a later statement of it?
+    """Returns a predicate on updates: True if the update may be delayed to a later statement of `body`.
 
     It may if all accesses to its array in `body` are updates by one operator.
     """
@@ -119,7 +119,7 @@ def update_rows(
     may_row: Callable[[ir.Update], bool],
     dtype_of: Callable[[str], DType],
 ) -> dict[int, UpdateRow]:
-    """Returns the rows of updates in a block, by the position in it of each row's updates.
+    """Returns the rows of updates in a block; keys are the positions in it of each row's updates.
 
     No update is in two rows. Values are computed at each update's own statement; all elements are
     updated at the last statement of the row. No statement in between may change an element's index.
@@ -166,13 +166,13 @@ class LaneRows:
         self.m = m
 
     def has(self, dtype: DType) -> bool:
-        """True if the vectors of `dtype` consist of 16-byte groups within which instructions can transpose."""
+        """True if vectors of `dtype` consist of 16-byte groups within which instructions can transpose."""
         if self.m.is_pair(dtype) or self.m.is_pair(I32):
             return self.m.width > 1 and LaneRows(self.m.half).has(dtype)
         return self.m.has_registers(dtype)
 
     def can_load(self, dtype: DType) -> bool:
-        """True if `has(dtype)`, and vectors of i32 indices are such registers too."""
+        """True if vectors of `dtype`, and vectors of i32 indices, consist of 16-byte groups that instructions can transpose."""
         if self.m.is_pair(dtype) or self.m.is_pair(I32):
             return self.m.width > 1 and LaneRows(self.m.half).can_load(dtype)
         return self.m.has_registers(dtype) and self.m.has_registers(I32)

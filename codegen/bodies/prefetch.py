@@ -35,7 +35,7 @@ def advance(prefetch: BlockPrefetch, v: BodyValues, local: str) -> Iterator[c.CS
 def before(prefetch: BlockPrefetch, v: BodyValues, loop: str) -> Iterator[c.CStmt]:
     """Yields the prefetches in front of `loop` over a row of a block.
 
-    None if the block's number differs from lane to lane.
+    There are no prefetches if the block's number differs from lane to lane.
     """
     for row in prefetch.blocks.rows:
         if row.loop == loop and _LATER in v.locals:

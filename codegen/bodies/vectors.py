@@ -72,10 +72,7 @@ class Helpers(ABC):
 
     @abstractmethod
     def printing(self) -> tuple[str, str, tuple[str, ...]]:
-        """Returns declaration, name and leading arguments of a printf-like function; the format follows them.
-
-        Its arguments before the format are the third part.
-        """
+        """Returns declaration, name and leading arguments of a printf-like function; the format follows these arguments."""
 
 
 # The first assertion that fails leaves its message in `ks_message`, which is empty otherwise; bodies look at `ks_stopped` before
@@ -204,11 +201,10 @@ def _of_half(prelude: Prelude, operation: str, one: str, two: str) -> str:
 
 
 def _with_near(dtype: DType, found: str, too_far: str) -> str:
-    """Returns C text of // or % by a fused multiply-add, for small quotients; code behind it handles others.
+    """Returns C text of // or % by a fused multiply-add, for small quotients; others fall through to later text.
 
     floor(a / b) = q may be one too large; then a - q * b is still exact. `found` is the text for a
-    result, `too_far` the correction of a q too large. Infinities and NaNs are left to the code
-    behind.
+    result, `too_far` the correction of a q too large. Infinities and NaNs fall through, too.
     """
     f, c = "f" if dtype is DType.f32 else "", SCALAR_TYPES[dtype.name]
     most = "0x1p22f" if dtype is DType.f32 else "0x1p51"

@@ -68,7 +68,7 @@ class Runs(Enum):
 
 
 class Tails(Enum):
-    """Treatments of a loop's last register tile, if the loop ends inside it."""
+    """Treatments of a partial register tile at the end of a loop: code behind the loop, or tests inside it."""
 
     ROWS_BEHIND = (
         auto()
@@ -80,7 +80,7 @@ class Tails(Enum):
 
 
 class Owner(Enum):
-    """Owners of a reduction's accumulators."""
+    """Owners of a reduction's accumulators: registers, each thread, the team, or partial results of threads or blocks."""
 
     REGISTERS = auto()
     THREAD = auto()  # each thread an array of its own
@@ -513,12 +513,12 @@ class Launch:
 
 
 def loop_of(loop: Loop, task: int) -> str:
-    """Returns the name of the task's loop of which `loop` is a level; "" if `loop` has no member of this task."""
+    """Returns the name of that loop of the task of which node `loop` is a level; "" if the node has no member of the task."""
     return next((m.loop for m in loop.members if m.task == task), "")
 
 
 def paths(nodes: Sequence[Node], above: tuple[Loop, ...] = ()) -> Iterator[tuple[list[Loop], int]]:
-    """Yields (loops around it, outermost first; task) for each body in the nodes."""
+    """Yields (loops around the body, outermost first; task of the body) for each body in the nodes."""
     for n in nodes:
         match n:
             case Loop():
@@ -562,7 +562,7 @@ def phases_of(node: Node) -> Iterator[Phase]:
 def last_loop_plan(loop: Loop, tasks: tuple[TaskPlan, ...], member: Member) -> LoopPlan | None:
     """Returns the loop plan of `member` if `loop` is its innermost level, at whose index register tiles start.
 
-    Else None.
+    For an outer level it returns None.
     """
     p = tasks[member.task].loop(member.loop)
     innermost = MID if p.has_mid_loop else OUTER

@@ -69,7 +69,7 @@ def _same_iterations(
 ) -> dict[str, str] | None:
     """Returns the map from loops of task `t` to loops of task `first`.
 
-    None unless both have bodies of statements and run the same iterations.
+    It returns None unless both have bodies of statements and run the same iterations.
     """
     a, b = plan.tasks[first], plan.tasks[t]
     if a.task.body is None or b.task.body is None or not b.loops or len(a.loops) != len(b.loops):

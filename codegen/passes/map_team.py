@@ -1,4 +1,4 @@
-"""Maps loops to a CPU's team of threads, and leaves some nodes to one thread, in the team or after it."""
+"""Maps loops to a CPU's team of threads, and moves serial nodes to one thread, in the team or after it."""
 
 from __future__ import annotations
 
@@ -87,9 +87,9 @@ def _unit(launch: loop_ir.Launch, plan: Plan, loop: loop_ir.Loop) -> int:
 
 
 def end_team(launch: loop_ir.Launch, plan: Plan) -> loop_ir.Launch:
-    """Moves small combinations of partial results at the end of a launch behind the team.
+    """Moves small combinations of partial results from the end of a launch behind the team.
 
-    Its end replaces their barrier.
+    The end of the team replaces the barrier before the combinations.
     """
     nodes = launch.nodes
     k = len(nodes)

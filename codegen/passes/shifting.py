@@ -46,7 +46,7 @@ def _shifted(nodes: Sequence[Node], shift: Shift) -> tuple[Node, ...]:
 
 
 def _child(loop: Loop, task: int, name: str) -> Loop | None:
-    """Returns the child of a loop that is a level of loop `name` of the task; None if there is none."""
+    """Returns the child node of `loop` that is a level of loop `name` of a task; None if there is none."""
     wanted = Member(task, name, OUTER)
     inside = (n for n in loop.children if isinstance(n, Loop))
     return next((n for n in inside if wanted in n.members), None)

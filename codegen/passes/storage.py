@@ -140,7 +140,7 @@ class WindowLayout:
         return WindowLayout(order, extents, operand.access.axes, n)
 
     def beyond(self, axes: tuple[Affine | None, ...]) -> int:
-        """Returns the distance, in elements of the block, from an iteration's first access to the access with these indices."""
+        """Returns the distance, in elements of the block, from an iteration's first access to the access `axes`."""
         return sum(self.strides[name] * k for name, k in steps_between(self.least, axes).items())
 
 
@@ -240,7 +240,7 @@ class ScatterMemory:
 
     @property
     def shared(self) -> tuple[Buffer, ...]:
-        """Buffers that other threads access too."""
+        """Buffers that several threads of a team access."""
         s = self.sort
         of_sort = () if s is None else (s.blocks, s.counts, s.order, s.starts, *s.kept.values())
         return (*self.copies.values(), *of_sort)

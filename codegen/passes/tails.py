@@ -12,7 +12,7 @@ from ..plan.plan import Plan
 def cut_rows(launch: Launch, plan: Plan) -> Launch:
     """Puts a CPU loop's partial tiles behind the loop if its last iteration runs last.
 
-    Else the loop tests for them.
+    Otherwise a test in the loop detects partial tiles.
     """
 
     def tails(loop: Loop) -> Tails:

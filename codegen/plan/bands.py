@@ -386,6 +386,6 @@ def _stages(o: Operand, value: str) -> int:
 
 
 def _named(node: OrderNode, objects: Sequence[int]) -> OrderNode:
-    """Returns the order tree with each number replaced by the object of this number."""
+    """Returns the order tree with numbers of objects in place of positions in `objects`."""
     children = tuple(_named(child, objects) for child in node.children)
     return OrderNode(tuple(objects[x] for x in node.objects), children)

@@ -221,7 +221,7 @@ class _Rules:
         return not shared or (self.task.fast_math and seen.isdisjoint(shared))
 
     def prefetch(self, loop: ir.For) -> None:
-        """Prefetches the blocks that an index list names, if that pays and an array of them exceeds a core's cache."""
+        """Prefetches the blocks that an index list names, if prefetching pays and an array of them exceeds a core's cache."""
         array, near = self.problem.array, self.target.own_cache_bytes
         found = blocks_of(loop.loop, loop.body, array)
         if found is None or not found.pay:

@@ -50,7 +50,7 @@ def _sweep_at(body: tuple[ir.Stmt, ...], k: int) -> tuple[wavefronts.Sweep, int]
 
 
 def perfect_nest(loop: ir.For) -> tuple[ir.For, ...]:
-    """Returns the loop and all loops of constant extent that are perfectly nested in it, outermost first."""
+    """Returns `loop` and all loops of constant extent that are perfectly nested in it, outermost first."""
     loops = [loop]
     while len(loops[-1].body) == 1:
         (inner,) = loops[-1].body

@@ -73,7 +73,7 @@ def lists(problem: Problem, decided: Decided) -> Problem:
 
 
 def activations(problem: Problem, decided: Decided) -> Problem:
-    """Returns the problem in which the loops decided so activate their cells in every iteration."""
+    """Returns the problem in which loops activate their cells in every iteration, where that was decided."""
 
     def made(task: Task, t: int) -> Task:
         if task.body is None or not task.body.trees.way or decided.choices["activate"][t] != EACH:

@@ -145,8 +145,8 @@ class _Sharing:
     def is_lasting(self, place: _Address, rest: tuple[c.CStmt, ...]) -> bool:
         """True if an address has variables to share, and is constant in the statements `rest`.
 
-        It is if no variable in it is declared anew or assigned, and its index does not come from
-        memory.
+        An address is constant if no variable in it is declared anew or assigned, and its index does
+        not come from memory.
         """
         if not place.terms or place.array not in self.types or place.is_loaded:
             return False

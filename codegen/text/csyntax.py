@@ -92,7 +92,7 @@ CExpr = Id | Num | Text | Bin | Un | Call | Index | CastTo | Literal | Cond
 
 @_node
 class Declare:
-    """`type name[extent] = init;` An extent of 0, of shared arrays only, is set by the launch."""
+    """Statement: `type name[extent] = init;`. An extent of 0, of shared arrays only, is set by the launch."""
 
     type: str
     name: str
@@ -185,7 +185,7 @@ class Comment:
 
 @_node
 class Barrier:
-    """All threads of the launch synchronise here."""
+    """Statement: all threads of the launch synchronise."""
 
 
 CStmt = (

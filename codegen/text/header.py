@@ -27,7 +27,7 @@ def function_name(problem: Problem) -> str:
 
 
 def identifiers(problem: Problem) -> dict[str, str]:
-    """Returns the C identifiers of the function's arguments, by the names of arrays and scalars."""
+    """Returns the C identifiers of the header function's arguments, by the names of arrays and scalars."""
     arguments = [a.name for a in problem.arrays if a.role != "temp"]
     arguments += [s.name for s in problem.scalars]
     return c_names(arguments, RESERVED_CUDA | _OF_LAUNCHES | {function_name(problem)})

@@ -83,9 +83,9 @@ class CopyWriter:
     def follow(
         self, copies: Sequence[loop_ir.Copy], stages: int, holder: loop_ir.Loop, ctx: Context
     ) -> None:
-        """Declares the stages that hold this iteration's tiles, and starts the copies of later tiles.
+        """Declares the shared-memory stages that hold this iteration's tiles, and starts the copies of later tiles.
 
-        These tiles are those of the iteration `stages - 1` later, if there is one.
+        The later tiles are those of the iteration `stages - 1` later, if there is one.
         """
         w = self.scene.w
         first = holder.members[0]
@@ -124,7 +124,7 @@ class CopyWriter:
     ) -> None:
         """Copies an operand's block for one tile in the widest aligned pieces.
 
-        Asynchronously if a `stage` is given.
+        The copy is asynchronous if a `stage` is given.
         """
         w = self.scene.w
         layout = self.kernel.placed[task.index, operand.site]

@@ -144,7 +144,7 @@ class _Ranges:
         return begin, self.named("outside", maximum(begin, end))
 
     def in_turn(self, x: c.CExpr, lo: c.CExpr) -> c.CExpr:
-        """Returns the first iteration of a thread at `x` or behind it, if iterations are dealt out cyclically.
+        """Returns the first iteration of a thread at `x` or behind it, for iterations that threads take cyclically.
 
         `lo`: an iteration of this thread that is not behind `x`.
         """
@@ -175,7 +175,7 @@ class _Ranges:
         return first, last
 
     def rest(self, cut: Cut) -> tuple[_Sum, _Sum]:
-        """Returns the least and the greatest value here of a cut's terms other than this loop's."""
+        """Returns the least and the greatest value of a cut's terms other than this loop's, at this place of the tree."""
         task = self.scene.plan.tasks[self.task]
         terms: list[tuple[c.CExpr, int]] = []
         steps = {loop.name for loop in task.task.steps}

@@ -165,7 +165,7 @@ class Emission:
         return ctx.variables[task.index, p.loop.name, level]
 
     def is_full(self, task: TaskPlan, p: LoopPlan, ctx: Context) -> bool:
-        """True if the register tile of a loop is full at this place, so that all of its copies are written."""
+        """True if the register tile of a loop is full at this place of the loop tree, so that all copies are written."""
         is_undecided_full = not ctx.is_slow and (p.is_vector or not ctx.by_rows)
         return p.reach == 1 or ctx.status.get(
             (task.index, p.loop.name), is_undecided_full or p.divides

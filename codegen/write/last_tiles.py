@@ -19,9 +19,9 @@ _MANY_LANES = 16
 
 
 def at_the_end(scene: Emission, task: TaskPlan, ctx: Context) -> tuple[LoopPlan, Context] | None:
-    """Returns the vectorised loop whose tile is partial here, and the context of its overlapping last tile.
+    """Returns the vectorised loop whose tile is partial at this place, and the context of its overlapping last tile.
 
-    None if no tile is partial, if other threads compute the elements in front of it, or if values
+    It returns None if no tile is partial, if other threads compute the elements in front of it, or if values
     are passed on in registers or blocks.
     """
     p = task.vector

@@ -60,9 +60,9 @@ class LaunchWriter:
         threads: Threads,
         name: str = "",
     ) -> None:
-        """`name`: name of the launch's C function, and prefix of its outlined functions; without it none are outlined.
+        """`name`: name of the launch's C function, and prefix of its outlined functions.
 
-        Without a name no body gets a function.
+        Without a name no body is outlined.
         """
         self.scene, self.values, self.threads, self.name = scene, values, threads, name
         self.closed: list[c.Function] = []
@@ -359,9 +359,9 @@ class LaunchWriter:
     def versions(
         self, node: loop_ir.Loop, variable: c.CExpr, ctx: Context, *, may_be_cut: bool = True
     ) -> tuple[Statements, Statements]:
-        """Returns two versions of a loop's body: for full register tiles, and for partial ones (or empty).
+        """Returns two versions of a loop's body: for full register tiles that start at the loop, and for partial ones.
 
-        These are the register tiles that start at the loop.
+        The second version is empty if no tile can be partial, or if one version serves both.
         """
         starting = self.tiles_at(node)
         cut = [(m, p) for m, p in starting if may_be_cut and self.may_be_cut(m, p)]
@@ -394,8 +394,8 @@ class LaunchWriter:
     def whole_range(self, node: loop_ir.Loop) -> tuple[c.CExpr, c.CExpr]:
         """Returns begin and end of a parallel loop for one thread.
 
-        They bound the thread's contiguous part; for a cyclic loop they are the thread's first step
-        and the loop's extent.
+        These are the ends of the thread's contiguous part; for a cyclic loop, the thread's first
+        step and the loop's extent.
         """
         if node.is_cyclic:
             return c.Bin("*", c.Id("tid"), c.number(node.step)), c.number(node.extent)

@@ -67,7 +67,7 @@ class PackWriter:
     def shared_out(self, task: TaskPlan, operand: Operand) -> LoopPlan:
         """Returns the loop whose register tiles are partitioned among the threads that pack a block together.
 
-        It is the outermost loop with at least one tile per thread, else the loop with most tiles.
+        This is the outermost loop with at least one tile per thread, else the loop with most tiles.
         """
         _, layout = self.scene.copies[task.index, operand.site]
         loops = [task.loop(name) for name in layout.order]
@@ -165,7 +165,10 @@ class PackWriter:
         self.scene.w.write(c.If(c.Bin("<", now.done, now.slices), tuple(body.statements)))
 
     def rest(self, task: TaskPlan, operand: Operand, ctx: Context) -> None:
-        """Packs the remaining slices of the next block at the end of the current one: it may have fewer strips than slices."""
+        """Packs the remaining slices of the next block at the end of the current block.
+
+        Some remain if the current block has fewer strips than the next one has slices.
+        """
         w, now = self.scene.w, self.operands.progress[task.index, operand.site]
         name = w.fresh("slice")
         with w.scope() as body:

@@ -33,7 +33,10 @@ class BufferState:
 
 
 class PackedOperands(Operands):
-    """Operand blocks on a CPU: private to a thread, or packed by all threads together; also double-buffered."""
+    """Operand blocks on a CPU and reads of them: private to a thread, or packed by all threads together.
+
+    Double-buffered blocks alternate.
+    """
 
     def __init__(self, scene: Emission) -> None:
         self.scene = scene

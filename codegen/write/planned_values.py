@@ -174,10 +174,7 @@ class Values:
     def keep(
         self, task: TaskPlan, access: Access, value: Value, point: Point, ctx: Context
     ) -> Value:
-        """Returns `value`, and stores it in the task's array of values read, if it has one (once in a scope).
-
-        If the task has an array for values it has read, stores it there, once in a scope.
-        """
+        """Returns `value`, and stores it in the task's array of values read, if it has one (once in a scope)."""
         found = self.scene.kept.get((task.index, access.array))
         if found is not None:
             buffer, layout = found
@@ -190,7 +187,7 @@ class Values:
     def line_ahead(self, task: TaskPlan, access: Access, point: Point) -> LineAhead | None:
         """Returns the cache line to prefetch before a load.
 
-        None if none was decided or an earlier vector prefetched it.
+        It returns None if none was decided or an earlier vector prefetched it.
         """
         for ahead in task.prefetches if point.lanes() else ():
             p = ahead.prefetch

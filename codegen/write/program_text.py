@@ -27,7 +27,7 @@ _OTHER_INTEGERS = re.compile(r"\b(u?int(8|16)|uint(32|64))_t\b|\bU?INT(8|16)_M|\
 
 @dataclass(frozen=True)
 class LoweredProgram:
-    """A lowered candidate: C functions in order of execution, helpers, and the workspace that they share."""
+    """A lowered candidate: C functions in order of execution, their helpers, and the workspace that they share."""
 
     problem: Problem
     functions: tuple[c.Function, ...]

@@ -42,7 +42,7 @@ def has_rows(scene: Emission, t: int) -> bool:
 def _rows_of(scene: Emission, node: Loop) -> int | None:
     """Returns the number of the task, if the loop contains only its vectorised body and runs its tiles in order.
 
-    Else None.
+    Otherwise it returns None.
     """
     match node.children:
         case (TileBody(t),):

@@ -45,7 +45,7 @@ def reset(sums: Accumulators, task: TaskPlan, ctx: Context) -> None:
 
 
 def update(sums: Accumulators, task: TaskPlan, ctx: Context) -> None:
-    """Writes the reduction of one register tile into its accumulators."""
+    """Writes the addition (or other operator) of one register tile of a reduction to its accumulators."""
     scene, values = sums.scene, sums.values
     plan = scene.launch.accumulators[task.index]
     if plan.flushes_at_body:

@@ -1,4 +1,4 @@
-"""Rescaled sums: sums in whose terms another running result occurs, corrected when it changes (online softmax).
+"""Rescaled sums: their terms contain another running result, and they are corrected when it changes (online softmax).
 
 See kernels/analysis/rescaling.py. Register tiles hold, for each live result of the other reduction,
 its "value" so far. For each rescaled sum they hold the value "before", for which the sum was
@@ -33,7 +33,7 @@ Leaf = Callable[[ir.Expr], Value]
 
 
 def begin(sums: Accumulators, task: TaskPlan, ctx: Context) -> None:
-    """Declares the "value" of a running result on which rescaled sums depend, and the tiles "before" and "scale" of these."""
+    """Declares the tile "value" of a running result, and the tiles "before" and "scale" of sums that depend on it."""
     scene = sums.scene
     others = scene.plan.rescaled_by(task.index)
     if not others:
@@ -148,7 +148,7 @@ def _evaluated(sums: Accumulators, task: TaskPlan, e: ir.Expr, leaf: Leaf) -> Va
 def _corrected(
     sums: Accumulators, task: TaskPlan, point: Point, e: ir.Expr, old: Value, ctx: Context
 ) -> Value:
-    """Returns the value of correction `e` at a point; `old`: the sum so far, or a vector of sums."""
+    """Returns the value of the correction expression `e` at a point; `old`: the sum so far, or a vector of sums."""
     tiles = _tiles(sums.scene, task)
 
     def leaf(x: ir.Expr) -> Value:

@@ -75,7 +75,7 @@ def body_writer(
     variables: Mapping[tuple[int, str, int], c.CExpr],
     windows: Mapping[str, TilePlace],
 ) -> BodyWriter:
-    """Returns the writer of a task's body at the values of these loop variables.
+    """Returns the writer of a task's body; `variables`: the C variables of its loops.
 
     Updates go to the buffers that the plan decided. `windows`: halo blocks from which neighbour
     reads are taken, by array.

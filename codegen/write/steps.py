@@ -74,7 +74,7 @@ class _StepWriter:
         return made
 
     def body(self) -> tuple[c.CStmt, ...]:
-        """Returns the C statements of the kernel."""
+        """Returns the C statements of the standalone kernel's body."""
         own = self.writer()
         asserts = any(isinstance(s, ir.Assert) for s in nested_statements(self.statements))
         own.stop = self.w.fresh("stop") if asserts else ""
@@ -124,7 +124,7 @@ class _StepWriter:
     # --- loops
 
     def loop(self, step: NestPlan, own: BodyWriter) -> None:
-        """Writes a top-level loop, with the initialisation and the end of its reductions."""
+        """Writes a top-level loop, with the initialisation and the finish of its reductions."""
         sums = [(s, self.w.fresh(f"{s.local or s.array}_sum")) for s in step.sums]
         if not step.is_shared:
             for s, name in sums:
@@ -297,7 +297,7 @@ class _StepWriter:
         given: Sequence[tuple[c.Parameter, c.CExpr]],
         threads: c.CExpr | None,
     ) -> None:
-        """Writes a function that the threads of a team run, and the statement that starts the team.
+        """Writes a function that the threads of a team run, and the statement that starts the team on it.
 
         `given`: parameters besides the arrays, with their arguments. `threads`: number of threads;
         None: the whole team.

@@ -156,10 +156,7 @@ def written(writer: LaunchWriter) -> tuple[tuple[c.CStmt, ...], tuple[c.CStmt, .
 
 
 def allocate(scene: Emission, task: TaskPlan) -> None:
-    """Allocates a task's buffers: accumulators in memory, operand blocks, and thread arrays for readers of its value.
-
-    Its value gets one if readers take it from a thread's own array.
-    """
+    """Allocates a task's buffers: accumulators in memory, operand blocks, and thread arrays for readers of its value."""
     t = task.index
     array = scene.plan.problem.array(task.task.target.array)
     acc = scene.launch.accumulators.get(t)

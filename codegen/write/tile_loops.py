@@ -22,7 +22,7 @@ class EmittedTile:
     slow: tuple[tuple[str, int], ...]
 
     def ref(self, copies: dict[str, int], indices: dict[str, c.CExpr]) -> c.CExpr:
-        """Returns the element for these copy numbers of full loops, and these indices of slow loops."""
+        """Returns the tile's element with these copy numbers along full loops, and these indices along slow loops."""
         x: c.CExpr = c.Id(self.member([copies.get(name, 0) for name, _ in self.full]))
         if not self.slow:
             return x

@@ -33,9 +33,10 @@ _MOST_KEPT = 64  # counters of bodies
 def body_bytes(
     task: Task, array: ArrayInfo, profile: Profile | None, line: int = LINE_BYTES
 ) -> tuple[float, float]:
-    """Returns the guaranteed bytes of `array` that a task with a body reads before it writes them, and writes.
+    """Returns the guaranteed traffic of `array` in a task with a body, in bytes: (reads of earlier contents, writes).
 
-    Reads count whole cache lines of `line` bytes.
+    Earlier contents are from before the task's own writes. Reads count whole cache lines of `line`
+    bytes.
     """
     accesses = [x for x in sure_accesses(task) if x.access.array == array.name]
     read = max((_line_bytes(x, array, line) for x in _read_first(task, accesses)), default=0)
@@ -61,7 +62,7 @@ def _line_bytes(x: SureAccess, array: ArrayInfo, line: int) -> int:
 
 
 def _read_first(task: Task, accesses: Sequence[SureAccess]) -> list[SureAccess]:
-    """Returns the accesses that read contents of an array from before the task."""
+    """Returns those of the accesses to one array that read contents from before the task."""
     assert task.body is not None
     if not accesses:
         return []
@@ -172,14 +173,14 @@ class BodyOperations:
         return count
 
     def _innermost(self, block: int) -> int | None:
-        """Returns the block that is the body of the innermost loop around a block; None if there is no loop."""
+        """Returns the basic block that is the body of the innermost loop around a block; None without a loop."""
         around = self.blocks[block].around
         while block > 0 and self.blocks[self.blocks[block].parent].around == around:
             block = self.blocks[block].parent
         return block if block > 0 else None
 
     def _begun(self, block: int) -> float:
-        """Returns an upper bound on the number of times that control enters the loop whose body is `block`."""
+        """Returns an upper bound on the number of times that control enters the loop whose body is basic block `block`."""
         parent = self.blocks[block].parent
         if self.profile is not None and self._known(parent) is None:
             return self.profile.entered[parent] / SURE
@@ -414,7 +415,7 @@ def _is_fixed(e: ir.Expr) -> bool:
 def _blocks_of_changes(
     blocks: Sequence[must_execute.BasicBlock],
 ) -> dict[int, tuple[int, frozenset[str]]]:
-    """Returns, by id of a statement, the number of its block, and the innermost loop of the body around it."""
+    """Returns, by id of a statement, the number of its basic block, and the innermost body loop around the block."""
     found = {}
     for block in blocks:
         depth = len(block.around) - 1

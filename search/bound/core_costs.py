@@ -81,7 +81,7 @@ def shares(tables: BoundTables, domains: Mask, costs: Floats) -> None:
 def arithmetic(
     tables: BoundTables, domains: Mask, parallel: Ints, phase: Ints, costs: Floats
 ) -> None:
-    """Fills in, by phase, the ns of operations, and of the longest dependence chain."""
+    """Fills in, by phase, the ns of operations, and of the longest chain of dependent operations."""
     n = phase.size
     for t in range(n):
         costs[t, WORK], costs[t, ONE_CORE], costs[t, CHAINS] = 0.0, 0.0, 0.0

@@ -200,7 +200,7 @@ def _resident(
 def meetings(gpu: GpuTables, domains: Mask, facts: Floats, tasks: Floats) -> None:
     """Raises the chain of each task by its guaranteed barriers: threads synchronise for each copied block.
 
-    They do so in every iteration of the loops around the copy.
+    These barriers are in every iteration of the loops around the copy.
     """
     for row in range(gpu.copy.shape[0]):
         if is_copied(np.int64(domains[gpu.copy[row].staging])):

@@ -166,7 +166,9 @@ class _Combining:
             self._ties = ComponentTree(coupling.inputs, {}, budget, rng, options)
 
     def _round(self) -> Asking[bool]:
-        """Measures a round of trials of all trees, and tells them the outcomes.
+        """Measures a round of trials of all trees, and passes the outcomes to them.
+
+        Returns False if no tree has a trial.
 
         Returns False if no tree has a trial.
         """
@@ -259,7 +261,10 @@ class _Combining:
         return Combination(self._division.join(chosen), trials)
 
     def _reconcile(self) -> Asking[None]:
-        """If the best of all components fail together, measures which of them run beside the fastest combination's."""
+        """Measures which best candidates of components run together, if the combination of all of them fails.
+
+        They replace components of the fastest combination.
+        """
         best = [tree.best for tree in self._trees]
         key = self._division.join(best).key
         parts = self._fastest()
@@ -272,7 +277,7 @@ class _Combining:
     def _fastest(self) -> list[SearchCandidate] | None:
         """Returns the candidates by component of the fastest combination; of the default if they are unknown.
 
-        None if nothing ran.
+        It returns None if nothing ran.
         """
         fastest = self._whole.incumbent.best
         if fastest is None:

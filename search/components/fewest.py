@@ -22,7 +22,7 @@ Pair = tuple[int, int]
 def fewest_launches(space: Space, near: Candidate) -> Candidate | None:
     """Returns the implementation with the fewest launches that is found, otherwise as close as possible to `near`.
 
-    None if no two tasks may share a launch, or if none is found.
+    It returns None if no two tasks may share a launch, or if none is found.
     """
     root, fused = space.root(), space.variables.fused
     if not isinstance(root, Candidate) or not any(root.is_open(v) for v in fused.values()):

@@ -44,7 +44,7 @@ class RegisterModel:
         self.n_reports = 0
 
     def note(self, kernels: Iterable[Compiled]) -> None:
-        """Learns from compiled kernels."""
+        """Adds the reports of compiled kernels to the model."""
         for k in kernels:
             if k.counted <= 0:
                 continue

@@ -112,7 +112,7 @@ class KernelRidge:
     def expected(self, candidates: Sequence[Candidate]) -> Floats | None:
         """Returns [n]: expected logarithms of the candidates' times, up to a constant.
 
-        None with too few measurements.
+        It returns None with too few measurements.
         """
         if not self.is_ready:
             return None

@@ -251,7 +251,7 @@ class _Wanted:
         return self.fusion.sums and is_in_rows and has_rows
 
     def may_merge(self, t: int, u: int) -> bool:
-        """True if the sketch lets two tasks share loops."""
+        """True if the sketch allows the loops of tasks `t` and `u` to merge."""
         in_one_pass = not self.fusion.in_sweeps or self.sweeps[t] == self.sweeps[u]
         return self.fusion.loops and in_one_pass
 

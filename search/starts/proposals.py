@@ -130,8 +130,8 @@ def _scatters(space: Space, greedy: Sketch) -> Iterator[Sketch]:
 def _where_threads_pay(space: Space, greedy: Sketch) -> Iterator[Sketch]:
     """Yields sketches with the thread counts of standalone kernels, in separate launches and fused.
 
-    None if the greedy sketch has the same threads already and there are no updates of shared
-    elements.
+    It yields none if the greedy sketch has the same threads already and there are no updates of
+    shared elements.
     """
     assert isinstance(greedy.threads, Along)
     with_loops = {t for t, task in enumerate(space.problem.tasks) if task.loops}

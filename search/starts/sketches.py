@@ -50,7 +50,7 @@ class TileSizes:
 
 
 class Axis(Enum):
-    """Role in its tasks of a loop that threads share."""
+    """Selects the loop that threads share: the one most tasks have in common, or the one along memory."""
 
     COMMON = "the loop that most tasks share"
     CONTIGUOUS = "the loop that walks along memory"
@@ -58,7 +58,7 @@ class Axis(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Along:
-    """Threads of a CPU: the schedule of one loop (with role `axis`) that the tasks can share.
+    """Threads of a CPU: the loop that the tasks share among threads (`axis`), and its schedule.
 
     `schedule`: one part per thread, or (CYCLIC) tile by tile.
     `team`: without it there is one thread, with the same loop nests.
@@ -82,7 +82,7 @@ class Along:
 
 
 class Sums(Enum):
-    """Ways to distribute reductions over the blocks of a GPU."""
+    """Ways to distribute reductions over the blocks of a GPU: by one block each, partial results, or atomics."""
 
     WHOLE = "each by one block"
     PARTIALS = "blocks leave partial results"

@@ -54,15 +54,18 @@ class ProductTile:
     """Register tile of a product, and alternative sizes of the blocks (mid tiles) around it.
 
     `by_rows`: blocks of rows are outermost; panels and accumulators of a block are in a core's
-    private cache. `deep`: as `by_rows`, but each register tile reads its panel from that cache, and
-    accumulators are loaded and stored half as often.
+    private cache.
+    `deep`: as `by_rows`, but each register tile reads its panel from that cache, and accumulators
+    are loaded and stored half as often.
     `by_depth`: blocks of the reduction are outermost; only packed rows are in the private cache,
-    and panels in the last. `by_team`: as `by_depth`, with panels that all threads share.
-    `by_depth_deep`: all accumulators are loaded and stored a quarter as often, and panels are read
-    from a private cache.
+    and panels in the last.
+    `by_team`: as `by_depth`, with panels that all threads share.
+    `by_depth_deep`: as `by_depth`, but accumulators are loaded and stored a quarter as often, and
+    panels are read from a private cache.
     `by_rows_ahead`, `by_depth_ahead`: all blocks but the first are packed in advance, so the first
-    one is a small part of a thread's packing. In the latter it has one register tile of rows, or as
-    many as let a number of register tiles run while a block is packed.
+    one is a small part of a thread's packing. With `by_depth_ahead` the first block has one
+    register tile of rows, or as many as needed to let a number of register tiles run while a block
+    is packed.
     """
 
     registers: RegisterTile
@@ -78,7 +81,7 @@ class ProductTile:
 def product_roles(space: Space, *, apart: bool = False) -> tuple[Roles, int] | None:
     """Returns loop roles for packed operands, and the largest product with three loops or more and distinct roles.
 
-    None if there is no such product. `apart`: other tasks have loops of their own.
+    It returns None if there is no such product. `apart`: other tasks have loops of their own.
     """
     roles = find_roles(space, merge=not apart, sums_inside=True, packed=True)
     tasks = space.problem.tasks
@@ -103,7 +106,7 @@ def product_tile(
 ) -> ProductTile | None:
     """Returns the tile for the largest product (see `product_roles`).
 
-    None if there is none, if a core's private cache is unknown, or if the operand read in vectors
+    It returns None if there is none, if a core's private cache is unknown, or if the operand read in vectors
     fits into a core's first cache unpacked.
     """
     found, target = product_roles(space, apart=apart), space.target

@@ -32,7 +32,7 @@ def complete_near(space: Space, decisions: Iterable[tuple[str, str]]) -> Candida
 
 
 def n_alike(candidate: Candidate, decisions: Iterable[tuple[str, str]]) -> int:
-    """Returns the number of the given decisions that a complete candidate has too."""
+    """Returns the number of the given decisions that a complete candidate has in common."""
     held = dict(to_names(candidate))
     return sum(held.get(name) == value for name, value in decisions)
 

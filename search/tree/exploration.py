@@ -216,7 +216,7 @@ class Exploration:
         return max(o.size, min(o.largest or o.size, n // _KNOWN_FOR_EACH, in_time))
 
     def submit_leaf(self, node: Node, tag: ev.Tag) -> Asking[bool]:
-        """Requests the outcome of a complete candidate of the tree. Returns True if it has to be measured."""
+        """Requests the outcome of a complete node of the tree. Returns True if it has to be measured."""
         candidate = self.tree.candidate(node)
         return (yield from self.submit(candidate, node.bound_ns, tag, node, is_leaf=True))
 
@@ -353,9 +353,9 @@ class Exploration:
     # ------------------------------------------------------------------ telling
 
     def _candidate_at(self, bound_ns: float) -> SearchCandidate | None:
-        """Returns the candidate of the open node with this bound, which sets the global bound.
+        """Returns the candidate of the open node whose bound is the global bound `bound_ns`; None if there is none.
 
-        None if there is none.
+        It returns None if there is none.
         """
         node = self.tree.least_open()
         if node is None or node.bound_ns * self.pruning.factor > bound_ns * (1 + RELATIVE_SLACK):

@@ -152,7 +152,11 @@ class Mcts(AbstractStrategy):
         return True
 
     def _look_back(self, exploration: Exploration) -> None:
-        """Updates the paces: dives succeed if the bound has moved, descents if they have found one of the best."""
+        """Updates the paces of dives and descents.
+
+        A dive succeeds if the bound has moved, a descent if it has found one of the best
+        implementations.
+        """
         bound_ns = exploration.bound_ns / exploration.pruning.factor
         if bound_ns > self._bound_ns * (1 + RELATIVE_SLACK):
             self._bound_ns = bound_ns

@@ -12,7 +12,9 @@ import numpy as np
 
 
 class Arm(Protocol):
-    """Statistics of one child, as a policy reads them (`Node` has them).
+    """Statistics of one child as a policy reads them; `Node` provides them.
+
+    Times are in ns, ascending; logs are of ns.
 
     Times are in ns, ascending; logs are of times in ns.
     """

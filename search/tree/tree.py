@@ -118,7 +118,7 @@ class SearchTree:
         return found
 
     def rebound_root(self, bound_ns: float) -> None:
-        """Sets the bound of a root that is never expanded: other trees explore what is below it."""
+        """Sets the bound of a root that is never expanded, since other trees explore its completions."""
         if self.root.state == OPEN:
             self.root.bound_ns = bound_ns
             self._heap = [(bound_ns, 0, self.root)]

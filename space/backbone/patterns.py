@@ -45,7 +45,7 @@ def rereads(problem: Problem, written: set[str]) -> Iterator[Flow]:
 def _sole_read(task: Task, array: str) -> Access | None:
     """Returns the only read of an array in the loops of a structured task, if a single loop indexes each axis.
 
-    Else None.
+    Otherwise it returns None.
     """
     reads = [(a, late) for a, late in task_reads(task) if a.array == array]
     if not task.is_structured or task.is_guarded or len(reads) != 1 or reads[0][1]:
@@ -143,7 +143,7 @@ def _reads_of_body(task: Task) -> dict[str, list[_Spans]]:
 def _span(axis: AxisMap, own: set[str], inner: Mapping[str, int]) -> _Span | None:
     """Returns the range of an access along an axis, over all iterations of `inner` loops.
 
-    None if it is not affine in them.
+    It returns None if it is not affine in them.
     """
     if axis.plain is None or any(
         name not in inner for name, _ in axis.plain.terms if name not in own
@@ -192,7 +192,10 @@ def prefetches(problem: Problem, k: int, written: set[str]) -> Iterator[Prefetch
 def shifts(
     problem: Problem, found: tuple[Dependence, ...], merges: tuple[Merge, ...]
 ) -> Iterator[Shift]:
-    """Yields a shift for each task of two loops that no other task depends on, and the last reduction whose result it needs."""
+    """Yields a shift for each task of two loops on which no other task depends.
+
+    Its producer is the last reduction whose result the task needs.
+    """
     awaited = {d.source for d in found}
     values: dict[int, list[Dependence]] = {}
     for d in found:

@@ -127,7 +127,7 @@ def inverse_table() -> npt.NDArray[np.uint32]:
 
 
 def _build(matrix: Matrix) -> tuple[OrderNode, ...]:
-    """Returns the only forest that can have these relations; it may not have all of them (see `holds_order`)."""
+    """Returns the only forest that can have these relations; `holds_order` tells whether it has all of them."""
     n = len(matrix)
     classes = [
         tuple(j for j in range(n) if matrix[i][j] == MERGED)

@@ -71,7 +71,7 @@ def _why_written(path: object, found: os.stat_result) -> str | None:
 def _why_replaced(folder: Path, n_links: int) -> str | None:
     """Returns the reason why another user may replace a folder by another: he may change some step of its path.
 
-    None if nobody may.
+    It returns None if nobody may.
     """
     for part in (folder, *folder.parents):
         if part != folder and (why := _why_renamed(part)):

@@ -1,4 +1,4 @@
-"""Propagation engine: runs filters until no domain changes, and the searches that are built on it.
+"""Propagation engine: runs filters until no domain changes, and contains the searches that use propagation.
 
 Every filter is monotone, and a change wakes all filters of the variable, also the one that made it.
 So the fixpoint depends neither on the order of decisions nor on the order of filters. Cheap filters

@@ -1,4 +1,4 @@
-"""Accuracy of vector functions such as exp and sin: the permitted error in units in the last place (ULP).
+"""Accuracy of vector functions such as exp and sin: their permitted error in units in the last place (ULP).
 
 ULP4 is never slower, so a search takes it if `fast_math` allows it. Only a user who fixes the
 choice gets ULP1. The scalar functions of <math.h> are within both. With `fast_math=False` these are

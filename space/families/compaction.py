@@ -27,7 +27,7 @@ def declare(s: Draft) -> None:
 
 
 def may_share(s: Draft, body: Body) -> bool:
-    """True if several threads can build a list together: its loop, which they share, has more than one iteration."""
+    """True if several threads can build a list together: they share its loop, which has more than one iteration."""
     found = compactions(body.statements)
     return (
         s.kind.has_teams

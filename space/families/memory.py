@@ -89,10 +89,10 @@ def on_chip_same_launch(space: int, fused: int) -> bool:
 
 
 def same_threads(space: int, producer: int, consumer: int) -> bool:
-    """True unless the value is in a register and the thread levels of its producer and consumer differ.
+    """True unless the value is in a register and two loops vary differently from thread to thread in its two tasks.
 
-    `producer`: thread level of two loops of the producer. `consumer`: that of the two loops mapped
-    to them, in the same order.
+    `producer`, `consumer`: thread level (which of the two loops varies faster) in the producer, and
+    of the loops mapped to them in the consumer.
     """
     return space != REGISTER or producer == consumer
 
@@ -241,7 +241,8 @@ def _other_threads(s: Draft, f: Flow, var: int) -> list[Literals]:
 def _levels_of_flow(s: Draft, f: Flow) -> Iterator[tuple[int, int, bool]]:
     """Yields, for each pair of loops that index a value: their thread-level choices in producer and consumer.
 
-    The third item is True if the pair has the reverse order in the consumer.
+    A thread level says which loop varies faster from thread to thread. The third item is True if
+    the pair has the reverse order in the consumer.
     """
     for (p, c), (q, d) in combinations(f.index_pairs, 2):
         ends = []
@@ -295,7 +296,7 @@ def _one_block_keeps(s: Draft, f: Flow, var: int) -> None:
 def _kept_read(s: Draft, f: Flow, var: int) -> None:
     """Adds the constraints of an input that one task reads and stores for a later one.
 
-    It is stored before the later task runs, as a whole, in whole vectors.
+    The input is stored before the later task runs, as a whole, in whole vectors.
     """
     b, bodies = s.b, s.backbone.body_ids
     kept = (var, bits(GLOBAL))
@@ -314,7 +315,7 @@ def _kept_read(s: Draft, f: Flow, var: int) -> None:
 
 
 def of_second_launches(s: Draft) -> None:
-    """Semantics: a reduction over blocks is finished by a second kernel, which reads its other operands from memory."""
+    """Semantics: a second kernel finishes a reduction over blocks, and reads its other operands from memory."""
     for d, var in s.v.reduction.items():
         if d.level == OUTER:
             whole = (var, all_but(REDUCTION, *SPLIT))

@@ -108,7 +108,7 @@ def copy_outside(staged: int, order: int) -> bool:
 
 
 def copy_around_loops(kind: int, staged: int, order: int) -> bool:
-    """True if the outer dim is around the mid dim of kind `kind`, or there is no copy or no mid loop.
+    """True if an outer dim is around the mid dim of kind `kind`; also without a copy (`staged`) or without a mid loop.
 
     `order`: the relation of another loop's outer dim to that mid dim.
     """
@@ -221,7 +221,7 @@ def elements_of_window(s: Draft, o: Operand) -> list[Group]:
 
 
 def rows_of_memory(s: Draft) -> None:
-    """Coherence: rows of vectors are loaded from the array itself, not from a copy."""
+    """Coherence: rows from which vectors are shifted (choice `rows`) are loaded from the array, not from a copy."""
     for o, var in s.v.staged.items():
         rows = s.v.of_tasks["rows"].get(o.task)
         if rows is not None and o.access.array == s.problem.tasks[o.task].target.array:
@@ -288,7 +288,7 @@ def copies_of_blocks(s: Draft) -> None:
 
 
 def layouts(s: Draft) -> None:
-    """Only rows of a copy, and only whole vectors in them, can be padded or swizzled."""
+    """Coherence: only rows of a copy, and only whole vectors in them, can be padded or swizzled."""
     b, v = s.b, s.v
     for o, layout in v.layout.items():
         b.table2("layout of a copy", v.staged[o], layout, layout_of_copy, share=layout_of_copy)

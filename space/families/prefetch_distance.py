@@ -48,7 +48,7 @@ def has_blocks(s: Draft, task: Task, body: Body) -> bool:
 def blocks_in(problem: Problem, task: Task, body: Body) -> PrefetchCandidates | None:
     """Returns the listed blocks that a task's innermost loop accesses in one variant of its body.
 
-    None if there are none.
+    It returns None if there are none.
     """
     if not task.loops:
         return None

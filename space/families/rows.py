@@ -60,7 +60,7 @@ def shift_of(task: Task, axes: tuple[Affine | None, ...]) -> int:
 
 
 def rows_of_vectors(s: Draft) -> None:
-    """Coherence: shifts need vectors along the loop of the neighbours."""
+    """Coherence: shifts out of rows need vectors along the loop of the neighbours."""
     for t, var in s.v.of_tasks["rows"].items():
         loop = row_loop(s.problem, s.problem.tasks[t])
         inner = s.v.kind[s.backbone.dim(t, loop, INNER)]

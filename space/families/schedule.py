@@ -44,7 +44,7 @@ def schedules_of(s: Draft, d: Dim) -> int:
 def rows_of(task: Task) -> RowStarts | None:
     """Returns the row starts of a task's iterations, if each iteration is one row of consecutive entries.
 
-    Else None.
+    Otherwise it returns None.
     """
     if task.body is None or len(task.loops) != 1 or not task.has_known_extents:
         return None

@@ -54,7 +54,7 @@ def stream_kept(cache: int, store: int) -> bool:
 def elided_stores(s: Draft) -> None:
     """Semantics: a value that does not outlive the sequence is stored exactly if some reader takes it from memory.
 
-    It is in a temporary, or a later task overwrites it (dead store elimination).
+    Such a value is in a temporary, or a later task overwrites it (dead store elimination).
     """
     b, v = s.b, s.v
     spaces_from: dict[int, list[int]] = {}
