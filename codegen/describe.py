@@ -184,9 +184,9 @@ def _values(plan: Plan, words: Mapping[str, str]) -> Iterator[str]:
 
 
 def phrases(plan: Plan, topic: str) -> Iterator[str]:
-    """Yields the phrases of all families on one topic (`Family.phrases`): about sparse trees, tasks, and places in bodies.
+    """Yields the phrases of all families on one topic (`Family.phrases`).
 
-    They are about parts of sparse trees, tasks, and places in bodies of tasks.
+    The phrases are about parts of sparse trees, tasks, and places in bodies of tasks.
     """
     told = [p for p in PHRASES if p.topic == topic]
     for p in told:

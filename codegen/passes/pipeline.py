@@ -32,7 +32,7 @@ SyntaxPass = Callable[[tuple[c.CStmt, ...], tuple[c.Parameter, ...]], tuple[c.CS
 
 @dataclass(frozen=True)
 class Passes:
-    """A pass pipeline: passes on the loop IR, then passes on the C syntax of a function's body.
+    """A pass pipeline: passes on the loop IR, then passes on the C syntax of a function's body (with its parameters).
 
     `apart_bytes`: unused bytes of the workspace behind each thread's private buffers, a multiple of
     ALIGNMENT_BYTES.

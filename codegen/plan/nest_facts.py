@@ -86,7 +86,7 @@ def _are_apart(loops: Sequence[ir.For], body: tuple[ir.Stmt, ...]) -> bool:
 
 
 def scatters_some(loop: ir.For) -> bool:
-    """True if only some iterations of the loop store to computed elements, so compilers would scatter with masks."""
+    """True if a store under a condition has an index that the body computes: compilers would scatter with masks."""
     computed = {s.name for s in nested_statements(loop.body) if isinstance(s, ir.SetLocal)}
     guarded = (s for s in nested_statements(loop.body) if isinstance(s, ir.If) and not _is_there(s))
     stores = (x for s in guarded for x in nested_statements(s.then) if isinstance(x, ir.Store))

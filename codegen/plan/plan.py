@@ -195,7 +195,7 @@ class TaskPlan:
 
     @property
     def states(self) -> frozenset[str]:
-        """Activation arrays of sparse trees that several threads of the task update, by atomic operations."""
+        """Arrays of a sparse tree's state that several threads of the task may update, by atomic operations."""
         body = self.task.body
         return body.trees.shared if body is not None and self.is_parallel else frozenset()
 

@@ -170,8 +170,8 @@ class Source:
     def key(self) -> str:
         """Content key: sources with equal text, flags and launches have equal keys.
 
-        The text of several components in one has the key of the source in units that computes the
-        same.
+        A source with one text for several components has the key of the source in units that
+        computes the same.
         """
         if self.known_as:
             return self.known_as

@@ -28,7 +28,10 @@ class Accumulators:
         self.scene, self.values = scene, values
 
     def total(self, task: TaskPlan, point: Point) -> Value:
-        """Returns the register accumulator at a point of the result, summed over the copies of unrolled reduction loops."""
+        """Returns the total of the register accumulators at a point of the result, over all copies of reduction loops.
+
+        If the reduction loop is vectorised, its lanes are combined too.
+        """
         assert task.task.op is not None
         total, *others = self.copies(task, point)
         for x in others:

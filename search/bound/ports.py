@@ -94,7 +94,7 @@ class _Tables:
         }
 
     def add(self, t: int, task: Task, moved: list[_Moved]) -> None:
-        """Adds a group of rows for each combination of a vectorised loop and an innermost loop of task `t`."""
+        """Adds a group of rows for each combination of a vectorised loop of task `t` (or none) and an innermost loop."""
         space, v = self.space, self.space.variables
         place = {loop.name: len(self.loops) + k for k, loop in enumerate(task.loops)}
         for loop in task.loops:

@@ -40,8 +40,8 @@ _UNKNOWN = 1e30  # bytes a ns where nothing as small was measured
 def passes(problem: Problem, elsewhere: Elsewhere) -> Ints:
     """Returns [n_arrays]: the way in which the sequence traverses each array: ONCE, BY_EACH or ANYHOW.
 
-    ONCE: one task accesses every element once. BY_EACH: several tasks do. Arrays that are used
-    elsewhere in a larger sequence are ANYHOW.
+    ONCE: one task uses each element at one moment of a call. BY_EACH: several tasks do so. ANYHOW:
+    a task uses some elements more than once, or a larger sequence uses the array elsewhere.
     """
     found = []
     used = elsewhere.reads | elsewhere.writes

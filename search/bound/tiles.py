@@ -116,8 +116,8 @@ def _is_regular(space: Space, t: int) -> bool:
 def _touched(space: Space, t: int, sources: list[tuple[int]]) -> Iterator[tuple[float, ...]]:
     """Yields a row for each array that a task surely reads, and for results that it adds to.
 
-    Adds to `sources` the orders of loops that, if merged, may write an array in the segment that
-    reads it; then it crosses nothing.
+    Adds to `sources` the orders of loops that, if merged, may write the array in the segment that
+    reads it; such an array brings no bytes into the cache.
     """
     task, v = space.problem.tasks[t], space.variables
     for access in (a for a in sure_reads(task) if is_plain(a)):

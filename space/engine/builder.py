@@ -334,7 +334,7 @@ class _Flat:
     def watches(
         self, n_vars: int, mirror: Callable[[int], int]
     ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32], npt.NDArray[np.uint32]]:
-        """Returns, by variable (CSR form), the constraints to wake when it changes, each with a mask of values.
+        """Returns, by variable (CSR form), the constraints to wake when the variable changes, each with a mask of values.
 
         While the variable's domain is within that mask, the constraint need not be woken.
         """
