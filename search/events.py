@@ -114,7 +114,10 @@ class Child:
 
 @dataclass(frozen=True, slots=True)
 class NodeExpanded:
-    """Event: `node` is expanded by `choice`; `children` lists every value with its bound, and whether it was pruned."""
+    """Event: `node` is expanded by `choice`.
+
+    `children` lists every value with its bound, and whether it was pruned.
+    """
 
     node: int
     parent: int  # -1 for the root

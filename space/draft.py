@@ -176,8 +176,9 @@ Rule = Callable[[Draft], None]
 
 @dataclass(frozen=True)
 class Phrases:
-    """User-facing texts for the values of one kind of choice, by value name; a value without an entry has no text.
+    """User-facing texts for the values of one kind of choice, by value name.
 
+    A value without an entry has no text.
     The choices are about tasks, places in their bodies, or parts of trees. `long`: for `explore
     explain`, under the heading `topic`, behind the name of the object. `short`: for the header of
     the generated text.

@@ -175,8 +175,9 @@ class CHelpers(Helpers):
     def instruction(
         self, prelude: Prelude, operation: str, dtype: DType, lanes: int
     ) -> tuple[str, str] | None:
-        """Returns (feature test, call) of the x86 instruction for `operation` on a whole vector; None if there is none.
+        """Returns (feature test, call) of the x86 instruction for `operation` on a whole vector.
 
+        It returns None if there is none.
         Programs are built without the compiler's vectoriser, so lane-by-lane loops stay scalar.
         """
         size = dtype.size_bytes * lanes

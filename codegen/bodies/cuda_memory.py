@@ -20,9 +20,10 @@ class CudaMemory(Memory):
     reserved = RESERVED_CUDA
 
     def access(self, w: Emitter, operation: str, index: c.CExpr, lanes: int) -> str:
-        """Returns the name of the vector load or store `operation`; of its element-by-element variant if misaligned.
+        """Returns the name of the vector load or store `operation`, or of its element-by-element variant.
 
-        The variant is taken unless `index` is surely a multiple of `lanes`.
+        The variant is taken unless `index` is surely a multiple of `lanes`, so that the vector is
+        aligned.
         """
         is_aligned = w.is_multiple(index, lanes)
         return operation if is_aligned else f"{operation}_unaligned"

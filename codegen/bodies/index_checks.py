@@ -60,11 +60,11 @@ class IndexSite:
 
 @dataclass(frozen=True)
 class IndexChecks:
-    """C text with two functions, which both take the sequence's argument vector; and the checked indices, `sites`.
+    """C text with two functions, which both take the sequence's argument vector.
 
-    `int64_t check_indices(void **args)` returns 0 if all indices are in range. `int64_t
-    find_index(void **args, int64_t *value)` returns 0 too, or 1 + the number in `sites` of the
-    first index out of range, and stores this index in `value`.
+    `sites`: the checked indices. `int64_t check_indices(void **args)` returns 0 if all indices are
+    in range. `int64_t find_index(void **args, int64_t *value)` returns 0 too, or 1 + the number in
+    `sites` of the first index out of range, and stores this index in `value`.
     """
 
     text: str
@@ -297,8 +297,9 @@ class CheckWriter:
         self.proved, self.around = before, around
 
     def hoist(self, s: ir.For, inside: Around) -> set[tuple[str, int, ir.Expr]]:
-        """Writes, in front of loop `s`, checks for all of its iterations; returns the checked (array, axis, index).
+        """Writes, in front of loop `s`, checks for all of its iterations.
 
+        Returns the checked (array, axis, index).
         Such an index is the loop's index plus a loop-invariant term, and every iteration accesses
         it. `inside`: the facts that hold in the loop.
         """

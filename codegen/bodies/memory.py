@@ -55,7 +55,10 @@ class Memory(ABC):
 
     @abstractmethod
     def access(self, w: Emitter, operation: str, index: c.CExpr, lanes: int) -> str:
-        """Returns the name of the helper for vector load or store `operation`; a variant of it if `index` may be misaligned."""
+        """Returns the name of the helper for vector load or store `operation`.
+
+        It is a variant of the helper if `index` may be misaligned.
+        """
 
     @abstractmethod
     def vector_of(

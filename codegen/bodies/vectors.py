@@ -72,7 +72,10 @@ class Helpers(ABC):
 
     @abstractmethod
     def printing(self) -> tuple[str, str, tuple[str, ...]]:
-        """Returns declaration, name and leading arguments of a printf-like function; the format follows these arguments."""
+        """Returns declaration, name and leading arguments of a printf-like function.
+
+        The format follows these arguments.
+        """
 
 
 # The first assertion that fails leaves its message in `ks_message`, which is empty otherwise; bodies look at `ks_stopped` before

@@ -1,4 +1,6 @@
-"""The loop IR: one launch between the plan of a candidate and C syntax. Frozen; passes make new ones (codegen/passes).
+"""The loop IR: one launch between the plan of a candidate and C syntax.
+
+Its nodes are frozen; passes make new ones (codegen/passes).
 
     Launch  ::= tasks, Node*, and what the team does when it is done: Node*
     Node    ::= Loop | Late | Alone | InBlocks | Barrier | Phase
@@ -440,12 +442,15 @@ class AccumulatorPlan:
 
     @property
     def has_room(self) -> bool:
-        """True if accumulators in memory are padded: a last register tile may exceed the end of a loop."""
+        """True if the accumulators' array is padded: a last register tile may exceed the end of a loop."""
         return self.owner is Owner.THREAD and not self.in_result
 
     @property
     def overhangs(self) -> frozenset[str]:
-        """Padded loops along which the array has no padding; the flush leaves out elements beyond the end."""
+        """Loops whose partial register tile is computed whole, although the accumulators' array is not padded.
+
+        The flush leaves out elements beyond the ends of these loops.
+        """
         return frozenset() if self.has_room else self.padded
 
     @property
@@ -513,7 +518,10 @@ class Launch:
 
 
 def loop_of(loop: Loop, task: int) -> str:
-    """Returns the name of that loop of the task of which node `loop` is a level; "" if the node has no member of the task."""
+    """Returns the name of that loop of the task of which node `loop` is a level.
+
+    It returns "" if the node has no member of the task.
+    """
     return next((m.loop for m in loop.members if m.task == task), "")
 
 

@@ -190,7 +190,7 @@ def _renamed(
     names = {("loop", loop): other for loop, other in loops.items()}
 
     def fresh(kind: str, name: str) -> str:
-        """Returns the new name of a loop or local that this body declares."""
+        """Returns the new name of a loop or local that the body `body` declares."""
         if (kind, name) not in names:
             k, new = 1, name
             while new in taken:

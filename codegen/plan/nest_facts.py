@@ -33,8 +33,9 @@ def shared_locals(body: Sequence[ir.Stmt]) -> dict[str, ir.DType]:
 
 
 def sweep_at(body: tuple[ir.Stmt, ...], k: int) -> tuple[wavefronts.Sweep, int] | None:
-    """Returns the wavefront sweep that begins at statement `k`, and its number of statements; None if there is none.
+    """Returns the wavefront sweep that begins at statement `k`, and its number of statements.
 
+    It returns None if there is none.
     See kernels/analysis/wavefronts.py. The second statement of a sweep is a while loop.
     """
     may_be_sweep = k + 1 < len(body) and isinstance(body[k + 1], ir.While)
@@ -198,8 +199,9 @@ def copies_bytes(problem: Problem, loop: ir.For, scattered: Sequence[ir.Update])
 
 
 def overlap_of(loop: ir.For, scattered: Sequence[ir.Update], cores: int) -> int | None:
-    """Returns the greatest distance of two iterations that update one element; None if it is unknown or too large.
+    """Returns the greatest distance of two iterations that update one element.
 
+    It returns None if it is unknown or too large.
     It is known if one axis of each array has an index within a window around the iteration number,
     and only such updates access the array. It is too large if equal parts of the loop for `cores`
     threads are not twice as long.

@@ -21,8 +21,9 @@ SCALAR = "SCALAR"  # of `iterations`: a compiler must not put the iterations of 
 
 @dataclass(frozen=True)
 class Sum:
-    """A reduction of a loop into one element that no iteration reads; each thread accumulates in a local of its own.
+    """A reduction of a loop into one element that no iteration reads.
 
+    Each thread accumulates in a local of its own.
     `array`: "" for a reduction into the kernel's local `local`.
     """
 

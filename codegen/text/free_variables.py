@@ -45,8 +45,9 @@ def thread_parameters(
     named: dict[str, str],
     restrict: str = "restrict ",
 ) -> tuple[c.Parameter, ...]:
-    """Returns the parameters that the code of each thread names; only arrays that no thread writes are `restrict`.
+    """Returns the parameters that the code of each thread names.
 
+    Only arrays that no thread writes are `restrict`.
     So compilers learn that stores elsewhere do not change these arrays, and hoist loads that every iteration makes. In other arrays
     a thread reads values that other threads wrote. A function of its own is needed: compilers do not pass facts on a function's
     pointers to a region of threads in it.

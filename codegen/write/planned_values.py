@@ -174,7 +174,11 @@ class Values:
     def keep(
         self, task: TaskPlan, access: Access, value: Value, point: Point, ctx: Context
     ) -> Value:
-        """Returns `value`, and stores it in the task's array of values read, if it has one (once in a scope)."""
+        """Returns `value`, which an access has read.
+
+        It also stores the value in the task's array of inputs for later tasks, if the plan gives it
+        one; a scope stores it once.
+        """
         found = self.scene.kept.get((task.index, access.array))
         if found is not None:
             buffer, layout = found

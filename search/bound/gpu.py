@@ -245,7 +245,10 @@ def _launches(tables: BoundTables, gpu: GpuTables, domains: Mask, n: int) -> flo
 
 @jit_internal
 def _compute(gpu: GpuTables, tasks: Floats, phase: Ints, is_first: Ints, costs: Floats) -> None:
-    """Fills in, by phase, the ns of arithmetic, of its issue, and of latencies. Runs after `_requests`."""
+    """Fills in, by phase, the ns of arithmetic, of issuing its instructions, and of latencies.
+
+    Runs after `_requests`.
+    """
     for t in range(phase.size):
         p = phase[t]
         factor = tasks[t, gpu_facts.ISSUE_FACTOR]

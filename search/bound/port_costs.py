@@ -196,9 +196,10 @@ def _price_group(
 def least_ports(
     tables: BoundTables, domains: Mask, copies: Floats, least: Floats, busy: Floats
 ) -> None:
-    """Fills `least` ([n_tasks, N_LEAST]) with the least ns of loads and stores of each task; inf if nothing is known.
+    """Fills `least` ([n_tasks, N_LEAST]) with the least ns of loads and stores of each task.
 
-    `copies` ([N_AROUND, n_loops, N_COPIES]) and `busy` are scratch space.
+    It is inf if nothing is known. `copies` ([N_AROUND, n_loops, N_COPIES]) and `busy` are scratch
+    space.
     """
     for t in range(least.shape[0]):
         least[t, SURE_VECTOR], least[t, SUMS] = 0.0, np.inf

@@ -1,5 +1,6 @@
-"""Search by components: one tree per component; each measured combination contains a candidate of every component.
+"""Search by components: one tree per component.
 
+Each measured combination contains a candidate of every component.
 A program measures the time of each component, so one measurement is an outcome for every tree.
 Trees are independent: no constraint spans two components. Effects of neighbouring components show
 only in the times of whole combinations, and only these are ranked.

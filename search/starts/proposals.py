@@ -107,8 +107,9 @@ def _of_cpu(space: Space, greedy: Sketch) -> Iterator[Sketch]:
 
 
 def _scatters(space: Space, greedy: Sketch) -> Iterator[Sketch]:
-    """Yields sketches with each method for updates of shared elements; block sizes of sorts start from the middle.
+    """Yields sketches with each method for updates of shared elements.
 
+    Block sizes of sorts start from the middle.
     Small blocks take a longer sort, large ones exceed the first cache.
     """
     v = space.variables
@@ -324,7 +325,10 @@ def _plain_products(target: Target, greedy: Sketch) -> Iterator[Sketch]:
 
 
 def has_gaps(space: Space, o: Operand) -> bool:
-    """True if the operand has no unit-stride access. Hardware prefetchers do not follow it, so CPUs pack it in advance."""
+    """True if the operand has no unit-stride access.
+
+    Hardware prefetchers do not follow it, so CPUs pack it in advance.
+    """
     strides = flat_strides(o.access, space.problem.array(o.access.array))
     return not o.is_window and all(abs(strides[name]) > 1 for name in o.loops)
 

@@ -353,8 +353,9 @@ class Exploration:
     # ------------------------------------------------------------------ telling
 
     def _candidate_at(self, bound_ns: float) -> SearchCandidate | None:
-        """Returns the candidate of the open node whose bound is the global bound `bound_ns`; None if there is none.
+        """Returns the candidate of the open node whose bound is the global bound `bound_ns`.
 
+        It returns None if there is none.
         It returns None if there is none.
         """
         node = self.tree.least_open()

@@ -191,8 +191,9 @@ class Merge:
 
 @dataclass(frozen=True)
 class Rescaled:
-    """A reduction that may run before running results in its terms are final; it corrects its sums when they change.
+    """A reduction that may run before running results in its terms are final.
 
+    It corrects its sums when they change.
     `flows`: the running results, at most one per producer. `pairs`: for each flow, the reduction
     loops (of producer, of consumer), which must merge.
     """

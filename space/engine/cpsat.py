@@ -257,8 +257,9 @@ def fewest_classes(
     must: Sequence[tuple[int, int]],
     refused: Sequence[Sequence[tuple[int, int]]],
 ) -> list[tuple[int, int]] | None:
-    """Returns a partition of `n` items into the fewest classes, as pairs of items in one class; None if there is none.
+    """Returns a partition of `n` items into the fewest classes, as pairs of items in one class.
 
+    It returns None if there is none.
     Only pairs of `may` can be in one class; all pairs of `must` are. Of each entry of `refused` at
     least one pair is in different classes. In each pair the smaller item is first.
     """

@@ -394,7 +394,10 @@ def _surely_counts(arrays: Arrays, domains: Mask, first: Int, end: Int) -> bool:
 def _least_product(
     arrays: Arrays, domains: Mask, first: Int, end: Int, but: Int, limit: Int
 ) -> Int:
-    """Returns the least product of a group's terms, without the term at `but`; limit + 1 for products above `limit`."""
+    """Returns the least product of a group's terms, without the term at `but`.
+
+    It returns limit + 1 for products above `limit`.
+    """
     least = np.int64(1)
     for k in range(first, end):
         if k != but:

@@ -51,8 +51,9 @@ def why_not_ours(folder: Path) -> str | None:
 
 
 def why_no_file_of_ours(file: object, found: os.stat_result) -> str | None:
-    """Returns the reason why another user may have written a file, as the end of a sentence; None if nobody can have.
+    """Returns the reason why another user may have written a file, as the end of a sentence.
 
+    It returns None if nobody can have.
     `found`: the status of the open file, or of its path without following links.
     """
     if not stat.S_ISREG(found.st_mode):

@@ -108,9 +108,10 @@ def copy_outside(staged: int, order: int) -> bool:
 
 
 def copy_around_loops(kind: int, staged: int, order: int) -> bool:
-    """True if an outer dim is around the mid dim of kind `kind`; also without a copy (`staged`) or without a mid loop.
+    """True if an outer dim is around the mid dim of kind `kind`.
 
-    `order`: the relation of another loop's outer dim to that mid dim.
+    It is True, too, without a copy (`staged`) or without a mid loop. `order`: the relation of
+    another loop's outer dim to that mid dim.
     """
     return kind in WITHOUT_LOOP or staged == DIRECT or order == OUTSIDE
 

@@ -27,8 +27,9 @@ def declare(s: Draft) -> None:
 
 
 def in_its_loop(s: Draft) -> None:
-    """Semantics: a rescaled sum merges with all reduction loops of the running results in its terms; no other sum does.
+    """Semantics: a rescaled sum merges with all reduction loops of the running results in its terms.
 
+    No other sum does.
     The running results are in registers, and so (families/memory.py) one thread runs the iterations
     of these loops in order.
     """

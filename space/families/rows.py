@@ -30,8 +30,9 @@ def declare(s: Draft) -> None:
 
 
 def row_loop(problem: Problem, task: Task) -> str:
-    """Returns the loop along which a guarded task reads neighbours of the element that it stores; "" if there is none.
+    """Returns the loop along which a guarded task reads neighbours of the element that it stores.
 
+    It returns "" if there is none.
     A vector of neighbours overlaps the previous store, so its load waits until the store has
     reached the cache.
     """
@@ -45,8 +46,9 @@ def row_loop(problem: Problem, task: Task) -> str:
 
 
 def shift_of(task: Task, axes: tuple[Affine | None, ...]) -> int:
-    """Returns the distance of an access from the task's store along the last axis; 0 if it cannot be a shift of vectors.
+    """Returns the distance of an access from the task's store along the last axis.
 
+    It returns 0 if it cannot be a shift of vectors.
     The access may be in another row.
     """
     for x, own in zip(axes, task.target.axes, strict=True):
