@@ -36,7 +36,7 @@ class NumpyTiming:
 
     @property
     def is_due(self) -> bool:
-        """True if the function was not timed yet, or only while other work disturbed it."""
+        """True if there is a function to time, and no time of it that other work did not disturb."""
         return self._reference is not None and (self.ns is None or self.is_disturbed)
 
     def take(

@@ -47,7 +47,7 @@ def plain(array: Array) -> Array:
 
 
 def held_in(arrays: Iterable[Array]) -> list[DType]:
-    """Returns the element types of arrays, in their order."""
+    """Returns the element type of each array, in order."""
     return [DType(a.dtype.name) for a in arrays]
 
 

@@ -64,7 +64,7 @@ class RunApart:
 
 @dataclass(frozen=True)
 class _SeenRecording:
-    """A recording as given and as run (`made`), and the execution modes of its kernels by identity."""
+    """A recording as given, as run (`made`), and the way in which each kernel runs, by `id` of its IR."""
 
     given: Recording
     made: Recording

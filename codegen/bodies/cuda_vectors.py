@@ -182,9 +182,10 @@ def _counted(text: str) -> str:
 
 
 def _move(name: str, operation: str, dtype: DType, lanes: int) -> str:
-    """Returns the definition of a load or store of `lanes` contiguous elements.
+    """Returns the CUDA definition of function `name`, a load or store of `lanes` contiguous elements.
 
-    Aligned elements move 16 or 8 bytes at once, others one by one.
+    They move as one built-in vector of 8 or 16 bytes where CUDA has that type and `operation` does not end in `_unaligned`;
+    else one by one.
     """
     c, v = SCALAR_TYPES[dtype.name], f"{dtype.name}x{lanes}"
     what = operation.removesuffix("_unaligned")
@@ -238,12 +239,12 @@ def _atomic(name: str, operation: str, dtype: DType) -> str:
 
 
 def _threads(name: str, operation: str, c: str) -> str:
-    """Returns the definition of a reduction over threads of a warp or block.
+    """Returns the CUDA definition of function `name`, a reduction of one value a thread, of C type `c`.
 
-    It combines threads whose flat numbers differ in some digits. Every thread takes part and
-    receives the result. `warp_*` combines threads at the distances `first`, 2 * `first`, 4 *
-    `first` and so on below `end`. `block_*` combines threads at distances below `count` * `first`,
-    through shared memory; there `first` is at least a warp, so only the numbers of warps differ.
+    It combines threads whose flat numbers differ in some digits. Every thread takes part and receives the result. An `operation`
+    `warp_OP` combines threads at the distances `first`, 2 * `first`, 4 * `first` and so on below `end`, arguments of the function.
+    `block_OP` combines threads at distances below `count` * `first`, through shared memory; there `first` is at least a warp, so only the
+    numbers of warps differ.
     """
     scope, op = operation.split("_")
     combined = OPS[op].combine

@@ -116,7 +116,7 @@ def stays(around: Around, index: ir.Expr, n: int) -> bool:
 
 
 def without_widening(e: ir.Expr) -> ir.Expr:
-    """Returns the operand of an index's conversion to a wider integer type; any other index unchanged."""
+    """Returns the operand of an index's conversion from an integer type to one of at least its size; any other index unchanged."""
     match e:
         case ir.Cast(x, dtype) if x.dtype.is_integer and x.dtype.size_bytes <= dtype.size_bytes:
             return x

@@ -63,7 +63,7 @@ class _StepWriter:
     ) -> BodyWriter:
         """Returns a writer for bodies of the kernel.
 
-        `own`: private copies of arrays, for the thread that runs the body.
+        `atomics`: updates to write as atomic operations. `own`: private copies of arrays, which the thread that runs the body uses instead.
         """
         names = self.names | {x.array.name: x.own for x in own}
         made = BodyWriter(

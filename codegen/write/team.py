@@ -35,7 +35,7 @@ from .threads import Statements, Threads
 
 
 class TeamThreads(Threads):
-    """Threads of a CPU team, as the `Threads` of a launch."""
+    """Writer of what the threads of a CPU team do in a launch: their shares of loops, sums, scatters and packed copies."""
 
     index_type = "long"
 

@@ -293,9 +293,9 @@ MAKERS = _table(zero, one, unit, identity, diag, rows, cols, rotation2d)
 
 
 def call(do: Do, name: str, a: ComponentMethods, *args: Any, **kwargs: Any) -> Any:
-    """Returns the result of the method `name` of `a`: a vector, matrix or number.
+    """Returns the result of the method `name` of `a`: a vector, matrix or number. KeyError for an unknown name.
 
-    KeyError for an unknown name.
+    `do(op, *operands)` gives the result of one operation on components.
     """
     function = METHODS[name]
     dressed = [_dressed(do, x) for x in (a, *args)]

@@ -71,7 +71,10 @@ class _TreeRun(AbstractRun):
         return all(0 <= int(self.value(i)) < n for i, n in zip(indices, shape, strict=True))
 
     def cell(self, tree: str, node: int, indices: tuple[kernel.Expr, ...]) -> list[Any]:
-        """The indices of one cell of a tree's node; IndexError if there is no such cell."""
+        """Returns the values of a cell's indices, each as an array of one. IndexError if they are out of the node's range.
+
+        The cell need not be active.
+        """
         found = [int(self.value(i)) for i in indices]
         if not self.is_inside(tree, node, indices):
             raise KernelRuntimeIndexError(f"the cell {found} is outside of its node in {tree}")

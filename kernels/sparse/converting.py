@@ -46,7 +46,10 @@ def converting(
 
 
 def in_use(slots: Slots | None, n_items: int) -> Expr:
-    """The number of items of `n_items` that may be in use: all those of slots that were ever taken."""
+    """Returns how many of the first `n_items` items may be in use: those of all slots taken so far, freed ones too.
+
+    Without `slots`, all of them.
+    """
     if slots is None:
         return number(n_items)
 

@@ -195,7 +195,7 @@ def _check(kernel: KernelIR, what: str) -> None:
 
 
 def _check_names(recording: Recording) -> None:
-    """Checks that all names but that of the sequence are identifiers. Raises ArchiveError.
+    """Raises ArchiveError unless all names are identifiers; that of the sequence may also have the characters `<>.-`.
 
     They get into paths, texts of programs and output.
     """

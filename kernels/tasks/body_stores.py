@@ -26,9 +26,9 @@ def may_lose_stores(task: Task, array: str) -> bool:
 
 
 def without_stores(task: Task, array: str, known: Mapping[str, ArrayParam]) -> Task:
-    """Returns the task without the stores of its body to one of several arrays; its activations stay.
+    """Returns the task without the stores of its body to `array`, one of several arrays that it writes.
 
-    Precondition: `may_lose_stores`.
+    Cells that these stores would activate are still activated. Precondition: `may_lose_stores`.
     """
     body, logical = task.body, task.logical
     assert body is not None

@@ -1,4 +1,4 @@
-"""Records uses of lists of active cells: the task that makes a list stores all uses by calls (`ListSite`)."""
+"""Notes, while tasks are made, which calls use a list of active cells (`ListSite`), in the task that makes the list."""
 
 from __future__ import annotations
 

@@ -102,7 +102,7 @@ class Updates:
 def updates_of(
     body: Sequence[Stmt], updates: Sequence[Update], dtypes: dict[str, DType], n_bytes: int
 ) -> Updates:
-    """Returns the cost of some updates in the body of a loop.
+    """Returns the ns an iteration of a loop spends on some updates in its body: plain on one core, and as atomic operations.
 
     `dtypes`: types of their arrays, by name. `n_bytes`: size of these arrays if threads may add to private copies; else 0.
     """

@@ -69,7 +69,10 @@ def stream(what: str, n_floats: int, grid: int, unrolled: int) -> Source:
 
 
 def far_read(n_floats: int, grid: int, threads: int) -> Source:
-    """Returns a kernel that reads x `n_passes` times from L2, each pass from another start, bypassing L1."""
+    """Returns a probe kernel that reads x several times, past L1, so from L2 if x fits there.
+
+    `n_passes`, an argument of the kernel, is the number of passes over all `n_floats`. In each of them a block begins elsewhere.
+    """
     body = (
         f"    const float4 *from = (const float4 *)x;\n{_SUM}"
         f"    const int n = {n_floats // 4}, step = {threads} * gridDim.x;\n"

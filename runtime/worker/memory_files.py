@@ -64,7 +64,10 @@ class MemoryFiles(AbstractFiles):
 
 
 def write_set(files: AbstractFiles, s: InputSet, roles: Mapping[str, str]) -> SetFiles:
-    """Writes the arrays of an input set to files."""
+    """Writes an input set to files, and returns their names.
+
+    There are files of inputs, of expected results, and of room for arrays whose role in `roles` is "output".
+    """
     arrays = {
         name: files.reserve(name, a.shape, a.dtype)  # its contents are not used
         if roles[name] == "output"

@@ -33,7 +33,7 @@ Mask = npt.NDArray[np.uint32]
 
 @dataclass(frozen=True, slots=True)
 class _Terms:
-    """Names and functions of the bound's terms, for one kind of target."""
+    """Terms of the bound for one kind of target: their names, and a builder of the tables that only GPUs have."""
 
     names: tuple[str, ...]  # in the order of cpu.py or gpu.py
     has_levels: bool  # whether the target's levels of cache follow

@@ -14,7 +14,10 @@ from typing import NamedTuple
 
 @dataclass(frozen=True)
 class Choice:
-    """A decision variable about backbone objects; value number v is bit v of its domain."""
+    """A decision variable: its kind, the names of the objects that it is about (such as tasks and loop dims), and its values.
+
+    Value number v is bit v of its domain.
+    """
 
     kind: str
     objects: tuple[str, ...]
