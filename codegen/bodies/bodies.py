@@ -236,7 +236,7 @@ class BodyWriter:
         return LaneWriter(self.w, scope, lanes, s.body)
 
     def range_in_lanes(self, s: ir.For, lanes: Lanes) -> None:
-        """Writes a vectorised loop that only adds to locals (kernels/analysis/inner_ranges.py).
+        """Writes a vectorised loop inside of a body (`lane_ranges` of kernels/analysis/inner_ranges.py).
 
         Iterations that fill all lanes come first, then the remaining ones.
         """

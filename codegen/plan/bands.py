@@ -17,6 +17,7 @@ from ...space.backbone import INNER, MID, OUTER, Backbone, Flow, Operand, build_
 from ...space.catalogue import KINDS
 from ...space.draft import Decisions
 from ...space.engine.order import OrderNode, forest
+from ...space.families.ranges import N_VECTORS
 from ...space.families.rescaling import RESCALED, RESCALING
 from ...space.families.scatter import blocks_of, tile_shape
 from ...space.families.wavefronts import sweep_of
@@ -79,7 +80,7 @@ def _converting(task: Task, t: int, target: Target) -> TaskPlan:
 
 
 def _unplanned(task: Task, t: int) -> TaskPlan:
-    """Returns an empty plan for a task of another component."""
+    """Returns an empty plan, without loops, for a task that the component being lowered does not contain."""
     return TaskPlan(t, task, (), False, True, (), (), ())
 
 
@@ -270,10 +271,11 @@ class _Reader:
             return {}
         trees, chosen = task.body.trees, self.table("ranges")
         loops = (s for s in nested_statements(task.body.statements) if isinstance(s, For))
+        how = ((s, chosen.get((t, trees.name_of(s.loop)), "")) for s in loops)
         return {
-            s.loop: self.target.lanes(widest(s.body))
-            for s in loops
-            if chosen.get((t, trees.name_of(s.loop))) == ch.RANGES[ch.ALONG]
+            s.loop: N_VECTORS[value] * self.target.lanes(widest(s.body))
+            for s, value in how
+            if value in N_VECTORS
         }
 
     def threads(self, t: int) -> tuple[str, ...]:

@@ -12,11 +12,13 @@ from ...kernels.ir import kernel as ir
 from ...kernels.ir.affine import to_affine
 from ...kernels.ir.task import Problem
 from ...kernels.ir.walk import blocks, children, nested_statements, walk
+from ...space.families.ranges import ALONG, N_VECTORS, RANGES
 
 _LEAST_BYTES = 32  # of a register, from which on it pays
 # Cost of one of these, in operations on all lanes.
 _FUNCTION, _GATHER, _UPDATE = 8, 4, 6
 _IN_ROW = 2  # a load of one of several elements near one another, which are transposed
+_LONG = 256  # iterations from which on the latency of sums costs more than what a compiler needs for vectors
 _FUNCTIONS = frozenset(("pow", "atan2", "hypot"))
 _INSTRUCTIONS = frozenset(("neg", "abs", "sqrt", "rsqrt", "floor", "ceil", "trunc", "rint", "not"))
 
@@ -53,16 +55,80 @@ def lanes_of(
 
 
 def ranges_of(
-    problem: Problem, body: tuple[ir.Stmt, ...], fast_math: bool, vector_bytes: int
-) -> tuple[str, ...]:
-    """Returns the loops inside a body to vectorise: extents known only at run time, and indices loaded from arrays."""
+    problem: Problem,
+    body: tuple[ir.Stmt, ...],
+    fast_math: bool,
+    vector_bytes: int,
+    *,
+    instead_of_lanes: bool,
+) -> dict[str, str]:
+    """Returns the values of the choice `ranges` for loops inside a body that compilers leave scalar.
+
+    `instead_of_lanes`: a loop around may be vectorised; then only loops that load at indirect indices are better. Of loops that lie
+    in one another one is taken, the inner one where both pay.
+    """
     if vector_bytes < _LEAST_BYTES:
-        return ()
-    return tuple(
-        s.loop
-        for s in lane_ranges(body, problem, fast_math)
-        if not isinstance(s.extent, ir.Const) and _looks_up(s.body)
-    )
+        return {}
+    found: list[ir.For] = []
+    for s in reversed(lane_ranges(body, problem, fast_math)):  # inner loops first
+        around = {x.loop for x in nested_statements(s.body) if isinstance(x, ir.For)}
+        pays = _is_row(s) or (not instead_of_lanes and _pays_along(s, fast_math))
+        if pays and around.isdisjoint(x.loop for x in found):
+            found.append(s)
+    return {s.loop: _n_vectors(s, vector_bytes) for s in reversed(found)}
+
+
+def _n_vectors(loop: ir.For, vector_bytes: int) -> str:
+    """Returns the value of the choice `ranges` for a vectorised loop: several vectors at once if sums would wait for each other.
+
+    Iterations behind the last whole vectors run one by one. In a long loop these cost less than the latency of its sums.
+    """
+    inside = list(nested_statements(loop.body))
+    if isinstance(loop.extent, ir.Const) and any(isinstance(s, ir.UpdateLocal) for s in inside):
+        extent, n_lanes = int(loop.extent.value), vector_bytes // widest(loop.body)
+        is_long = extent >= _LONG and not _calls(inside)
+        for value, n in reversed(N_VECTORS.items()):
+            if extent % (n * n_lanes) == 0 or (is_long and extent >= n * n_lanes):
+                return value
+    return RANGES[ALONG]
+
+
+def _calls(statements: Sequence[ir.Stmt]) -> bool:
+    """True if some statement calls a function that is no instruction."""
+    return any(_is_function(x) for s in statements for e in children(s) for x in walk(e))
+
+
+def _is_row(loop: ir.For) -> bool:
+    """True if an extent is known only at run time and iterations load at indirect indices, as in CSR."""
+    return not isinstance(loop.extent, ir.Const) and _looks_up(loop.body)
+
+
+def _pays_along(loop: ir.For, fast_math: bool) -> bool:
+    """True if vectors along a loop inside of a body are quicker than what compilers make of it."""
+    n_lanes = _LEAST_BYTES // widest(loop.body)
+    if isinstance(loop.extent, ir.Const) and int(loop.extent.value) < 2 * n_lanes:
+        return False
+    inside = list(nested_statements(loop.body))
+    if not _are_side_by_side(loop, inside):
+        return False
+    if any(isinstance(s, ir.For) and not _are_side_by_side(s, s.body) for s in inside):
+        return True  # along the inner loop a vector would be gathered
+    # Functions are of vectors where sums may be reordered; compilers keep the order of floats in a minimum.
+    picks = (s for s in inside if isinstance(s, ir.UpdateLocal) and s.op in ("min", "max"))
+    if fast_math and (_calls(inside) or any(s.value.dtype.is_float for s in picks)):
+        return True
+    # Compilers sum into one vector, and wait for each addition.
+    sums = any(isinstance(s, ir.UpdateLocal) and s.value.dtype.is_float for s in loop.body)
+    return sums and isinstance(loop.extent, ir.Const) and int(loop.extent.value) >= _LONG
+
+
+def _are_side_by_side(loop: ir.For, body: Sequence[ir.Stmt]) -> bool:
+    """True if iterations of a loop access one element, or neighbouring ones, wherever its body accesses an array."""
+    uniformity = Uniformity(loop.loop, loop.body, frozenset())
+    every = [x for s in body for e in children(s) for x in walk(e)]
+    places = [x.indices for x in every if isinstance(x, ir.Load)]
+    places += [s.indices for s in body if isinstance(s, ir.Store | ir.Update)]
+    return all(_distance(p, uniformity) in (0, 1) for p in places)
 
 
 def _looks_up(body: tuple[ir.Stmt, ...]) -> bool:

@@ -14,7 +14,7 @@ from ...kernels.ir.walk import nested_statements
 from ...space.backbone import INNER, MID, OUTER
 from ...space.draft import Decisions
 from ...space.families.prefetch_distance import DISTANCES
-from ...space.families.ranges import ALONG, RANGES
+from ...space.families.ranges import N_VECTORS
 from ...space.families.scatter import COLOUR, PRIVATE, SCATTER
 from ...space.families.schedule import BALANCED, BLOCKED, SCHEDULE
 from ...space.families.tiling import DIM_KIND, PARALLEL, VECTOR
@@ -130,10 +130,11 @@ class _Steps:
 
     def ranges(self, inside: list[For]) -> tuple[Lanes, ...]:
         size = self.target.vector_bytes
+        how = ((x, self.value("ranges", x.loop)) for x in inside)
         return tuple(
-            Lanes(x.loop, self.target.lanes(widest(x.body)), size)
-            for x in inside
-            if self.value("ranges", x.loop) == RANGES[ALONG]
+            Lanes(x.loop, N_VECTORS[value] * self.target.lanes(widest(x.body)), size)
+            for x, value in how
+            if value in N_VECTORS
         )
 
     def prefetch(self, loop: For) -> BlockPrefetch | None:

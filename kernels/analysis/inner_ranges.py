@@ -1,4 +1,4 @@
-"""Loops inside of bodies with extents known only at run time: CSR rows, and loops that may be vectorised."""
+"""Loops inside of bodies: rows of a length that only a run determines (CSR), and loops whose iterations may be lanes."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ from ..ir.walk import (
     walk,
     written_in,
 )
+from .accesses import sites_of, with_invariant_indices
+from .conflicts import conflicting
 from .vectorisable import refusal
 
 
@@ -96,18 +98,20 @@ def _uncast(e: ir.Expr) -> ir.Expr:
 
 
 def lane_ranges(body: tuple[ir.Stmt, ...], problem: Problem, fast_math: bool) -> tuple[ir.For, ...]:
-    """Returns the innermost loops that may be vectorised since they only sum into locals around them.
+    """Returns the loops inside of a body whose iterations may be lanes, in the order of the text; some may be inside of others.
 
-    The order of each sum is free, and no statement of the loop reads the sum.
+    Their results are sums into locals of the iteration around them, and elements of arrays. The order of the sums is free, nothing
+    in the loop reads them, and no iteration accesses an element that another one writes.
     """
     every = list(nested_statements(body))
     return tuple(
         s
         for s in every
         if isinstance(s, ir.For)
-        and not any(isinstance(x, ir.For | ir.While) for x in nested_statements(s.body))
+        and not any(isinstance(x, ir.While) for x in nested_statements(s.body))
+        and _are_sums_apart(s, list(_outside(body, s)), fast_math)
         and not refusal(s.body, problem)
-        and _only_adds_up(s, _outside(body, s), fast_math)
+        and _are_elements_apart(s)
     )
 
 
@@ -119,26 +123,44 @@ def _outside(body: tuple[ir.Stmt, ...], loop: ir.For) -> Iterator[ir.Stmt]:
             yield from _outside(block, loop)
 
 
-def _only_adds_up(loop: ir.For, elsewhere: Iterator[ir.Stmt], fast_math: bool) -> bool:
+def _are_sums_apart(loop: ir.For, around: Sequence[ir.Stmt], fast_math: bool) -> bool:
+    """True if iterations of a loop have locals of their own, except for sums whose order is free; and if it has any result.
+
+    `around`: the statements of the body outside of the loop.
+    """
     inside = list(nested_statements(loop.body))
-    if any(isinstance(s, ir.Store | ir.Update | ir.LocalArray | ir.SetElement) for s in inside):
+    if any(isinstance(s, ir.Update | ir.LocalArray | ir.SetElement) for s in inside):
         return False
     own = {s.name for s in loop.body if isinstance(s, ir.SetLocal)}
+    of_floats = {s.name for s in around if isinstance(s, ir.SetLocal) and s.value.dtype.is_float}
     sums: dict[str, set[str]] = {}
     for s in inside:
         if isinstance(s, ir.SetLocal) and s.name not in own:
             return False
         if isinstance(s, ir.UpdateLocal) and s.name not in own:
             sums.setdefault(s.name, set()).add(s.op)
-            if not (fast_math or s.op in ("min", "max") or not s.value.dtype.is_float):
+            is_float = s.value.dtype.is_float or s.name in of_floats
+            if not (fast_math or s.op in ("min", "max") or not is_float):
                 return False
-    if any(len(ops) > 1 for ops in sums.values()) or not sums:
+    if any(len(ops) > 1 for ops in sums.values()):
+        return False
+    if not (sums or any(isinstance(s, ir.Store) for s in inside)):
         return False
     return (
         not any(sums.keys() & _read(s) for s in inside)
-        and not any(own & ({local_changed(s)} | _read(s)) for s in elsewhere)
+        and not any(own & ({local_changed(s)} | _read(s)) for s in around)
         and sets_first(loop.body, own)
     )
+
+
+def _are_elements_apart(loop: ir.For) -> bool:
+    """True if no iteration of a loop accesses an element that another one writes."""
+    inside = list(nested_statements(loop.body))
+    if not any(isinstance(s, ir.Store) for s in inside):
+        return True
+    changed = {local_changed(s) for s in inside} - {""}
+    loops, statements = with_invariant_indices(loop, changed)
+    return not conflicting(sites_of(statements, loops), loops)
 
 
 def _read(s: ir.Stmt) -> set[str]:

@@ -1,20 +1,27 @@
-"""Inner loops of run-time length in a body: scalar, or vectorised along the loop's range."""
+"""Loops inside of a body: one iteration after the other, or vectors along their range."""
 
 from __future__ import annotations
 
+from itertools import combinations
+
 from ...kernels.analysis.inner_ranges import lane_ranges, widest
+from ...kernels.ir.domain import UNBOUNDED
 from ...kernels.ir.kernel import Const, For
 from ...kernels.ir.task import Task
+from ...kernels.ir.walk import nested_statements
 from ..backbone import INNER
 from ..draft import Draft, Family, bits
 from ..targets.kind import CPU
 from .tiling import ABSENT
 
-IN_TURN, ALONG = range(2)
+IN_TURN, ALONG, ALONG_2, ALONG_4 = range(4)
 RANGES = (
     "IN_TURN",  # one iteration after the other, each of them in the lanes of a loop around it where that is in vectors
-    "ALONG",  # vectors along the range, added up across their lanes behind it (of a CSR row: Bell and Garland, SC 2009)
+    "ALONG",  # vectors along the range; sums are added up across lanes behind it (of a CSR row: Bell and Garland, SC 2009)
+    "ALONG_2",  # two vectors at once: an operation on one hides the latency of that on the other
+    "ALONG_4",  # four vectors at once
 )
+N_VECTORS = {RANGES[ALONG]: 1, RANGES[ALONG_2]: 2, RANGES[ALONG_4]: 4}
 
 
 def declare(s: Draft) -> None:
@@ -50,4 +57,23 @@ def one_direction(s: Draft) -> None:
             )
 
 
-FAMILY = Family("ranges", {CPU: (one_direction,)}, declare)
+def one_loop(s: Draft) -> None:
+    """Hardware: of loops that lie in one another only one has its iterations in lanes."""
+    for t, task in enumerate(s.problem.tasks):
+        for outer, inner in combinations(ranges_of(s, task), 2):
+            if any(x is inner for x in nested_statements(outer.body)):
+                along = ((s.v.ranges[t, x.loop], bits(IN_TURN)) for x in (outer, inner))
+                s.b.clause("one direction of vectors", list(along))
+
+
+def whole_vectors(s: Draft) -> None:
+    """Hardware: a loop has at least the iterations of the vectors that run at once."""
+    for t, task in enumerate(s.problem.tasks):
+        for x in ranges_of(s, task):
+            n = int(x.extent.value) if isinstance(x.extent, Const) else UNBOUNDED
+            fitting = (k for k, m in N_VECTORS.items() if m * lanes_of(s, x) <= n)
+            allowed = bits(IN_TURN, *map(RANGES.index, fitting))
+            s.b.clause("whole vectors", [(s.v.ranges[t, x.loop], allowed)])
+
+
+FAMILY = Family("ranges", {CPU: (one_direction, one_loop, whole_vectors)}, declare)

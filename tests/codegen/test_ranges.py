@@ -12,6 +12,7 @@ from kernelscape.codegen.lower import lower
 from kernelscape.codegen.passes.pipeline import verifying
 from kernelscape.codegen.plan.candidates import plan_of
 from kernelscape.kernels.analysis.inner_ranges import RowStarts, row_starts
+from kernelscape.kernels.frontend.functions import exp
 from kernelscape.kernels.frontend.kernel import kernel, types
 from kernelscape.kernels.frontend.recorder import record_sequence
 from kernelscape.kernels.ir.kernel import NOWHERE, Assert, Const, DType, For, If
@@ -46,6 +47,28 @@ def neighbours(count: nd, near: nd, x: nd, y: nd):
                 force += d / (1.0 + d * d)
             closest = min(closest, abs(d))
         y[i] = force + closest
+
+
+@kernel
+def attention(count: nd, x: nd, v: nd, w: nd, y: nd):
+    """Loops with sums, with stores, and one around another one; rows of which only a run knows the length."""
+    for i in range(y.shape[0]):
+        top = -1000.0
+        for j in range(count[i]):
+            top = max(top, x[i, j])
+        total = 0.5
+        for j in range(count[i]):
+            w[i, j] = exp(x[i, j] - top)
+            total += w[i, j]
+        for e in range(y.shape[1]):
+            a = 0.0
+            for j in range(count[i]):
+                a += w[i, j] * v[j, e]
+            y[i, e] = a / total
+
+
+def weighted_rows(count, x, v, w, y):
+    attention(count, x, v, w, y)
 
 
 def product_of_rows(row, col, val, x, y):
@@ -93,6 +116,17 @@ def lists(kind: str, n: int) -> dict[str, np.ndarray]:
     }
 
 
+def weights(kind: str, n: int) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(5)
+    return {
+        "count": np.minimum(lengths(kind, n), 40).astype(np.int32),
+        "x": rng.standard_normal((n, 40)).astype(np.float32),
+        "v": rng.standard_normal((40, 37)).astype(np.float32),
+        "w": np.zeros((n, 40), np.float32),
+        "y": np.zeros((n, 37), np.float32),
+    }
+
+
 def candidates_of(problem: Any, cores: int, width: int) -> list[Candidate]:
     """All that the space holds of one task with one loop."""
     space = build_space(problem, checking.target(cores, width))
@@ -123,7 +157,7 @@ def test_where_rows_begin_is_not_looked_up_before_what_may_end_the_call() -> Non
 
 
 @pytest.mark.parametrize(
-    ("fn", "made", "n_candidates"), [(product_of_rows, matrix, 30), (forces, lists, 12)]
+    ("fn", "made", "n_candidates"), [(product_of_rows, matrix, 50), (forces, lists, 20)]
 )
 def test_what_is_decided_of_uneven_rows(fn: Any, made: Any, n_candidates: int) -> None:
     _, problem = problem_of(fn, made("odd", 61))
@@ -151,4 +185,28 @@ def test_candidates_compute_what_the_interpreter_does(
         arrays = made(kind, 61)
         want = run_reference(recording, arrays, {}, dtype=np.float64)
         inputs.append(InputSet(arrays, {}, want, 100.0, float(np.abs(want["y"]).max(initial=1.0))))
+    assert not checking.fault(sources, inputs, tmp_path, more_flags=FLAGS)
+
+
+@pytest.mark.compiler
+@pytest.mark.parametrize(("cores", "width"), [(1, 16), (2, 32)])
+def test_loops_that_store_and_lie_in_one_another_run_in_vectors(
+    cores: int, width: int, tmp_path: Path
+) -> None:
+    recording, problem = problem_of(weighted_rows, weights("odd", 30))
+    space = build_space(problem, checking.target(cores, width))
+    assert len(space.variables.ranges) == 4
+    rng = np.random.default_rng(width)
+    found: list[Candidate] = []
+    for _ in range(24):
+        c: Any = space.root()
+        for var in rng.permutation(list(space.variables.ranges.values())):
+            c = c.decide(int(var), 1 << int(rng.choice(c.values(int(var)))))
+        found.append(checking.random_candidate(c, rng))
+    assert {c.value(v) for c in found for v in space.variables.ranges.values()} == set(range(4))
+    arrays = weights("odd", 30)
+    want = run_reference(recording, arrays, {}, dtype=np.float64)
+    inputs = [InputSet(arrays, {}, want, 100.0, float(np.abs(want["y"]).max(initial=1.0)))]
+    with verifying():
+        sources = [checking.source_of(c) for c in found]
     assert not checking.fault(sources, inputs, tmp_path, more_flags=FLAGS)
