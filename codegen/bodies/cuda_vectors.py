@@ -243,8 +243,8 @@ def _threads(name: str, operation: str, c: str) -> str:
 
     It combines threads whose flat numbers differ in some digits. Every thread takes part and receives the result. An `operation`
     `warp_OP` combines threads at the distances `first`, 2 * `first`, 4 * `first` and so on below `end`, arguments of the function.
-    `block_OP` combines threads at distances below `count` * `first`, through shared memory; there `first` is at least a warp, so only the
-    numbers of warps differ.
+    `block_OP` combines threads at distances below `count` * `first`, through shared memory; there `first` is at least a warp, so
+    only the numbers of warps differ.
     """
     scope, op = operation.split("_")
     combined = OPS[op].combine

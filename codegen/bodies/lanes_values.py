@@ -265,8 +265,8 @@ class LaneValues:
     def _flat(self, array: str, indices: tuple[ir.Expr, ...]) -> tuple[_Index, int]:
         """Returns the flat index of an array element, and the number of elements between the array's first and last.
 
-        The index is split into a uniform part, a stride from lane to lane and offsets that vary (`_Index`). Strides are those of the array's
-        tile, if it has one.
+        The index is split into a uniform part, a stride from lane to lane and offsets that vary (`_Index`). Strides are those of
+        the array's tile, if it has one.
         """
         info, tile = self.scope.problem.array(array), self.scope.iterations.tiles.get(array)
         found = _Index(c.Num("0"), 0, (), (0, 0))

@@ -63,7 +63,8 @@ class _StepWriter:
     ) -> BodyWriter:
         """Returns a writer for bodies of the kernel.
 
-        `atomics`: updates to write as atomic operations. `own`: private copies of arrays, which the thread that runs the body uses instead.
+        `atomics`: updates to write as atomic operations. `own`: private copies of arrays, which the thread that runs the body
+        uses instead.
         """
         names = self.names | {x.array.name: x.own for x in own}
         made = BodyWriter(

@@ -16,8 +16,8 @@ _BARE = (template, types.ndarray, types.template)  # as type checkers want them:
 def resolve_annotation(fn: Callable[..., Any], annotation: Any) -> Any:
     """Returns an annotation as a Python object; text (from `from __future__ import annotations`) is evaluated.
 
-    `ks.template` and `ks.types.ndarray` need no parentheses. `Annotated[T, x]` gives x, its last item, since T is for type checkers.
-    `Any` gives the same as no annotation.
+    `ks.template` and `ks.types.ndarray` need no parentheses. `Annotated[T, x]` gives x, its last item, since T is for type
+    checkers. `Any` gives the same as no annotation.
     """
     found = _evaluated(fn, annotation) if isinstance(annotation, str) else annotation
     if get_origin(found) is Annotated:

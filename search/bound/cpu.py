@@ -107,8 +107,8 @@ def _stream_traffic(
 def _price_tiles(tables: BoundTables, domains: common.Mask, scratch: BoundScratch) -> None:
     """Fills in times that tasks lose because their tiles exceed caches.
 
-    `scratch.moves`: ns in which each task surely moves bytes between levels. `scratch.lost`: ns in which it likely reads evicted bytes
-    again, from caches and from memory; these are no part of the bound.
+    `scratch.moves`: ns in which each task surely moves bytes between levels. `scratch.lost`: ns in which it likely reads evicted
+    bytes again, from caches and from memory; these are no part of the bound.
     """
     crossing, likely, n_levels = scratch.crossing[0], scratch.crossing[1], tables.rate.size - 1
     for t in range(scratch.moves.size):

@@ -1,9 +1,9 @@
 """Software prefetch: number of iterations of a loop over a list by which the blocks that it names are prefetched early.
 
-After Mowry, Lam and Gupta (ASPLOS 1992). A choice of a task whose innermost loop runs over a list of blocks, such as the leaves of a
-sparse field, which the list may have in any order. Each row of the current block prefetches a row of the later block, so lines arrive
-at the pace of their use (codegen/bodies/prefetch.py). CPUs only: a GPU has other threads to run while one waits. The bound does not
-depend on the choice: guaranteed reads and stores of a loop pass through memory, prefetched or not.
+After Mowry, Lam and Gupta (ASPLOS 1992). A choice of a task whose innermost loop runs over a list of blocks, such as the leaves
+of a sparse field, which the list may have in any order. Each row of the current block prefetches a row of the later block, so
+lines arrive at the pace of their use (codegen/bodies/prefetch.py). CPUs only: a GPU has other threads to run while one waits. The
+bound does not depend on the choice: guaranteed reads and stores of a loop pass through memory, prefetched or not.
 """
 
 from __future__ import annotations
