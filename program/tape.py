@@ -36,6 +36,7 @@ from ..kernels.ir.errors import (
 )
 from .grad_check import GradCheck
 from .gradients import clear_all_gradients, set_all
+from .snapshots import Snapshots
 
 
 @dataclass(frozen=True)
@@ -75,13 +76,21 @@ class _Taping(Executor):
 
     behind: Executor
 
-    def __init__(self, behind: Executor, *, is_checked: bool) -> None:
-        self.behind, self.is_checked = behind, is_checked
+    def __init__(
+        self, behind: Executor, *, is_checked: bool, snapshots: Snapshots | None = None
+    ) -> None:
+        self.behind, self.is_checked, self.snapshots = behind, is_checked, snapshots
         self._flags: dict[int, Any] = {}
         self.calls: list[_Taped | _Replaced] = []
 
     def run(self, call: KernelCall) -> Any:
-        if not call.instance.is_derivative:
+        if call.instance.is_derivative:
+            return self.behind.run(call)
+        if self.snapshots is not None:
+            with using(self.behind):
+                self.snapshots.before(call)
+            self.calls.append(_Taped(call, {}))
+        else:
             before = self._copies(call)
             self.calls.append(_Taped(call, before))
             if self.is_checked:
@@ -108,6 +117,8 @@ class Tape:
     At its begin all gradients are cleared, unless `clear_gradients` is False, and the loss is set to zero. Without a loss `grad()`
     is called by the program. `validation` checks, in debug mode, that no element of a dense field with a gradient is stored to
     after it was read. `grad_check` are fields whose gradients are compared with central differences.
+    With `snapshot_every`, what calls write is copied before every so many calls, from where they run again before their adjoints.
+    Then calls may overwrite what others have read, as the steps of a time loop do.
     """
 
     def __init__(
@@ -116,7 +127,21 @@ class Tape:
         clear_gradients: bool = True,
         validation: bool = False,
         grad_check: Sequence[Any] | None = None,
+        snapshot_every: int = 0,
     ) -> None:
+        if isinstance(snapshot_every, bool) or not isinstance(snapshot_every, int):
+            fail(
+                f"snapshot_every= is a number of calls, not {snapshot_every!r:.60}",
+                ProgramTypeError,
+            )
+        if snapshot_every < 0:
+            fail(f"snapshot_every= is a number of calls, not {snapshot_every}", ProgramValueError)
+        if snapshot_every and (validation or grad_check):
+            fail(
+                "a tape with snapshot_every= has no validation= and no grad_check=: it runs calls again from snapshots",
+                ProgramValueError,
+            )
+        self._snapshots = Snapshots(snapshot_every) if snapshot_every else None
         self.loss, self._clears, self._validates = loss, clear_gradients, validation
         self._grad_check = grad_check
         self._check: GradCheck | None = None
@@ -141,7 +166,7 @@ class Tape:
             _set_loss(self.loss, 0.0)
         if self._grad_check:
             self._check = GradCheck(self.loss, self._grad_check)
-        self._taping = _Taping(current(), is_checked=self._validates)
+        self._taping = _Taping(current(), is_checked=self._validates, snapshots=self._snapshots)
         self._block.enter_context(using(self._taping))
         return self
 
@@ -176,6 +201,9 @@ class Tape:
 
     def reverse(self) -> None:
         """Runs the adjoints of the calls, from the last to the first, with the gradients as they are."""
+        if self._snapshots is not None:
+            self._snapshots.reverse()
+            return
         for call in reversed(self._taping.calls if self._taping else ()):
             call.reverse()
 
@@ -298,6 +326,12 @@ class _WithGradient:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         executor = chosen()
         while isinstance(executor, _Taping):
+            if executor.snapshots is not None:
+                name = getattr(self._function, "__name__", "a function")
+                fail(
+                    f"{name} has a gradient of its own, and a tape with snapshot_every= knows nothing of what it writes",
+                    ProgramRuntimeError,
+                )
             executor.calls.append(_Replaced(self._function, self._gradient, args, kwargs))
             executor = executor.behind
         with nullcontext() if executor is None else using(executor):

@@ -5,6 +5,7 @@ Only arrays with a placed gradient or dual have derivatives.
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -19,6 +20,7 @@ from ..fields.field_view import FieldView
 from ..fields.ndarray import gradient_of
 from ..fields.program import current_program
 from ..ir import kernel
+from ..ir.simplify import binary, compare, const, unary
 from ..ir.verify import check
 from ..transforms.derivatives.access_rule import with_checks
 from ..transforms.derivatives.adjoint import N_KEPT
@@ -93,28 +95,98 @@ def overwritten_arrays(call: KernelCall) -> tuple[str, ...]:
 
 def copy_call(call: KernelCall, name: str, to: Any) -> KernelCall:
     """Returns a kernel call that copies the array `name` of `call` to the array `to`."""
+    return _beside_call(call, name, "copy", _copying, {_BESIDE: to})
+
+
+def restore_call(call: KernelCall, name: str, of: Any) -> KernelCall:
+    """Returns a kernel call that copies the array `of` to the array `name` of `call`."""
+    return _beside_call(call, name, "restore", _restoring, {_BESIDE: of})
+
+
+def equality_call(call: KernelCall, name: str, other: Any, label: str) -> KernelCall:
+    """Returns a kernel call that asserts that the array `name` of `call` is near the array `other`.
+
+    `label`: the name of the array in the message.
+    """
+    making = functools.partial(_comparing, label=label)
+    return _beside_call(call, name, f"equal {label}", making, {_BESIDE: other})
+
+
+_BESIDE = "copy_beside"  # the array beside one of a call, in the kernels below
+_NEAR = 1e-3  # of sums in another order, relative
+
+
+def _beside_call(
+    call: KernelCall,
+    name: str,
+    key: str,
+    making: Callable[[kernel.ArrayParam, kernel.ArrayParam, kernel.Location], kernel.KernelIR],
+    beside: Mapping[str, Any],
+) -> KernelCall:
+    """Returns a call of the kernel that `making` makes for the array `name` of `call` and another array of its shape.
+
+    Each instance makes its kernel once.
+    """
     instance = call.instance
-    key = ("copy", name)
-    if key not in instance.derived:
+    if (key, name) not in instance.derived:
         param = next(p for p in instance.ir.arrays if p.name == name)
         fields = tuple(x for x in instance.fields if x[0] == name)
-        instance.derived[key] = Instance(_copying(param, call.where), fields, is_derivative=True)
-    made = instance.derived[key]
-    source, target = (p.name for p in made.ir.arrays)
-    return KernelCall(made, {source: call.arrays[name], target: to}, {}, call.where)
+        made = making(param, replace(param, name=_BESIDE), call.where)
+        instance.derived[key, name] = Instance(made, fields, is_derivative=True)
+    kept: Instance = instance.derived[key, name]
+    given = {name: call.arrays[name], **beside}
+    return KernelCall(kept, {p.name: given[p.name] for p in kept.ir.arrays}, {}, call.where)
 
 
-def _copying(param: kernel.ArrayParam, where: kernel.Location) -> kernel.KernelIR:
-    """Returns the kernel that copies an array like `param` to another array."""
-    target = replace(param, name=f"{param.name}_before")
-    loops = [f"i{k}" for k in range(len(param.shape))]
-    at = tuple(kernel.LoopIndex(n) for n in loops)
-    made: kernel.Stmt = kernel.Store(
-        target.name, at, kernel.Load(param.name, at, param.dtype), where
+def _copying(
+    source: kernel.ArrayParam, target: kernel.ArrayParam, where: kernel.Location
+) -> kernel.KernelIR:
+    """Returns the kernel that copies the array `source` to the array `target`."""
+
+    def stored(at: tuple[kernel.Expr, ...]) -> kernel.Stmt:
+        return kernel.Store(target.name, at, kernel.Load(source.name, at, source.dtype), where)
+
+    return kernel.KernelIR("copy", (source, target), (), _over(source, stored, where), where)
+
+
+def _restoring(
+    target: kernel.ArrayParam, source: kernel.ArrayParam, where: kernel.Location
+) -> kernel.KernelIR:
+    return replace(_copying(source, target, where), name="restore")
+
+
+def _comparing(
+    array: kernel.ArrayParam, other: kernel.ArrayParam, where: kernel.Location, label: str
+) -> kernel.KernelIR:
+    """Returns the kernel that asserts that two arrays are near each other. NaN is near every number."""
+    text = (
+        f"{label} differs when the calls of a tape run again from a snapshot: in the block of a tape with snapshots,"
+        " change fields in kernels only"
     )
+
+    def asserted(at: tuple[kernel.Expr, ...]) -> kernel.Stmt:
+        a, b = (kernel.Load(p.name, at, array.dtype) for p in (array, other))
+        is_near = compare("eq", a, b)
+        if array.dtype.is_float:
+            size = unary("abs", b)
+            most = binary("mul", const(_NEAR, a.dtype), binary("add", size, const(1.0, a.dtype)))
+            is_near = unary("not", compare("gt", unary("abs", binary("sub", a, b)), most))
+        return kernel.Assert(is_near, text, (), where)
+
+    return kernel.KernelIR("compare", (array, other), (), _over(array, asserted, where), where)
+
+
+def _over(
+    param: kernel.ArrayParam,
+    statement: Callable[[tuple[kernel.Expr, ...]], kernel.Stmt],
+    where: kernel.Location,
+) -> tuple[kernel.Stmt, ...]:
+    """Returns loops over all elements of an array, around a statement about one element."""
+    loops = [f"i{k}" for k in range(len(param.shape))]
+    made = statement(tuple(kernel.LoopIndex(n) for n in loops))
     for loop, extent in reversed(list(zip(loops, param.shape, strict=True))):
         made = kernel.For(loop, kernel.Const(extent, kernel.DType.i64), (made,), where)
-    return kernel.KernelIR("copy", (param, target), (), (made,), where)
+    return (made,)
 
 
 def _gradients_of_arguments(call: KernelCall) -> dict[str, Any]:

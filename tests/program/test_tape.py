@@ -13,6 +13,7 @@ from kernelscape.kernels.ir.text import show
 from kernelscape.runtime.engine.planning import default_plan
 from kernelscape.search.starts.complete import sketched_candidates
 from kernelscape.testing.checking import source_of, target
+from kernelscape.testing.interpreted import run_reference
 
 
 @pytest.fixture(autouse=True)
@@ -453,3 +454,134 @@ def test_values_may_stop_gradients_and_kernels_are_the_same() -> None:
     assert x.grad.to_numpy() == pytest.approx([3.0, 6.0, 11.0])
     (instance,) = work._instances.values()
     assert "bitcast" not in show(instance.ir).lower()
+
+
+def oscillators(n: int = 5):
+    """Particles whose steps overwrite what each has read, and their energy."""
+    x, v, f = (ks.field(float, n, needs_grad=True) for _ in range(3))
+    loss = ks.field(float, (), needs_grad=True)
+
+    @ks.kernel
+    def forces():
+        for i in x:
+            f[i] = -ks.sin(x[i]) + 0.3 * x[(i + 1) % n]
+
+    @ks.kernel
+    def advance(dt: float):
+        for i in x:
+            v[i] += dt * f[i]
+            x[i] += dt * v[i]
+
+    @ks.kernel
+    def energy():
+        for i in x:
+            loss[None] += x[i] * x[i] + 0.5 * v[i] * v[i]
+
+    def steps(every: int, n_steps: int) -> None:
+        with ks.ad.Tape(loss, snapshot_every=every):
+            for k in range(n_steps):
+                forces()
+                advance(0.1 + 0.05 * k)
+            energy()
+
+    def run(x_first, every: int) -> float:
+        x.from_numpy(x_first)
+        v.fill(0.1)
+        steps(every, 4)
+        return loss[None]
+
+    return x, steps, run
+
+
+@pytest.mark.parametrize("every", [1, 2, 3, 9, 100])
+def test_snapshots_give_time_loops_in_place_their_gradients(every: int) -> None:
+    x, _, run = oscillators()
+    first, h = np.random.default_rng(5).random(5), 1e-6
+    found = [(run(first + h * e, every) - run(first - h * e, every)) / (2 * h) for e in np.eye(5)]
+    run(first, every)
+    gradient, after = x.grad.to_numpy(), x.to_numpy()
+    assert gradient == pytest.approx(found, rel=1e-6)
+    run(
+        first, 0
+    )  # leaves the same state, and other gradients: the steps overwrite what they have read
+    assert np.array_equal(x.to_numpy(), after)
+    assert x.grad.to_numpy() != pytest.approx(found, rel=1e-3)
+
+
+def test_snapshots_are_calls_of_a_recorded_sequence() -> None:
+    x, steps, _ = oscillators()
+    x.from_numpy(np.linspace(0.1, 1.0, 5))
+    recording, arrays = record_program(lambda: steps(2, 1), ())
+    found = run_reference(recording, arrays, {})
+    steps(2, 1)
+    gradients = [a for n, a in found.items() if n.startswith("field_grad")]
+    assert len(gradients) == 3
+    assert any(np.allclose(x.grad.to_numpy(), a, rtol=1e-12) for a in gradients)
+    names = [c.ir.name for c in recording.calls_in_order()]
+    assert names.count("forces") == names.count("advance") == 2
+    assert names.count("forces_grad") == names.count("energy_grad") == 1
+
+
+def test_fields_that_change_outside_of_kernels_are_found() -> None:
+    x = ks.field(float, 4, needs_grad=True)
+    loss = ks.field(float, (), needs_grad=True)
+
+    @ks.kernel
+    def turn():
+        for i in x:
+            x[i] = ks.sin(x[i])
+
+    @ks.kernel
+    def total():
+        for i in x:
+            loss[None] += x[i]
+
+    x.fill(0.5)
+    tape = ks.ad.Tape(snapshot_every=3)
+    with tape:
+        turn()
+        x[2] = 3.0
+        total()
+    with pytest.raises(
+        ks.errors.KernelAssertionError, match="field x differs when the calls of a tape run"
+    ):
+        tape.grad()
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"snapshot_every": 1.5}, "is a number of calls, not 1.5"),
+        ({"snapshot_every": -1}, "is a number of calls, not -1"),
+        ({"snapshot_every": 2, "validation": True}, "no validation= and no grad_check="),
+    ],
+)
+def test_snapshots_refuse_what_makes_no_sense(options, words: str) -> None:
+    loss = ks.field(float, (), needs_grad=True)
+    with pytest.raises(ks.LanguageError, match=words):
+        ks.ad.Tape(loss, **options)
+
+
+def test_snapshots_refuse_functions_with_gradients_of_their_own_and_trees() -> None:
+    x, loss = ks.field(float, needs_grad=True), ks.field(float, (), needs_grad=True)
+    ks.root.pointer(ks.i, 4).dense(ks.i, 4).place(x, x.grad)
+
+    @ks.ad.no_grad
+    def none():
+        pass
+
+    @ks.kernel
+    def touch():
+        for i in x:
+            x[i] += 1.0
+
+    with (
+        pytest.raises(ks.LanguageError, match="none has a gradient of its own"),
+        ks.ad.Tape(loss, snapshot_every=2),
+    ):
+        none()
+    with (
+        pytest.raises(ks.LanguageError, match="touch has a sparse field"),
+        ks.ad.Tape(loss, snapshot_every=2),
+    ):
+        touch()

@@ -1,0 +1,151 @@
+"""Checkpointing of a tape: snapshots of what its calls change, from which the calls run again before their adjoints.
+
+A segment is a number of calls behind one another. Before a call writes an array for the first time in a segment, the array is
+copied. Backwards, segment by segment, the copies are restored, the calls run again, each behind copies of what it writes, and the
+adjoints run from the last call to the first; behind the adjoint of a call its copies are restored. So each adjoint finds all
+arrays as its call left them, and the memory is that of a snapshot a segment and of the copies of one segment (Griewank and Walther,
+Evaluating Derivatives, 2008, section 12.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ..kernels.fields.caller_location import fail
+from ..kernels.fields.ndarray import Ndarray
+from ..kernels.frontend.derivatives import (
+    copy_call,
+    derivative_call,
+    equality_call,
+    overwritten_arrays,
+    restore_call,
+)
+from ..kernels.frontend.dispatch import current
+from ..kernels.frontend.instance import KernelCall
+from ..kernels.frontend.recorder import ndarray
+from ..kernels.ir.errors import ProgramRuntimeError
+from ..kernels.ir.kernel import DType
+from ..kernels.ir.walk import written_in
+
+
+@dataclass(frozen=True)
+class _Saved:
+    """Copy of an array of a call."""
+
+    call: KernelCall
+    name: str
+    copy: Any
+
+    @property
+    def param(self) -> tuple[DType, tuple[int, ...]]:
+        """The type and shape of the array."""
+        found = next(p for p in self.call.instance.ir.arrays if p.name == self.name)
+        return found.dtype, found.shape
+
+    @property
+    def label(self) -> str:
+        """The name of the array in messages."""
+        fields = dict(self.call.instance.fields)
+        return str(getattr(fields.get(self.name), "label", self.name))
+
+
+_State = dict[Hashable, _Saved]
+"""Copies of arrays, by the identity of each (`_key`)."""
+
+
+@dataclass
+class _Segment:
+    calls: list[KernelCall] = field(default_factory=list)
+    begin: _State = field(default_factory=dict)
+
+
+class Snapshots:
+    """The calls of a tape in segments of `n_calls`."""
+
+    def __init__(self, n_calls: int) -> None:
+        self.n_calls = n_calls
+        self._segments: list[_Segment] = []
+        self._free: dict[tuple[DType, tuple[int, ...]], list[Any]] = {}
+
+    def before(self, call: KernelCall) -> None:
+        """Adds a call that is about to run, and copies what it is the first of its segment to write."""
+        _refuse(call)
+        if not self._segments or len(self._segments[-1].calls) == self.n_calls:
+            self._segments.append(_Segment())
+        segment = self._segments[-1]
+        segment.calls.append(call)
+        for name in _written(call):
+            if _key(call, name) not in segment.begin:
+                segment.begin[_key(call, name)] = self._copied(call, name)
+
+    def reverse(self) -> None:
+        """Runs the adjoints of the calls, the last call first, and leaves all arrays but gradients as they are."""
+        every = {key: x for segment in self._segments for key, x in segment.begin.items()}
+        last = [self._copied(x.call, x.name) for x in every.values()]
+        for segment in reversed(self._segments):
+            self._reverse(segment)
+        self._restore(last)
+
+    def _reverse(self, segment: _Segment) -> None:
+        ends = [self._copied(x.call, x.name) for x in segment.begin.values()]
+        self._restore(segment.begin.values())
+        undone: list[dict[str, _Saved]] = []
+        for call in segment.calls:
+            undone.append({name: self._copied(call, name) for name in _written(call)})
+            current().run(call)
+        for x in ends:
+            current().run(equality_call(x.call, x.name, x.copy, x.label))
+            self._release(x)
+        for call, saved in zip(reversed(segment.calls), reversed(undone), strict=True):
+            copies = {name: saved[name].copy for name in overwritten_arrays(call)}
+            backward = derivative_call(call, "grad", copies)
+            if backward is not None:
+                current().run(backward)
+            self._restore(saved.values())
+
+    # --- copies
+
+    def _copied(self, call: KernelCall, name: str) -> _Saved:
+        """Copies an array into memory that is free again, or new."""
+        saved = _Saved(call, name, None)
+        free = self._free.get(saved.param, [])
+        made = free.pop() if free else ndarray(*saved.param)
+        copy = made.array if isinstance(made, Ndarray) else made
+        current().run(copy_call(call, name, copy))
+        return _Saved(call, name, copy)
+
+    def _restore(self, state: Iterable[_Saved]) -> None:
+        for x in state:
+            current().run(restore_call(x.call, x.name, x.copy))
+            self._release(x)
+
+    def _release(self, x: _Saved) -> None:
+        self._free.setdefault(x.param, []).append(x.copy)
+
+
+def _written(call: KernelCall) -> Iterator[str]:
+    """Yields the arrays that a call writes."""
+    written = written_in(call.instance.ir.body)
+    yield from (p.name for p in call.instance.ir.arrays if p.name in written)
+
+
+def _key(call: KernelCall, name: str) -> Hashable:
+    """The identity of an array of a call: its field, its memory, or its symbol in a recording."""
+    fields, array = dict(call.instance.fields), call.arrays[name]
+    if name in fields:
+        return id(fields[name])
+    if isinstance(array, np.ndarray):
+        return array.__array_interface__["data"][0], array.shape, array.strides, array.dtype
+    return id(array)
+
+
+def _refuse(call: KernelCall) -> None:
+    if call.instance.is_on_trees or call.instance.views:
+        fail(
+            f"a tape with snapshots runs kernels on dense fields and ndarrays: {call.instance.ir.name} has a sparse field",
+            ProgramRuntimeError,
+        )
