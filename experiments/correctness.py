@@ -2,14 +2,12 @@
 
     python -m kernelscape.experiments.correctness [--n 2000] [--seed 1] [--add]
     python -m kernelscape.experiments.correctness --operators
-    python -m kernelscape.experiments.correctness --derivatives [FIRST END]
     python -m kernelscape.experiments.correctness --bounds [FIRST END]
     python -m kernelscape.experiments.correctness --windows [FIRST END]
 
 writes experiments/results/correctness.md. With --add the pieces of other seeds that are there stay, and the counts are
 those of all. The exit status is 1 when any candidate is wrong, does not compile, or compiles with warnings.
 With --operators it prints the wrong cells of the whole table of operators (testing/operator_table.py), which is to have none.
-With --derivatives it compares adjoints and duals of random bodies by dot products (testing/dot_products.py), numbers FIRST to END.
 With --windows it runs random programs on random trees whose calls wait, at five limits of a window (testing/sparse_windows.py).
 With --bounds it compares terms of the bound with counts (admissible.py) at the ends of random descents, numbers FIRST to END.
 """
@@ -29,8 +27,6 @@ from ..runtime.measure.conditions import take_conditions
 from ..testing import checking
 from ..testing.calling import InputSet
 from ..testing.checking import Build, Way
-from ..testing.dot_products import Tally
-from ..testing.generator.features import DERIVATIVES
 from ..testing.operator_runs import wrong_in_all_ways
 from ..testing.operator_table import cells
 from ..testing.sampling import Checker, Faults
@@ -93,25 +89,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if "--operators" in given:
         return operators()
     for option, ask in (
-        ("--derivatives", derivatives),
         ("--bounds", bounds),
         ("--windows", windows),
     ):
         if option in given:
             return ask(*map(int, given[given.index(option) + 1 :][:2]))
     return run(QUESTION, __doc__, arguments)
-
-
-def derivatives(first: int = 0, end: int = 1000) -> int:
-    """Prints what dot products say about random bodies of these numbers; 1 where any is wrong."""
-    tally = Tally()
-    tally.add(DERIVATIVES, range(first, end))
-    print(
-        f"bodies {first} to {end}: {tally.n_compared} compared, {tally.n_nonzero} with a Jacobian that is not zero,"
-        f" {tally.n_with_flow} with a branch, a carried local or a computed index, {len(tally.wrong)} wrong",
-        *tally.wrong,
-    )
-    return int(bool(tally.wrong))
 
 
 def windows(first: int = 0, end: int = 500) -> int:

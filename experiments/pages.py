@@ -17,7 +17,8 @@ from .writing import RESULTS, Report, parser_of, write_page
 
 _OWN = (
     *("fleet_faults", "fleet_speed"),
-    *("admissible", "autodiff", "bodies", "body_bounds", "calls", "correctness", "earlier"),
+    *("admissible", "autodiff", "bodies", "body_bounds", "calls", "correctness", "derivatives"),
+    "earlier",
     *("fused_bodies", "gpu_correctness", "gradients", "kernel_calls", "kill_resume", "lanes"),
     *("limits", "peers", "polybench", "pruning", "random_bodies", "rank", "run_table", "scatters"),
     *("seeds", "sparse", "sparse_sequences", "sparse_trees", "taichi_behaviours"),

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from kernelscape.experiments import (
     autodiff,
+    derivatives,
     gradients,
     kill_resume,
     paper_rows,
@@ -29,6 +30,18 @@ def test_think_speed_writes_a_row_for_each_sequence(tmp_path):
     assert [r["name"] for r in rows] == ["axpy", "bicgk"]
     assert all(r["descent_ms"]["median"] > 0 and r["n_open"] > 0 for r in rows)
     assert "| bicgk | " in (tmp_path / "think_speed.md").read_text()
+
+
+def test_pieces_of_random_bodies_stand_beside_one_another(tmp_path):
+    for first, end in ((0, 4), (4, 7), (0, 4)):
+        assert derivatives.main([str(first), str(end), "--results", str(tmp_path)]) == 0
+    pieces = read_results("derivatives", tmp_path)["pieces"]
+    assert [(p["first"], p["end"], p["n_drawn"], p["wrong"]) for p in pieces] == [
+        (0, 4, 4, []),
+        (4, 7, 3, []),
+    ]
+    assert 0 < pieces[0]["n_compared"] <= 4
+    assert "| **all** | 7 |" in (tmp_path / "derivatives.md").read_text()
 
 
 @pytest.mark.compiler
