@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any
 
 from ...kernels.analysis.alike_bodies import arrays_in_order
 from ...kernels.ir import kernel as ir
-from ...kernels.ir.walk import Renaming, nested_statements, rewrite
+from ...kernels.ir.walk import Renaming, nested_statements
 from ...kernels.transforms.loop_fusion import loops_fused
+from ...kernels.transforms.own_names import Names, with_own_names
 from ...kernels.transforms.value_numbering import numbered
 from ...space.backbone import OUTER
 from ..loops.ir import Alone, JoinedBodies, Late, Launch, Loop, Node, TileBody
@@ -169,7 +169,8 @@ def _of_numbered_arrays(
     taken = {*steps, *(name for own in loops for _, name in own)}
     made: list[ir.Stmt] = []
     for body, own in zip(bodies, loops, strict=True):
-        made += _renamed(body, dict(own), taken)
+        names: Names = {("loop", loop): other for loop, other in own}
+        made += with_own_names(body, names, taken)
     arrays = dict(dtypes)
     found = numbered(tuple(made), arrays)
     for _ in range(_ROUNDS if len(bodies) > 1 else 0):
@@ -178,40 +179,3 @@ def _of_numbered_arrays(
             break
         found = numbered(fused, arrays)
     return found
-
-
-def _renamed(
-    body: tuple[ir.Stmt, ...], loops: dict[str, str], taken: set[str]
-) -> tuple[ir.Stmt, ...]:
-    """Returns the statements with the loops of their task renamed.
-
-    Their own loops and locals get new names if these are `taken`.
-    """
-    names = {("loop", loop): other for loop, other in loops.items()}
-
-    def fresh(kind: str, name: str) -> str:
-        """Returns the new name of a loop or local that the body `body` declares."""
-        if (kind, name) not in names:
-            k, new = 1, name
-            while new in taken:
-                k += 1
-                new = f"{name}_{k}"
-            taken.add(new)
-            names[kind, name] = new
-        return names[kind, name]
-
-    def change(x: Any) -> Any:
-        match x:
-            case (
-                ir.Local() | ir.LocalElement() | ir.SetLocal() | ir.UpdateLocal() | ir.LocalArray()
-            ):
-                return replace(x, name=fresh("local", x.name))
-            case ir.SetElement():
-                return replace(x, name=fresh("local", x.name))
-            case ir.Update(result=name) if name:
-                return replace(x, result=fresh("local", name))
-            case ir.LoopIndex() | ir.For():
-                return replace(x, loop=fresh("loop", x.loop))
-        return x
-
-    return rewrite(body, change)

@@ -1,8 +1,8 @@
-"""Problem passes: apply the decisions about sparse fields, each as a function from a problem to a problem.
+"""Problem passes: apply decisions about bodies and sparse fields, each as a function from a problem to a problem.
 
-They run before a plan is read. Loops on sparse fields are lowered by the decisions about their
-lists, activations and staged fields. Lookup structures and layouts of parts of trees add tasks that
-build or convert them: `Problem.entering` and `Problem.leaving`.
+They run before a plan is read. One body stores values that another body computes alike. Loops on sparse fields are lowered by the
+decisions about their lists, activations and staged fields. Lookup structures and layouts of parts of trees add tasks that build or
+convert them: `Problem.entering` and `Problem.leaving`.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from ...kernels.sparse.hash_index import keyed
 from ...kernels.sparse.leaf_layout import laid_out
 from ...kernels.sparse.list_records import with_places
 from ...kernels.sparse.slot_table import tabled
+from ...kernels.tasks.shared_values import materialised, shared_values
 from ...kernels.tasks.variants import in_each, staged
 from ...space.catalogue import KINDS
 from ...space.draft import TreePart
@@ -26,6 +27,7 @@ from ...space.families.cell_order import order_of
 from ...space.families.directory import DIRECTORY, HASH, TABLE
 from ...space.families.leaf_layout import tile_of
 from ...space.families.leaf_tiles import IN_TILE, LEAF_ROWS
+from ...space.families.materialisation import MATERIALISED, STORED, place_of
 from ...space.families.record import CELL, RECORD
 from ...space.targets.target import Target
 
@@ -53,6 +55,14 @@ class Decided:
 
 
 ProblemPass = Callable[[Problem, Decided], Problem]
+
+
+def values(problem: Problem, decided: Decided) -> Problem:
+    """Returns the problem with the values that were decided so stored by one body, and loaded by another one."""
+    places = decided.choices.get("materialised", {})
+    stored = MATERIALISED[STORED]
+    found = (x for x in shared_values(problem) if places.get(place_of(problem, x)) == stored)
+    return materialised(problem, found)
 
 
 def lists(problem: Problem, decided: Decided) -> Problem:
@@ -147,11 +157,29 @@ def _records(problem: Problem, decided: Decided) -> Problem:
     return with_places(problem, found, decided.at_once) if found else problem
 
 
-PASSES: tuple[ProblemPass, ...] = (lists, activations, tiles, directories, slot_tables, layouts)
+def known_tasks(problem: Problem, decided: Decided) -> Problem:
+    """Returns the problem without the statements of tasks whose decisions are not known."""
+    if decided.tasks is None:
+        return problem
+    tasks = enumerate(problem.tasks)
+    left = (task if t in decided.tasks else _emptied(task) for t, task in tasks)
+    return replace(problem, tasks=tuple(left))
+
+
+PASSES: tuple[ProblemPass, ...] = (
+    values,
+    known_tasks,
+    lists,
+    activations,
+    tiles,
+    directories,
+    slot_tables,
+    layouts,
+)
 
 
 # What passes read; of `staged` the fields in tiles, of all others whatever has a choice.
-_READ = ("listgen", "activate", "directory", "leaf_layout", "cell_order", "record")
+_READ = ("listgen", "activate", "directory", "leaf_layout", "cell_order", "record", "materialised")
 _MOST_KEPT = 64  # problems that differ in these
 
 _Key = tuple[range | None, Target, frozenset[tuple[str, Any, str]]]
@@ -169,10 +197,6 @@ def decided_problem(problem: Problem, decided: Decided) -> Problem:
     found = kept.pop(key, None)
     if found is None:
         found = problem
-        if decided.tasks is not None:
-            tasks = enumerate(problem.tasks)
-            left = (task if t in decided.tasks else _emptied(task) for t, task in tasks)
-            found = replace(problem, tasks=tuple(left))
         choices: dict[str, dict[Any, str]] = {}
         for kind, site, value in read:  # a pass sees nothing that is not in the key
             choices.setdefault(kind, {})[site] = value

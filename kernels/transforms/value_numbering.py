@@ -13,7 +13,7 @@ never read.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
@@ -33,6 +33,20 @@ def numbered(body: Statements, arrays: Mapping[str, ir.DType]) -> Statements:
     made = _Numbering(body, arrays, frozenset(wanted.used))
     found = made.block(body)
     return without_unread(without_dead_stores(found, made.stored_at, made.places, made.differ))
+
+
+def numbered_apart(
+    first: Statements, then: Statements, arrays: Mapping[str, ir.DType], changed: Iterable[str]
+) -> tuple[Statements, Statements]:
+    """Two bodies of equal iterations with equal values computed once, by the first: the second reads its locals.
+
+    `changed`: arrays with elements that another iteration, or a body between the two, may write. Precondition: no local or inner
+    loop is in both.
+    """
+    wanted = _Numbering((*first, *then), arrays, frozenset())
+    wanted.apart(first, then, changed)
+    made = _Numbering((*first, *then), arrays, frozenset(wanted.used))
+    return made.apart(first, then, changed)
 
 
 @dataclass(frozen=True)
@@ -263,6 +277,14 @@ class _Numbering:
         return f"value{k}"
 
     # --- statements
+
+    def apart(
+        self, first: Statements, then: Statements, changed: Iterable[str]
+    ) -> tuple[Statements, Statements]:
+        """Numbers one body behind the other, with the elements of the `changed` arrays unknown to the second."""
+        before = self.block(first)
+        self.unknown((), frozenset(changed))
+        return before, without_unread(self.block(then))
 
     def block(self, body: Statements) -> Statements:
         outer, self._out = self._out, []

@@ -12,8 +12,10 @@ from ...kernels.analysis.effects import arrays_read, arrays_written
 from ...kernels.ir.kernel import DType
 from ...kernels.ir.task import Task
 from ...kernels.tasks.guarded_bodies import followed
+from ...kernels.tasks.shared_values import shared_values
 from ...space.backbone import INNER, MID, OUTER
 from ...space.candidate import Space
+from ...space.families.materialisation import place_of
 from ...space.families.wavefronts import sweep_of
 from ...space.targets.target import CacheLevel, Target
 from .bodies import body_bytes, body_operations
@@ -241,7 +243,7 @@ def _steps(space: Space) -> Ints:
 
 def _touches(space: Space) -> dict[str, Any]:
     v, problem = space.variables, space.problem
-    sources = sources_of_reads(space)
+    sources, spared = sources_of_reads(space), _spared(space)
     rows: list[tuple[float, ...]] = []
     start, flows, reused = [0], list[tuple[int, int]](), 0
     for array in problem.arrays:
@@ -263,6 +265,8 @@ def _touches(space: Space) -> dict[str, Any]:
                 written = float(written_bytes(task, array))
             else:
                 read, written = body_bytes(shown, array, space.profile, space.target.line_bytes)
+            if (t, array.name) in spared:
+                read = 0.0
             if is_temp:
                 read = read if flows[first:] else 0
                 written = written if store >= 0 else 0
@@ -297,18 +301,29 @@ def sources_of_reads(space: Space) -> dict[tuple[int, str], list[tuple[int, int]
     return found
 
 
+def _spared(space: Space) -> frozenset[tuple[int, str]]:
+    """The arrays from which a body loads less where it finds values that another one has stored, each with its task."""
+    decided = space.variables.of_places.get("materialised", {})
+    return frozenset(
+        (x.consumer, array)
+        for x in shared_values(space.problem)
+        if place_of(space.problem, x) in decided
+        for array in x.spared
+    )
+
+
 def _tasks(space: Space, compiler_vectorises: bool) -> Table:
     target: Target = space.target
     counter = SureOperations(space.profile)
-    rows = []
-    for task in space.problem.tasks:
+    rows, spared = [], _spared(space)
+    for t, task in enumerate(space.problem.tasks):
         f32, f64 = counter.count(task)
         ns = f32 / target.f32_flops_per_ns + f64 / target.f64_flops_per_ns
         # Compilers may put bodies into vectors that no choice puts there (codegen/write/outlining.py).
         is_free = compiler_vectorises or not task.is_structured
         lanes = 1.0 if is_free else _scalar_slowdown(target, task, f32 + f64)
         shown, gathers = followed(task), 0.0
-        if not shown.is_structured:
+        if not shown.is_structured and not any(t == u for u, _ in spared):
             gathers = body_operations(shown, space.profile).gathers(target.vector_bytes)
         gathers_ns = gathers / target.loads_per_ns if target.loads_per_ns else 0.0
         chain_ns = _chain_steps(task) * target.add_latency_ns

@@ -20,6 +20,7 @@ from ...space import choices as ch
 from ...space.backbone import INNER, MID, OUTER, Dim, Merge, Operand
 from ...space.candidate import Candidate, Space
 from ...space.draft import AS_IT_IS
+from ...space.families.materialisation import RECOMPUTED, STORED
 from ...space.families.prefetch_distance import AHEAD_NONE, AHEAD_TWO, blocks_in
 from ...space.families.rescaling import RESCALED, WAITS
 from ..tree.ordering import open_in_order
@@ -453,6 +454,9 @@ class _Wanted:
             self.want(var, asked, 1 - asked)
         for o, var in self.v.staged.items():
             self.want(var, *self.copies(o))
+        for var in self.v.of_places["materialised"].values():
+            stored = STORED if self.fusion.stores_values else RECOMPUTED
+            self.want(var, *_first_of(stored, RECOMPUTED, STORED))
         for (t, name), var in self.v.of_places["staged"].items():
             # Each axis that a read may cross doubles the leaves that it may be in.
             crosses = self.tile_site(t, name).n_crossed > 1

@@ -72,6 +72,9 @@ def _of_cpu(space: Space, greedy: Sketch) -> Iterator[Sketch]:
         assert isinstance(greedy.threads, Along)
         yield replace(greedy, threads=replace(greedy.threads, lanes=True))
     yield from _where_threads_pay(space, greedy)
+    if space.variables.of_places.get("materialised"):
+        for sketch in (*_where_threads_pay(space, greedy), greedy):
+            yield replace(sketch, fusion=replace(sketch.fusion, stores_values=True))
     if space.variables.ranges:
         yield replace(greedy, tile=replace(greedy.tile, ranges=ch.ALONG))
     if _has_uneven(space):

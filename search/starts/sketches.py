@@ -17,6 +17,7 @@ class Fusion:
     `sums`: reductions share a loop even if one needs another's result in its finish.
     `rescaled`: sums share the loop of a maximum or mean that their terms read.
     `sums_inside`: in separate loop nests, the reduction loops of products are innermost.
+    `stores_values`: the earlier of two bodies stores the values that both compute.
     """
 
     launch: bool = True  # one launch
@@ -25,6 +26,7 @@ class Fusion:
     sums: bool = False
     rescaled: bool = False
     sums_inside: bool = False
+    stores_values: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,6 +204,8 @@ def _words_of_fusion(fusion: Fusion) -> Iterator[str]:
         yield "in sweeps"
     if fusion.sums:
         yield "sums together"
+    if fusion.stores_values:
+        yield "values stored"
 
 
 def _words_of_packing(packing: Packing) -> Iterator[str]:

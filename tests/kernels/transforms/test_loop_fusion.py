@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from kernelscape.codegen.passes.joining import _renamed
 from kernelscape.kernels.frontend.kernel import kernel, types
 from kernelscape.kernels.frontend.recorder import record_sequence
 from kernelscape.kernels.interpret.kernel import run_kernel
 from kernelscape.kernels.ir.kernel import For, KernelIR, Stmt
 from kernelscape.kernels.ir.walk import nested_statements
 from kernelscape.kernels.transforms.loop_fusion import loops_fused
+from kernelscape.kernels.transforms.own_names import Names, with_own_names
 from kernelscape.testing.generator.features import STATEMENTS
 from kernelscape.testing.generator.sequences import kernels_of
 
@@ -29,7 +29,11 @@ def n_loops(ir: KernelIR) -> int:
 def doubled(outer: dict[str, str], body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
     """A body twice, with locals and loops of its own each time but the loops around it."""
     taken = set(outer)
-    return (*_renamed(body, outer, taken), *_renamed(body, outer, taken))
+    made: list[Stmt] = []
+    for _ in range(2):
+        names: Names = {("loop", a): b for a, b in outer.items()}
+        made += with_own_names(body, names, taken)
+    return tuple(made)
 
 
 def changed(ir: KernelIR, change: Callable[[tuple[Stmt, ...]], tuple[Stmt, ...]]) -> KernelIR:
