@@ -1,10 +1,10 @@
-"""Checkpointing of a tape: snapshots of what its calls change, from which the calls run again before their adjoints.
+"""Checkpointing of a tape: its calls run again from snapshots, before their adjoints.
 
-A segment is a number of calls behind one another. Before a call writes an array for the first time in a segment, the array is
-copied. Backwards, segment by segment, the copies are restored, the calls run again, each behind copies of what it writes, and the
-adjoints run from the last call to the first; behind the adjoint of a call its copies are restored. So each adjoint finds all
-arrays as its call left them, and the memory is that of a snapshot a segment and of the copies of one segment (Griewank and Walther,
-Evaluating Derivatives, 2008, section 12.1).
+A segment has a number of consecutive calls. Its snapshot has copies of the arrays that these calls write, from before the first
+write. The reverse sweep takes the last segment first. It restores the snapshot and runs the calls again, with a copy of each array
+before each call that writes it. Then the adjoints run, the last call first; behind each adjoint the copies of its call are restored.
+So each adjoint reads all arrays as its call left them. The memory is a snapshot a segment and the copies of one segment (Griewank
+and Walther, Evaluating Derivatives, 2008, section 12.1).
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Snapshots:
         self._free: dict[tuple[DType, tuple[int, ...]], list[Any]] = {}
 
     def before(self, call: KernelCall) -> None:
-        """Adds a call that is about to run, and copies what it is the first of its segment to write."""
+        """Adds the next call, and copies the arrays that it is the first of its segment to write."""
         _refuse(call)
         if not self._segments or len(self._segments[-1].calls) == self.n_calls:
             self._segments.append(_Segment())

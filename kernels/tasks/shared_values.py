@@ -1,7 +1,7 @@
-"""Values that two bodies compute alike: the later one computes them again, or loads them from arrays that the earlier one fills.
+"""Shared values: two bodies compute them alike, and the later body may load them from arrays that the earlier body fills.
 
-The adjoint of a kernel computes most locals of its kernel again. Storing them is checkpointing in the sense of Griewank and Walther
-(Evaluating Derivatives, 2008, chapter 12), computing them again is rematerialisation (Briggs, Cooper and Torczon, 1992).
+The adjoint of a kernel computes most locals of its kernel again. Recomputing them is rematerialisation (Briggs, Cooper and Torczon,
+1992). Storing them is checkpointing (Griewank and Walther, Evaluating Derivatives, 2008, chapter 12).
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ from ..transforms.own_names import Names, with_own_names
 from ..transforms.value_numbering import numbered_apart
 
 MOST_BYTES = 1 << 28  # of the stored values of one pair of tasks
-# Operations and loads that one stored value saves at least: with fewer, its store and its load are no cheaper on any machine.
+# Operations and loads that a stored value saves at least: it costs a store and a load itself.
 _LEAST_SAVED = 4
-_NEAR = 8  # tasks: others share no component (space/backbone/objects.py)
+_NEAR = 8  # tasks, as many as a launch has (space/backbone/objects.py)
 _MOST_STATEMENTS = 1 << 10
 _MOST_KEPT = 256
 
@@ -49,8 +49,11 @@ Statements = tuple[ir.Stmt, ...]
 
 @dataclass(frozen=True)
 class SharedValues:
-    """Values of the task `producer` that the task `consumer` computes again: the bodies that store and load them in `arrays`.
+    """Shared values of two tasks.
 
+    `producer`, `consumer`: the earlier and the later task.
+    `arrays`: temporary arrays for the values, an element an iteration.
+    `storing`, `loading`: the bodies of both tasks with the values stored.
     `spared`: arrays from which the consumer then loads less.
     """
 
@@ -64,7 +67,7 @@ class SharedValues:
 
 @per_object
 def shared_values(problem: Problem) -> tuple[SharedValues, ...]:
-    """Returns the pairs of bodies that share values, at most one pair a task; of several producers the one that saves most."""
+    """Returns the pairs of tasks that share values. A task is in one pair at most; its producer is the one that saves most."""
     found: list[SharedValues] = []
     paired = set[int]()
     taken = {a.name for a in problem.arrays} | {p.name for p in problem.scalars}
@@ -99,7 +102,11 @@ def materialised(problem: Problem, found: Iterable[SharedValues]) -> Problem:
 
 @dataclass(frozen=True)
 class _Handed:
-    """Bodies of a pair with stores and loads of `types`, arrays that have their places for names. `saved`: operations and loads."""
+    """Bodies of a pair whose shared values are stored.
+
+    `types`: those of the values. The arrays of the values have their numbers for names.
+    `saved`: operations and loads that the later body has less, without the loads of the values.
+    """
 
     storing: Statements
     loading: Statements
