@@ -2,9 +2,9 @@
 
 A segment has a number of consecutive calls. Its snapshot has copies of the arrays that these calls write, from before the first
 write. The reverse sweep takes the last segment first. It restores the snapshot and runs the calls again, with a copy of each array
-before each call that writes it. Then the adjoints run, the last call first; behind each adjoint the copies of its call are restored.
-So each adjoint reads all arrays as its call left them. The memory is a snapshot a segment and the copies of one segment (Griewank
-and Walther, Evaluating Derivatives, 2008, section 12.1).
+before each call that writes it. Then the adjoints run, the last call first. Behind each adjoint the copies of its call are
+restored, so each adjoint reads all arrays as its call left them. The memory is a snapshot a segment and the copies of one segment
+(Griewank and Walther, Evaluating Derivatives, 2008, section 12.1).
 """
 
 from __future__ import annotations
