@@ -159,6 +159,12 @@ class Tape:
     def __enter__(self) -> Tape:
         if self._taping is not None:
             fail("a tape is entered once: make another ks.ad.Tape", ProgramRuntimeError)
+        around = current()
+        if isinstance(around, _Taping) and (around.snapshots or self._snapshots):
+            fail(
+                "a tape with snapshot_every= is inside of no other tape, and has none inside: enter one after the other",
+                ProgramRuntimeError,
+            )
         if self.loss is not None:
             _check_loss(self.loss)
             if self._clears:

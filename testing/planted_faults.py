@@ -33,6 +33,7 @@ PACKED = (
     "tests/codegen/test_sources.py::test_golden_programs",
     "tests/codegen/test_random_candidates.py::test_tiles_of_packed_operands_are_computed_whole",
 )
+SHARED = "tests/codegen/test_materialisation.py"
 VERIFY = "tests/runtime/worker/test_verify.py"
 JOURNAL = "tests/runtime/records/test_journal.py"
 FOLDERS = "tests/space/engine/test_own_folders.py"
@@ -297,6 +298,34 @@ FAULTS = (
         "return (ab, bc, ac).count(SAME_LAUNCH) != 2",
         "return True",
         (LEGAL,),
+    ),
+    Fault(
+        "a legality rule: values are stored before they are loaded",
+        "space/families",
+        "order = (s.b.order(bodies[t], bodies[u]), bits(BEFORE))",
+        "order = (s.b.order(bodies[t], bodies[u]), bits(*range(5)))",
+        (f"{SHARED}::test_filters_lose_nothing",),
+    ),
+    Fault(
+        "shared values: operands that another task overwrites",
+        "kernels/tasks",
+        "changed |= set(arrays_written(task))",
+        "changed |= set()",
+        (f"{SHARED}::test_values_whose_operands_are_overwritten_are_not_shared",),
+    ),
+    Fault(
+        "shared values: locals with several values in an iteration",
+        "kernels/tasks",
+        "return (is_cheap or is_near) and all(name in defined for name in operands)",
+        "return is_cheap or is_near",
+        (f"{SHARED}::test_random_bodies_load_the_bits_that_they_would_compute",),
+    ),
+    Fault(
+        "snapshots: arrays behind an adjoint",
+        "program",
+        "            self._restore(saved.values())\n",
+        "            pass\n",
+        ("tests/program/test_tape.py::test_snapshots_give_time_loops_in_place_their_gradients",),
     ),
     # --- what is believed
     Fault(

@@ -562,6 +562,15 @@ def test_snapshots_refuse_what_makes_no_sense(options, words: str) -> None:
         ks.ad.Tape(loss, **options)
 
 
+@pytest.mark.parametrize(("outer", "inner"), [(0, 2), (2, 0)])
+def test_snapshots_refuse_tapes_in_one_another(outer: int, inner: int) -> None:
+    with (
+        ks.ad.Tape(snapshot_every=outer),
+        pytest.raises(ks.LanguageError, match="inside of no other tape"),
+    ):
+        ks.ad.Tape(snapshot_every=inner).__enter__()
+
+
 def test_snapshots_refuse_functions_with_gradients_of_their_own_and_trees() -> None:
     x, loss = ks.field(float, needs_grad=True), ks.field(float, (), needs_grad=True)
     ks.root.pointer(ks.i, 4).dense(ks.i, 4).place(x, x.grad)
