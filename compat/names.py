@@ -8,10 +8,6 @@ from typing import Final
 _MISSING: Final = {
     "quantised types": "BitpackedFields types.quant",
     "textures": "Texture Format types.texture types.rw_texture types.texture_type",
-    "sparse matrices": (
-        "linalg linalg.SparseMatrixBuilder linalg.SparseSolver linalg.SparseMatrix linalg.MatrixFreeCG linalg.MatrixFreeBICGSTAB"
-        " linalg.LinearOperator linalg.SparseCG types.sparse_matrix_builder sparse_matrix_builder sparse"
-    ),
     "threads and shared memory of one block": (
         "simt global_thread_idx cache_read_only mesh_local mesh_patch_idx"
     ),

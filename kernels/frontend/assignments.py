@@ -11,7 +11,7 @@ from ..ir.kernel import ReduceOp
 from ..ir.ops import is_reduction
 from . import values
 from .complex_numbers import is_complex
-from .errors import KernelNameError, KernelSyntaxError, KernelTypeError
+from .errors import KernelIndexError, KernelNameError, KernelSyntaxError, KernelTypeError
 from .expressions import Expressions
 from .intrinsics import MINMAX_CALLS
 from .lvalues import what
@@ -24,6 +24,7 @@ from .side_effects import (
     root_of,
     scope_of,
 )
+from .triplets import append
 from .typing_rules import promote
 
 _UPDATES: dict[type[ast.operator], ReduceOp] = {ast.Add: "add", ast.Sub: "add", ast.Mult: "mul"}
@@ -160,7 +161,30 @@ class Assignments:
         pair = (x, old) if update.operand is node.left else (old, x)
         return self._expr.operators.binary(BINARY[type(node.op)], *pair, node)
 
+    def _appended(self, node: ast.AugAssign) -> bool:
+        """Emits the append that `A[i, j] += v` is for a builder of a sparse matrix; False where `A` is none."""
+        target = node.target
+        if not isinstance(target, ast.Subscript) or not isinstance(node.op, ast.Add | ast.Sub):
+            return False
+        base = self._expr.place(target.value) if isinstance(target.value, ast.Name) else None
+        if not isinstance(base, values.Triplets):
+            return False
+        parts = target.slice.elts if isinstance(target.slice, ast.Tuple) else [target.slice]
+        found = [n for x in self._expr.values(parts) for n in values.leaves(x)]
+        if len(found) != 2:
+            self._state.fail(
+                f"`{ast.unparse(target)}` has {len(found)} indices: an entry of a matrix has a row and a column",
+                node,
+                KernelIndexError,
+            )
+        at = [self._expr.as_index(self._expr.operators.number(n, target), target) for n in found]
+        value = self._expr.operators.number(self._expr.value(node.value), node)
+        append(self._state, base, at, value, node, is_negated=isinstance(node.op, ast.Sub))
+        return True
+
     def augmented(self, node: ast.AugAssign) -> None:
+        if self._appended(node):
+            return
         name = BINARY[type(node.op)]
         op = _UPDATES.get(type(node.op), name)
         place = self._expr.place(node.target)

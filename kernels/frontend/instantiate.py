@@ -38,8 +38,9 @@ from .signature import (
     members_of,
 )
 from .statements import Statements
+from .triplets import TRIPLETS
 from .typing_rules import Rules
-from .values import ArrayRef, MatrixValue, StructArray, StructValue, Typed, Value
+from .values import ArrayRef, MatrixValue, StructArray, StructValue, Triplets, Typed, Value
 
 Aliases = tuple[tuple[str, str], ...]  # of arrays: the one that is given again, the one that it is
 MAX_TYPE_PASSES = 16  # each pass widens the type of at least one local
@@ -203,7 +204,7 @@ def _of_pairs(ref: ArrayRef) -> StructArray:
     return StructArray(tuple(parts), COMPLEX)
 
 
-def _pack(kind: PackType, bound: Iterator[Binding]) -> StructValue:
+def _pack(kind: PackType, bound: Iterator[Binding]) -> StructValue | Triplets:
     """Returns the value of a pack argument, from the values of the parameters that stand for its members."""
 
     def member(annotation: Any) -> Value:
@@ -212,7 +213,8 @@ def _pack(kind: PackType, bound: Iterator[Binding]) -> StructValue:
         found = next(bound)
         return found.value if isinstance(found, LoopVar) else found
 
-    return StructValue(tuple((n, member(a)) for n, a in kind.members))
+    found = tuple((n, member(a)) for n, a in kind.members)
+    return Triplets(**dict(found)) if kind == TRIPLETS else StructValue(found)  # type: ignore[arg-type]
 
 
 def _number_type(kind: Any, rules: Rules) -> DType:

@@ -89,6 +89,13 @@ class types:  # noqa: N801 - `ks.types.ndarray()` is Taichi's spelling
         return argpack(**members)
 
     @staticmethod
+    def sparse_matrix_builder() -> Any:
+        """An argument that is a builder of a sparse matrix: `A[i, j] += v` and `-=` append to it."""
+        from .triplets import TRIPLETS
+
+        return TRIPLETS
+
+    @staticmethod
     def is_integral(dtype: DType) -> bool:
         """True for integer types and the type of truth values."""
         return not dtype.is_float

@@ -39,6 +39,7 @@ WHAT = {
     "MatrixValue": "a vector or matrix",
     "StructValue": "a struct",
     "DictValue": "a dict",
+    "Triplets": "a builder of a sparse matrix",
 }
 
 

@@ -6,17 +6,21 @@ import ast
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+import numpy as np
+
+from ..fields.matrix import Matrix
 from ..ir.kernel import Assert, CompareOp, Const, DType, Expr
 from ..ir.ops import OPS, Op
 from ..ir.simplify import binary, bitcast, cast, compare, const, select, unary
 from .complex_numbers import complex_value, is_complex
 from .errors import KernelTypeError
-from .lvalues import LOGICAL, combined, what
+from .lvalues import LOGICAL, MOST_COMPONENTS, combined, what
 from .overflow import watch
+from .python_objects import lifted
 from .scopes import Pass
 from .signs import compare_signs, differ, least_of_signs
 from .typing_rules import adopt, settle, truth, unify
-from .values import MatrixValue, StructValue, TupleValue, Typed, Value, loaded
+from .values import MatrixValue, Static, StructValue, TupleValue, Typed, Value, loaded
 
 _PYTHON: dict[str, Callable[[float, float], float]] = {
     "add": lambda a, b: a + b,
@@ -98,7 +102,7 @@ class Operators:
 
         A number is combined with each component.
         """
-        values = [_vector(loaded(x)) for x in values]
+        values = [self._operand(x) for x in values]
         shapes = {x.shape for x in values if isinstance(x, MatrixValue)}
         if not shapes:
             return apply(*(self.number(x, node) for x in values))
@@ -115,6 +119,15 @@ class Operators:
             for x in values
         ]
         return MatrixValue(shape, tuple(apply(*row) for row in zip(*columns, strict=True)))
+
+    def _operand(self, x: Value) -> Value:
+        """The value as an operand: a tuple is a vector, and so is a small array of Python's, whose numbers are constants."""
+        found = loaded(x)
+        if isinstance(found, Static) and isinstance(found.python, np.ndarray):
+            array = found.python
+            if array.dtype.kind in "biuf" and 0 < array.ndim <= 2 and array.size <= MOST_COMPONENTS:
+                return lifted(self._state, Matrix(array))
+        return _vector(found)
 
     def binary(self, op: str, a: Value, b: Value, node: ast.AST) -> Value:
         if isinstance(a, TupleValue) and isinstance(b, TupleValue) and op == "add":
@@ -148,7 +161,7 @@ class Operators:
 
     def matmul(self, a: Value, b: Value, node: ast.AST) -> Value:
         """Returns `a @ b` of matrices and vectors; for two vectors it is the dot product."""
-        x, y = _vector(loaded(a)), _vector(loaded(b))
+        x, y = self._operand(a), self._operand(b)
         if not isinstance(x, MatrixValue) or not isinstance(y, MatrixValue):
             self._state.fail(f"`{ast.unparse(node)}`: @ takes vectors or matrices", node)
         rows = x.rows() if len(x.shape) == 2 else (x.items,)

@@ -15,9 +15,13 @@ from .errors import KernelArgumentError
 
 @dataclass(frozen=True)
 class PackType:
-    """Type of packs: name and annotation of each member, which is annotated like an argument, or is a pack."""
+    """Type of packs: name and annotation of each member, which is annotated like an argument, or is a pack.
+
+    `name`: how messages call the type; "" shows its members.
+    """
 
     members: tuple[tuple[str, Any], ...]
+    name: str = ""
 
     def __call__(self, *args: Any, **named: Any) -> Pack:
         """Returns a pack with values for all members: in order, by name, or as one dict."""
@@ -34,7 +38,7 @@ class PackType:
 
     def __str__(self) -> str:
         shown = ", ".join(f"{name}={type_name(a)}" for name, a in self.members)
-        return f"<ks.types.argpack {shown}>"
+        return self.name or f"<ks.types.argpack {shown}>"
 
 
 @dataclass(frozen=True)
@@ -127,14 +131,18 @@ def unpacked(name: str, kind: PackType, taken: set[str]) -> tuple[tuple[str, Any
 
 
 def members_given(kind: PackType, x: Any, label: str, where: Location) -> Iterator[Any]:
-    """Yields the members of the pack `x` passed as an argument, in the order of `unpacked`."""
-    if not isinstance(x, Pack) or x._kind != kind:
+    """Yields the members of the pack `x` passed as an argument, in the order of `unpacked`.
+
+    An object that is no pack is passed as its attribute `pack`.
+    """
+    given = x if isinstance(x, Pack) else getattr(x, "pack", None)
+    if not isinstance(given, Pack) or given._kind != kind:
         raise KernelArgumentError(f"{label} takes {kind}, not {type(x).__name__}", where)
     for n, annotation in kind.members:
         if isinstance(annotation, PackType):
-            yield from members_given(annotation, x[n], label, where)
+            yield from members_given(annotation, given[n], label, where)
         else:
-            yield x[n]
+            yield given[n]
 
 
 def _converted(annotation: Any, x: Any) -> Any:

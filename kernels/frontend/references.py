@@ -128,6 +128,13 @@ class References:
             return element_of(self._state, base, self._indices(node, base), node)
         if isinstance(base, values.MatrixValue):
             return self._component(base, node)
+        if isinstance(base, values.Triplets):
+            shown = ast.unparse(node)
+            self._state.fail(
+                f"`{shown}` is of a builder of a sparse matrix, which a kernel can only add to: write {shown} += value",
+                node,
+                KernelSyntaxError,
+            )
         try:
             key = python_value(self._expr.value(node.slice))
         except KeyError:

@@ -204,6 +204,16 @@ class StructArray:
 
 
 @dataclass(frozen=True)
+class Triplets:
+    """Builder of a sparse matrix: the number of its triplets in an array of one element, and their rows, columns and values."""
+
+    count: ArrayRef
+    rows: ArrayRef
+    columns: ArrayRef
+    values: ArrayRef
+
+
+@dataclass(frozen=True)
 class ListOf:
     """List of cells in one container of a dynamic node: a field indexed with all indices but the last."""
 
@@ -256,6 +266,7 @@ Value = (
     | StructValue
     | ArrayRef
     | StructArray
+    | Triplets
     | ListOf
     | TupleValue
     | DictValue

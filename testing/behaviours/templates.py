@@ -285,3 +285,16 @@ def static_needs_what_is_known():
         return s
 
     return refused(lambda: f(3)) != "runs"
+
+
+def small_arrays_of_python_are_vectors():
+    n, m = np.array([3, 4]), np.array([[1.0, 2.0], [3.0, 4.0]])
+
+    @ti.kernel
+    def f() -> ti.f32:
+        total = 0.0
+        for I in ti.grouped(ti.ndrange(*(n - 1))):
+            total += I[0] * n[1] + (m @ (I + n))[1]
+        return total
+
+    return f()

@@ -66,6 +66,8 @@ COMPILED = [
     "structs:methods_of_elements_of_fields",
     "templates:dictionaries_are_constant_tables",
 ]
+# What a topic needs of others.
+NEEDED = {"sparse_matrices": "scipy"}
 # As CUDA text on the emulator: True if all of their kernels run there.
 EMULATED = {
     "casts:small_integers_meet": True,
@@ -106,6 +108,8 @@ def test_behaviours_of_a_topic_are_those_of_taichi(
     file: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Through the interpreter, which is quick to begin."""
+    if file in NEEDED:
+        pytest.importorskip(NEEDED[file], reason=f"{file} needs {NEEDED[file]}")
     with interpret(), capfd.disabled():
         lines = list(run("ours", [file]))
     found = unlike(lines)
