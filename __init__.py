@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from .kernels.fields.program import opengl as opengl
     from .kernels.fields.program import vulkan as vulkan
     from .kernels.fields.program import x64 as x64
+    from .kernels.fields.quantised import BitpackedFields as BitpackedFields
     from .kernels.fields.struct_field import StructField as StructField
     from .kernels.fields.structs import Struct as Struct
     from .kernels.fields.tree import Layout as Layout
@@ -322,6 +323,7 @@ _PUBLIC = {
     "no_activate": "kernels.frontend.sparse",
     "loop_unique": "kernels.frontend.sparse",
     "block_local": "kernels.frontend.sparse",
+    "BitpackedFields": "kernels.fields.quantised",
     "FieldsBuilder": "kernels.fields.fields_builder",
     "field": "kernels.fields.factories",
     "ScalarField": "kernels.fields.element_fields",

@@ -25,7 +25,16 @@ class Extension(Enum):
     extfunc = "extfunc"
 
 
-_HERE = frozenset((Extension.sparse, Extension.data64, Extension.bls, Extension.assertion))
+_HERE = frozenset(
+    (
+        Extension.sparse,
+        Extension.quant,
+        Extension.quant_basic,
+        Extension.data64,
+        Extension.bls,
+        Extension.assertion,
+    )
+)
 
 
 def is_extension_supported(arch: Arch, which: Extension) -> bool:

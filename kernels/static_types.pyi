@@ -43,6 +43,7 @@ class types:  # noqa: N801
 
     ndarray: TypeAlias = Any
     template: TypeAlias = Any
+    quant: Any
 
     @staticmethod
     def vector(n: int, dtype: Any) -> Any: ...

@@ -37,6 +37,7 @@ _TABLE: Final = {
     "VectorNdarray": "kernels.fields.ndarray:VectorNdarray",
     "MatrixNdarray": "kernels.fields.ndarray:MatrixNdarray",
     "ref": "kernels.frontend.intrinsics:ref",
+    "cache_read_only": "kernels.frontend.sparse:cache_read_only",
     "logical_not": "kernels.frontend.intrinsics:logical_not",
     "assume_in_range": "kernels.frontend.intrinsics:assume_in_range",
     "ArgPack": "kernels.frontend.packs:Pack",

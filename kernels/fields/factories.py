@@ -12,6 +12,8 @@ from .compound import MatrixType, StructType
 from .element_fields import MatrixField, ScalarField
 from .field import AbstractField, DerivativeKind
 from .program import element_dtype, needed_program
+from .quantised import QuantField, QuantMatrixField
+from .quantised_types import QuantFixed, QuantFloat, QuantInt
 from .struct_field import StructField
 from .tree import Layout, extents_of, offset_of
 
@@ -25,18 +27,27 @@ def field(dtype: Any, shape: Any = None, **options: Any) -> Any:
     """
     if isinstance(dtype, (MatrixType, StructType)):
         return dtype.field(shape=shape, **options)
-    made = ScalarField(element_dtype(dtype), _name(options))
+    made = _numbers(dtype, _name(options))
     return _placed(made, shape, options)
 
 
 def matrix_field(
     element_shape: tuple[int, ...], dtype: Any, shape: Any = None, **options: Any
-) -> MatrixField:
+) -> Any:
     """Returns a new field of vectors or matrices; `dtype` may be a (nested) list of one type, as in Taichi."""
     extents = extents_of(element_shape, "a field of vectors or matrices")
+    if isinstance(dtype, QuantInt | QuantFixed | QuantFloat):
+        return _placed(QuantMatrixField(dtype, extents, _name(options)), shape, options)
     made = MatrixField(_one_dtype(dtype), extents, _name(options))
     _placed(made, shape, options)
     return made
+
+
+def _numbers(dtype: Any, name: str) -> ScalarField | QuantField:
+    """A field of numbers."""
+    if isinstance(dtype, QuantInt | QuantFixed | QuantFloat):
+        return QuantField(dtype, name)
+    return ScalarField(element_dtype(dtype), name)
 
 
 def struct_field(kind: StructType, shape: Any = None, **options: Any) -> StructField:

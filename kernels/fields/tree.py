@@ -211,11 +211,31 @@ class SNode:
     def _place(self, placed: AbstractField, offset: int | Sequence[int] | None) -> None:
         shape = self.shape
         least = () if offset is None else offset_of(offset, shape)
+        if not placed.leaves():
+            fail(
+                f"{placed.label} has a quantised type: place it in a ks.BitpackedFields, or below a quant_array node",
+                ProgramRuntimeError,
+            )
         for leaf in placed.leaves():
             node = SNode("place", self, self.tree)
             node.leaf = leaf
             leaf.set_place(PlacedField(shape, least, node))
             self.tree.leaves.append(leaf)
+
+    def quant_array(self, axes: Any, dimensions: Any, max_num_bits: int) -> Any:
+        """Splits each cell into elements of one word of `max_num_bits` bits, for one field of a quantised type."""
+        from .quantised import QuantArray
+
+        self._check_open()
+        numbers = axes_of(axes, "quant_array")
+        extents = extents_of(dimensions, "quant_array")
+        extents = extents * len(numbers) if len(extents) == 1 else extents
+        if len(extents) != len(numbers):
+            fail(
+                f"quant_array is given {len(numbers)} axes and {len(extents)} dimensions",
+                ProgramValueError,
+            )
+        return QuantArray(self, numbers, extents, max_num_bits)
 
     def lazy_grad(self) -> None:
         """Places missing gradients of the fields of floats at and below this node, each beside its field."""

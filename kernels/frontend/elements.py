@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 
+from ..fields.compound import MatrixType
 from ..fields.field import AbstractLeaf
 from ..fields.tree import SNode
 from ..ir.affine import limits, reach
@@ -14,6 +15,7 @@ from ..ir.kernel import Assert, DType, Expr
 from ..ir.simplify import binary, compare, const
 from . import values
 from .errors import KernelIndexError
+from .quantised import packed_element
 from .scopes import Pass
 
 
@@ -28,6 +30,8 @@ def element_of(
         if len(indices) == len(base.shape) - 1 and list_node(base) is not None:
             return values.ListOf(base, tuple(indices))
         members = tuple((n, element_of(state, m, indices, node)) for n, m in base.members)
+        if isinstance(base.kind, MatrixType):
+            return values.MatrixValue(base.kind.shape, tuple(m for _, m in members))  # type: ignore[misc]
         return values.StructValue(members, base.kind)
     shape = base.shape
     is_short = len(indices) == len(shape) - 1
@@ -56,6 +60,8 @@ def element_of(
     nearest = tuple(_nearest(state, i, n, base) for i, n in zip(checked, shape, strict=True))
     if nearest != checked:
         _warn_of_reads(state, base, node)
+    if base.packed is not None:
+        return packed_element(state, base, checked, nearest)
     if not base.element:
         return component_of(base, checked, nearest, _constants(base.component))
     items = tuple(

@@ -16,6 +16,7 @@ import numpy as np
 
 from ..fields import compound
 from ..fields.caller_location import fail
+from ..fields.quantised_types import quant
 from ..ir.errors import ProgramValueError
 from ..ir.kernel import DType
 from .complex_numbers import ComplexType, complex_annotation
@@ -80,6 +81,7 @@ class types:  # noqa: N801 - `ks.types.ndarray()` is Taichi's spelling
     vector = staticmethod(compound.vector)
     matrix = staticmethod(compound.matrix)
     struct = staticmethod(compound.struct)
+    quant = quant
 
     @staticmethod
     def argpack(**members: Any) -> Any:

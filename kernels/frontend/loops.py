@@ -83,6 +83,9 @@ class Loops:
                 first = first.members[0][1]
             offset = first.offset or (0,) * len(x.shape)
             placed = state.placed.get(first.param.name)
+            if first.packed is not None and first.packed.parts:
+                self._over_words(first, first.packed, node, is_grouped)
+                return
             if placed is not None:
                 self._active((placed.tree, placed.node), offset, node, is_grouped)
                 return
@@ -135,6 +138,56 @@ class Loops:
             state.iteration = None
         where = state.frame.parsed.where(node)
         state.emit(ir.ForActive(tree, number, tuple(names), tuple(body), where))
+
+    def _over_words(
+        self, x: values.ArrayRef, packed: values.Packed, node: ast.For, is_grouped: bool
+    ) -> None:
+        """A loop over the elements of words: over the words, and in each over its elements."""
+        state = self._state
+        where = state.frame.parsed.where(node)
+        names = self._names(node, len(packed.parts), is_grouped)
+        if escapes(node.body, self._statements.taken, targets_of(node)) & {"break", "return"}:
+            state.fail("a loop over elements of words cannot be left early: use a flag", node)
+        placed = state.placed.get(x.param.name)
+        n_axes = sum(axis >= 0 for axis, _, _ in packed.parts)
+        extents = x.param.shape[len(x.param.shape) - n_axes :] if n_axes else ()
+        words = [
+            state.fresh(f"{names[k]}_word") for k, (a, _, _) in enumerate(packed.parts) if a >= 0
+        ]
+        inner = [state.fresh(f"{name}_part") for name in names]
+        state.extents.update(zip(words, extents, strict=True))
+        state.extents.update((n, e) for n, (_, e, _) in zip(inner, packed.parts, strict=True))
+        state.is_serial = False
+        with state.frame.scope(), state.guarded(placed is not None), state.collected() as body:
+            indices = self._of_words(packed, words, inner)
+            self._bind(node, indices, is_grouped)
+            state.n_parallel += 1
+            state.iteration = self._iteration(indices)
+            self._body(node, Jumps(can_break=False), True)
+            state.iteration = None
+        of_word = [(n, e) for n, (_, e, _) in zip(inner, packed.parts, strict=True) if e > 1]
+        loops = of_word if placed is not None else [*zip(words, extents, strict=True), *of_word]
+        found: tuple[ir.Stmt, ...] = tuple(body)
+        for name, extent in reversed(loops):
+            found = (ir.For(name, const(extent, ir.DType.i64), found, where),)
+        if placed is not None:
+            found = (ir.ForActive(placed.tree, placed.node, tuple(words), found, where),)
+        for statement in found:
+            state.emit(statement)
+
+    def _of_words(
+        self, packed: values.Packed, words: Sequence[str], inner: Sequence[str]
+    ) -> list[values.Typed]:
+        """The indices of the element of a word."""
+        dtype = self._index_type()
+        zero = const(0, dtype)
+        of_axis = [ir.LoopIndex(n, dtype) for n in words]
+        found = []
+        for name, (axis, extent, _) in zip(inner, packed.parts, strict=True):
+            word: ir.Expr = of_axis[axis] if axis >= 0 else zero
+            part: ir.Expr = ir.LoopIndex(name, dtype) if extent > 1 else zero
+            found.append(binary("add", binary("mul", word, const(extent, dtype)), part))
+        return [values.Typed(x) for x in found]
 
     def _range_bounds(self, call: ast.Call) -> Bounds:
         if len(call.args) > 3:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import ast
 
+from ..fields.quantised_types import QuantFixed, QuantInt
 from ..ir import kernel as ir
 from ..ir.simplify import binary, cast, compare, const, is_cheap_and_fixed, select, unary
 from ..ir.walk import walk
 from .complex_numbers import is_complex
 from .errors import KernelSyntaxError, KernelTypeError
 from .overflow import watch, watches
+from .quantised import PackedStores
 from .scopes import Pass
 from .typing_rules import adopt, settle, truth
 from .values import (
@@ -19,6 +21,7 @@ from .values import (
     LocalVar,
     MatrixValue,
     OneOf,
+    Packed,
     Place,
     StructValue,
     TupleValue,
@@ -81,6 +84,9 @@ class Places:
 
     def __init__(self, state: Pass) -> None:
         self._state = state
+        self._packed = PackedStores(
+            state, lambda x, node: self.in_local("kept", Typed(x), node).expr
+        )
 
     # --- assignment
 
@@ -175,7 +181,8 @@ class Places:
                 case ir.Local(name):
                     is_changed = name in locals_
                 case ir.Load(name, indices) | ir.LocalElement(name, indices):
-                    is_changed = name in arrays and not _is_at(own_place, name, indices)
+                    is_own = _is_at(own_place, name, indices) and not _is_packed(own_place)
+                    is_changed = name in arrays and not is_own
                 case _:
                     is_changed = False
             if is_changed:
@@ -190,6 +197,9 @@ class Places:
             case LocalVar(name, dtype):
                 state.note(place, x)
                 state.emit(ir.SetLocal(name, adopt(x.expr, dtype), where))
+            case Element(packed=Packed()):
+                stored = self.before_activation(place.array.name, adopt(x.expr, place.dtype), node)
+                self._packed.store(place, stored, node)
             case Element(array, indices):
                 self._check_written(place, node)
                 stored = adopt(truth(x) if place.is_truth else x.expr, array.dtype)
@@ -251,7 +261,7 @@ class Places:
             )
         op = _OF_TRUTHS.get(op, op) if is_truth else op
         value = truth(x) if is_truth else adopt(x.expr, place.dtype)
-        if isinstance(place, Element):
+        if isinstance(place, Element) and place.packed is None:
             value = cast(value, place.array.dtype)
         plain, written = value, "sub" if is_negated else op
         value = unary("neg", value) if is_negated else value
@@ -264,7 +274,13 @@ class Places:
                 state.note(place, x)
                 state.emit(ir.UpdateLocal(name, op, value, where))  # type: ignore[arg-type]
                 return old
-            case Element(array, indices):
+            case Element(packed=Packed(kind=QuantInt() | QuantFixed())) if op == "add":
+                number = loaded_leaf(place)
+                watch(state, written, number.expr, plain, node)
+                old = self.in_local("old", number, node) if wants_old else number
+                self._packed.add(place, self.before_activation(place.array.name, value, node), node)
+                return old
+            case Element(array, indices, packed=None):
                 self._check_written(place, node)
                 is_watched = watches(state, written, loaded_leaf(place).expr, plain)
                 result = state.fresh("old") if wants_old or is_watched else ""
@@ -441,6 +457,11 @@ def _is_at(place: Place, array: str, indices: object) -> bool:
         case LocalItem():
             return (place.array.name, place.index) == (array, indices)
     return False
+
+
+def _is_packed(place: Place) -> bool:
+    """True for an element of a quantised type: its word has others."""
+    return isinstance(place, Element) and place.packed is not None
 
 
 def _is_indexed(tree: ast.AST, name: str) -> bool:

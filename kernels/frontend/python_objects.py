@@ -7,9 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from ..fields.compound import MatrixType
 from ..fields.element_fields import ScalarField
 from ..fields.field import AbstractLeaf
 from ..fields.matrix import Matrix
+from ..fields.quantised import QuantField, QuantMatrixField
 from ..fields.struct_field import StructField
 from ..fields.structs import Struct
 from ..ir.kernel import ArrayParam, DType, Placed
@@ -21,6 +23,13 @@ from .typing_rules import lift, strong
 def lifted(state: Pass, x: object, name: str = "") -> values.Value:
     """Returns the value that the Python object `x` has in the kernel; `name` is its name in the program."""
     match x:
+        case QuantField():
+            return _packed(state, x, name)
+        case QuantMatrixField():
+            arrays = [
+                ("_".join(map(str, at)), _packed(state, c, "")) for at, c in x.components.items()
+            ]
+            return values.StructArray(tuple(arrays), MatrixType(x.element_shape, x.kind.compute), x)
         case AbstractLeaf():
             return _field(state, x, name)
         case StructField():
@@ -38,6 +47,16 @@ def lifted(state: Pass, x: object, name: str = "") -> values.Value:
             return values.TupleValue(tuple(lifted(state, item) for item in x))
     value = lift(x)
     return strong(value, state.rules) if isinstance(value, values.Typed) else value
+
+
+def _packed(state: Pass, x: QuantField, name: str) -> values.ArrayRef:
+    """The array of words of a field of a quantised type."""
+    words = x.packed()
+    found = _field(state, words.field, name)
+    parts = words.parts() if words.split else ()
+    packed = values.Packed(words.layout, x.member, words.shape, parts)
+    is_single = found.is_single and not parts
+    return replace(found, is_single=is_single, source=x, packed=packed)
 
 
 def _field(state: Pass, x: AbstractLeaf, name: str) -> values.ArrayRef:

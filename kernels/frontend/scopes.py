@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from ..fields.tree import Structure
-from ..ir.kernel import Activate, ArrayParam, DType, Expr, Location, Param, Placed, Stmt
+from ..ir.kernel import Activate, ArrayParam, DType, Expr, Location, Param, Placed, Stmt, Store
 from .errors import KernelError
 from .hidden import Address
 from .parse import ParsedFunction
@@ -49,6 +49,14 @@ class Jumps:
     can_break: bool
     continued: Flag | None = None
     broken: Flag | None = None
+
+
+@dataclass(frozen=True)
+class PackedStore:
+    """Store to a word of quantised numbers, and these, by their positions."""
+
+    statement: Store
+    numbers: tuple[tuple[int, Expr], ...]
 
 
 # Functions that are written in the language itself.
@@ -125,6 +133,7 @@ class Pass:
     not_activated: set[tuple[str, int]] = field(
         default_factory=set
     )  # nodes to which stores do not activate
+    packed_store: PackedStore | None = None  # the last one
     flags: list[Flag] = field(default_factory=list)
     is_differentiated: bool = False  # the IR is for derivatives only
     has_forms: bool = False  # derivatives need other IR

@@ -50,7 +50,10 @@ block_local = _in_kernels(
 )
 
 CHANGING: tuple[Any, ...] = (node_cells.activate, node_cells.deactivate, node_cells.append)
-_HINTS: tuple[Any, ...] = (block_local, no_activate)
+cache_read_only = _in_kernels(
+    "cache_read_only", "`cache_read_only(field)`: a hint about caches, which nothing needs."
+)
+_HINTS: tuple[Any, ...] = (block_local, cache_read_only, no_activate)
 _ASKING: tuple[Any, ...] = (
     node_cells.is_active,
     node_cells.length,

@@ -10,8 +10,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from ..fields.bit_codec import WordLayout
+from ..fields.quantised_types import QuantType
 from ..ir.kernel import ArrayParam, DType, Expr, Load, Local, LocalElement
 from ..ir.simplify import compare, const, select
+from .bit_expressions import codec_of
 from .layout import ViewLayout
 
 
@@ -44,6 +47,26 @@ class LocalVar:
 
 
 @dataclass(frozen=True)
+class Packed:
+    """Numbers of a quantised type in words, each the `member` of its word.
+
+    Where a word has several elements, `shape` and `parts` are as `Words` has them (kernels/fields/quantised.py); of one element the
+    bits then begin `at`, and at `read_at` where it is read.
+    """
+
+    layout: WordLayout
+    member: int
+    shape: tuple[int, ...] = ()
+    parts: tuple[tuple[int, int, int], ...] = ()
+    at: Expr | None = None
+    read_at: Expr | None = None
+
+    @property
+    def kind(self) -> QuantType:
+        return self.layout.members[self.member].kind
+
+
+@dataclass(frozen=True)
 class Element:
     """Element of an array; `indices` include those of components. `is_truth`: the stored byte is a truth value.
 
@@ -55,14 +78,20 @@ class Element:
     fixed: str = ""  # why it cannot be written: "the argument a, which ..."; "" where it can
     is_truth: bool = False
     nearest: tuple[Expr, ...] = ()
+    packed: Packed | None = None  # the part of the word that it is
 
     @property
     def dtype(self) -> DType:
+        if self.packed is not None:
+            return self.packed.kind.compute
         return DType.bool_ if self.is_truth else self.array.dtype
 
     @property
     def loaded(self) -> Typed:
         found = Typed(Load(self.array.name, self.nearest or self.indices, self.array.dtype))
+        if self.packed is not None:
+            codec = codec_of(self.packed.layout)
+            return Typed(codec.load(found.expr, self.packed.member, self.packed.read_at))
         return Typed(compare("ne", found.expr, const(0, found.dtype))) if self.is_truth else found
 
 
@@ -161,6 +190,7 @@ class ArrayRef:
     argument: str = ""
     is_truth: bool = False
     clamps: bool = False
+    packed: Packed | None = None  # of a quantised type: elements are parts of its words
 
     @property
     def name(self) -> str:
@@ -169,6 +199,8 @@ class ArrayRef:
 
     @property
     def dtype(self) -> DType:
+        if self.packed is not None:
+            return self.packed.kind.compute
         return DType.bool_ if self.is_truth else self.param.dtype
 
     def element_at(self, indices: tuple[Expr, ...]) -> Element:
@@ -182,6 +214,8 @@ class ArrayRef:
     def shape(self) -> tuple[int, ...]:
         """Extents of the indices that a program writes, without those of components."""
         n = len(self.element) + len(self.component)
+        if self.packed is not None and self.packed.parts:
+            return self.packed.shape
         if self.is_single:
             return ()
         whole = self.param.shape if self.layout is None else self.layout.shape
@@ -192,7 +226,10 @@ class ArrayRef:
 
 @dataclass(frozen=True)
 class StructArray:
-    """Array of structs: one array for each member, all of the same shape."""
+    """Array of structs: one array for each member, all of the same shape.
+
+    Where `kind` is a type of vectors or matrices, the members are arrays of the components.
+    """
 
     members: tuple[tuple[str, ArrayRef | StructArray], ...]
     kind: Any = None

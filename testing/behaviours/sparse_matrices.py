@@ -19,19 +19,19 @@ def band(A: ti.types.sparse_matrix_builder(), n: ti.i32, d: ti.f32):
             A[i - 1, i] -= 1
 
 
-def builder(n, m=None, **options):
+def _builder(n, m=None, **options):
     return ti.linalg.SparseMatrixBuilder(n, n if m is None else m, max_num_triplets=100, **options)
 
 
-def banded(n, d=3.0, **options):
-    made = builder(n, **options)
+def _banded(n, d=3.0, **options):
+    made = _builder(n, **options)
     band(made, n, d)
     return made.build()
 
 
-def filled(n, m, value):
+def _filled(n, m, value):
     """A matrix whose entries are a function of row and column."""
-    made = builder(n, m)
+    made = _builder(n, m)
 
     @ti.kernel
     def fill(A: ti.types.sparse_matrix_builder()):
@@ -52,16 +52,16 @@ def slope(i, j):
     return i - j
 
 
-def entries(A):
+def _entries(A):
     return [[A[i, j] for j in range(A.shape[1])] for i in range(A.shape[0])]
 
 
 def builders_are_filled_in_kernels():
-    return [entries(banded(5)), entries(banded(4, dtype=ti.f64, storage_format="row_major"))]
+    return [_entries(_banded(5)), _entries(_banded(4, dtype=ti.f64, storage_format="row_major"))]
 
 
 def triplets_of_one_place_are_summed():
-    made = builder(2)
+    made = _builder(2)
 
     @ti.kernel
     def fill(A: ti.types.sparse_matrix_builder()):
@@ -70,11 +70,11 @@ def triplets_of_one_place_are_summed():
             A[0, 1] -= 1
 
     fill(made)
-    return entries(made.build())
+    return _entries(made.build())
 
 
 def entries_are_converted_to_the_type_of_the_matrix():
-    made = builder(2)
+    made = _builder(2)
 
     @ti.kernel
     def fill(A: ti.types.sparse_matrix_builder(), k: ti.i64, x: ti.f64):
@@ -83,11 +83,11 @@ def entries_are_converted_to_the_type_of_the_matrix():
         A[0, 1] += ti.cast(7, ti.u8)
 
     fill(made, 3, 0.1)
-    return entries(made.build())
+    return _entries(made.build())
 
 
 def indices_are_a_vector():
-    made = builder(3)
+    made = _builder(3)
 
     @ti.kernel
     def fill(A: ti.types.sparse_matrix_builder()):
@@ -95,28 +95,11 @@ def indices_are_a_vector():
             A[I[0], I[1]] += I[0] * 3 + I[1]
 
     fill(made)
-    return entries(made.build())
-
-
-def functions_take_builders():
-    made = builder(3)
-
-    @ti.func
-    def put(A, i, x):
-        A[i, i] += x
-        A[i, 0] -= 1
-
-    @ti.kernel
-    def fill(A: ti.types.sparse_matrix_builder()):
-        for i in range(3):
-            put(A, i, 2.5)
-
-    fill(made)
-    return entries(made.build())
+    return _entries(made.build())
 
 
 def kernels_take_two_builders():
-    a, b = builder(2), builder(2)
+    a, b = _builder(2), _builder(2)
 
     @ti.kernel
     def fill(A: ti.types.sparse_matrix_builder(), B: ti.types.sparse_matrix_builder()):
@@ -125,47 +108,47 @@ def kernels_take_two_builders():
             B[i, j] += i - j
 
     fill(a, b)
-    return [entries(a.build()), entries(b.build())]
+    return [_entries(a.build()), _entries(b.build())]
 
 
 def built_builders_are_empty():
-    made = builder(2)
+    made = _builder(2)
     band(made, 2, 3.0)
     first = made.build()
     second = made.build()
     band(made, 2, 5.0)
-    return [entries(first), entries(second), entries(made.build())]
+    return [_entries(first), _entries(second), _entries(made.build())]
 
 
 def sums_and_differences():
-    a, b = filled(3, 4, ramp), filled(3, 4, slope)
-    return [entries(a + b), entries(a - b)]
+    a, b = _filled(3, 4, ramp), _filled(3, 4, slope)
+    return [_entries(a + b), _entries(a - b)]
 
 
 def sums_in_place():
-    a, b = filled(3, 3, ramp), filled(3, 3, slope)
+    a, b = _filled(3, 3, ramp), _filled(3, 3, slope)
     a += b
-    first = entries(a)
+    first = _entries(a)
     a -= b
-    return [first, entries(a)]
+    return [first, _entries(a)]
 
 
 def products_with_numbers():
-    a = filled(2, 3, ramp)
-    return [entries(a * 2.5), entries(0.5 * a)]
+    a = _filled(2, 3, ramp)
+    return [_entries(a * 2.5), _entries(0.5 * a)]
 
 
 def products_of_entries():
-    return entries(filled(3, 3, ramp) * filled(3, 3, slope))
+    return _entries(_filled(3, 3, ramp) * _filled(3, 3, slope))
 
 
 def products_of_matrices():
-    a, b = filled(2, 3, ramp), filled(3, 4, slope)
-    return [entries(a @ b), (a @ b).shape]
+    a, b = _filled(2, 3, ramp), _filled(3, 4, slope)
+    return [_entries(a @ b), (a @ b).shape]
 
 
 def products_with_vectors():
-    a = filled(3, 4, ramp)
+    a = _filled(3, 4, ramp)
     x = ti.field(ti.f32, shape=4)
     y = ti.ndarray(ti.f32, shape=4)
     for k in range(4):
@@ -175,15 +158,15 @@ def products_with_vectors():
 
 
 def transposes():
-    a = filled(2, 3, ramp).transpose()
-    return [entries(a), a.shape]
+    a = _filled(2, 3, ramp).transpose()
+    return [_entries(a), a.shape]
 
 
 def entries_are_set_from_python():
-    a = banded(4)
+    a = _banded(4)
     a[0, 0] = 1024.0
     a[3, 0] = -2.5
-    return entries(a)
+    return _entries(a)
 
 
 def matrices_are_built_from_ndarrays():
@@ -197,16 +180,16 @@ def matrices_are_built_from_ndarrays():
     fill(triplets)
     a = ti.linalg.SparseMatrix(n=4, m=5, dtype=ti.f32)
     a.build_from_ndarray(triplets)
-    return [entries(a), a.shape]
+    return [_entries(a), a.shape]
 
 
 def matrices_are_printed():
-    a = banded(3, 12345.678)
-    return [str(a), repr(a * 0.25), str(filled(1, 3, slope))]
+    a = _banded(3, 12345.678)
+    return [str(a), repr(a * 0.25), str(_filled(1, 3, slope))]
 
 
 def triplets_are_printed():
-    made = builder(3, 4)
+    made = _builder(3, 4)
 
     @ti.kernel
     def fill(A: ti.types.sparse_matrix_builder()):
@@ -222,11 +205,11 @@ def triplets_are_printed():
 def matrices_are_written_to_files():
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "a.mtx")
-        banded(3, 2.5).mmwrite(str(file))
+        _banded(3, 2.5).mmwrite(str(file))
         return file.read_text()
 
 
-def solutions(kind, ordering, dtype, a):
+def _solutions(kind, ordering, dtype, a):
     b = ti.field(dtype, shape=a.shape[0])
     for k in range(a.shape[0]):
         b[k] = k + 1
@@ -240,7 +223,7 @@ def solutions(kind, ordering, dtype, a):
 def factorisations_solve_systems():
     kinds, orderings = ("LLT", "LDLT", "LU"), ("AMD", "COLAMD")
     return [
-        solutions(kind, ordering, dtype, banded(10, dtype=dtype))
+        _solutions(kind, ordering, dtype, _banded(10, dtype=dtype))
         for kind in kinds
         for ordering in orderings
         for dtype in (ti.f32, ti.f64)
@@ -248,14 +231,14 @@ def factorisations_solve_systems():
 
 
 def symmetric_solvers_read_the_lower_triangle():
-    a = banded(4)
+    a = _banded(4)
     a[0, 3] = 50.0
-    return [solutions(kind, "AMD", ti.f32, a) for kind in ("LLT", "LDLT")]
+    return [_solutions(kind, "AMD", ti.f32, a) for kind in ("LLT", "LDLT")]
 
 
 def solvers_compute_at_once_and_take_arrays():
     solver = ti.linalg.SparseSolver(solver_type="LU")
-    a = filled(2, 2, ramp)
+    a = _filled(2, 2, ramp)
     a[0, 0] = 3.0
     solver.compute(a)
     b = ti.ndarray(ti.f32, shape=2)
@@ -265,7 +248,7 @@ def solvers_compute_at_once_and_take_arrays():
 
 
 def matrices_that_are_not_positive_definite_are_told():
-    a = banded(4, 0.5)
+    a = _banded(4, 0.5)
     found = []
     for kind in ("LLT", "LDLT"):
         solver = ti.linalg.SparseSolver(solver_type=kind)
@@ -275,7 +258,7 @@ def matrices_that_are_not_positive_definite_are_told():
 
 
 def conjugate_gradients_solve_systems():
-    a = banded(8, 4.0)
+    a = _banded(8, 4.0)
     b = ti.ndarray(ti.f32, shape=8)
     b.fill(1.0)
     found = []
@@ -288,10 +271,10 @@ def conjugate_gradients_solve_systems():
 
 def conjugate_gradients_of_too_few_iterations_are_told():
     b = np.arange(30, dtype=np.float32)
-    return ti.linalg.SparseCG(banded(30, 2.0), b, max_iter=3).solve()[1]
+    return ti.linalg.SparseCG(_banded(30, 2.0), b, max_iter=3).solve()[1]
 
 
-def laplacian(n, skew):
+def _laplacian(n, skew):
     """An operator on fields of two axes, and fields of its right-hand side and solution."""
     b, x = ti.field(ti.f64, shape=(n, n)), ti.field(ti.f64, shape=(n, n))
 
@@ -312,25 +295,25 @@ def laplacian(n, skew):
 
 
 def operators_are_solved_by_conjugate_gradients():
-    A, b, x = laplacian(6, 1.0)
+    A, b, x = _laplacian(6, 1.0)
     is_found = ti.linalg.MatrixFreeCG(A, b, x, tol=1e-10)
     return [is_found, np.round(x.to_numpy(), 6)]
 
 
 def operators_that_are_not_symmetric_are_solved():
-    A, b, x = laplacian(6, 2.0)
+    A, b, x = _laplacian(6, 2.0)
     is_found = ti.linalg.MatrixFreeBICGSTAB(A, b, x, tol=1e-10)
     return [is_found, np.round(x.to_numpy(), 6)]
 
 
 def operators_are_applied():
-    A, b, x = laplacian(4, 1.0)
+    A, b, x = _laplacian(4, 1.0)
     A.matvec(b, x)
     return x.to_numpy()
 
 
 def what_does_not_fit_is_refused():
-    a, b = filled(2, 3, ramp), filled(3, 2, slope)
+    a, b = _filled(2, 3, ramp), _filled(3, 2, slope)
     return [
         refused(call)
         for call in (
@@ -344,14 +327,14 @@ def what_does_not_fit_is_refused():
             lambda: ti.linalg.SparseSolver(ordering="none"),
             lambda: ti.linalg.SparseSolver().solve(np.zeros(2, dtype=np.float32)),
             lambda: ti.linalg.SparseSolver().compute(3),
-            lambda: ti.linalg.SparseSolver(dtype=ti.f64).analyze_pattern(banded(3)),
+            lambda: ti.linalg.SparseSolver(dtype=ti.f64).analyze_pattern(_banded(3)),
             lambda: a.build_from_ndarray(np.zeros(3)),
         )
     ]
 
 
 def entries_of_builders_are_only_added_to():
-    made = builder(3)
+    made = _builder(3)
 
     @ti.kernel
     def stores(A: ti.types.sparse_matrix_builder()):

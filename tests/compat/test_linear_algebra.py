@@ -53,6 +53,22 @@ def test_appends_of_parallel_iterations_are_all_there(storage_format: str) -> No
     np.testing.assert_allclose(a @ np.arange(30.0), dense @ np.arange(30.0), atol=1e-10)
 
 
+def test_functions_append_for_kernels() -> None:
+    @ks.func
+    def put(A, k, value):
+        A[k, k] += value
+        A[k, 0] -= 1
+
+    @ks.kernel
+    def fill(A: ks.types.sparse_matrix_builder()):
+        for i in range(3):
+            put(A, i, 2.5)
+
+    builder = ti.linalg.SparseMatrixBuilder(3, 3, 10)
+    fill(builder)
+    assert builder.build().matrix.toarray().tolist() == [[1.5, 0, 0], [-1, 2.5, 0], [-1, 0, 2.5]]
+
+
 def test_the_order_of_appends_has_no_effect() -> None:
     at, values, _ = random_entries(5, 5, 400)
     found = []

@@ -54,7 +54,7 @@ def test_names_are_ours_or_of_the_table() -> None:
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("BitpackedFields", "quantised types are not there yet"),
+        ("global_thread_idx", "of one block are not there yet"),
         ("Texture", "textures are not there yet"),
         ("nonsense", "ti.nonsense is not here"),
     ],
