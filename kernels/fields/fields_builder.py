@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..ir.errors import ProgramRuntimeError
+from . import quantised  # noqa: F401 - nodes below a root have quant_array
 from .caller_location import fail
 from .program import Program, needed_program
 from .tree import NodeTree, SNode

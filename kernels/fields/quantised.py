@@ -29,7 +29,7 @@ from .element_fields import ScalarField
 from .field import AbstractField, AbstractLeaf, DerivativeKind, indices, torch_tensor
 from .matrix import Matrix
 from .quantised_types import QuantFloat, QuantType
-from .tree import SNode
+from .tree import SNode, make_quant_arrays
 
 _WORDS: Final = {8: DType.u8, 16: DType.u16, 32: DType.u32, 64: DType.u64}
 
@@ -449,3 +449,6 @@ class QuantArray:
     def parent(self, n: int = 1) -> SNode | None:
         """The n-th node above."""
         return self._above if n == 1 else self._above.parent(n - 1)
+
+
+make_quant_arrays(QuantArray)

@@ -224,8 +224,6 @@ class SNode:
 
     def quant_array(self, axes: Any, dimensions: Any, max_num_bits: int) -> Any:
         """Splits each cell into elements of one word of `max_num_bits` bits, for one field of a quantised type."""
-        from .quantised import QuantArray
-
         self._check_open()
         numbers = axes_of(axes, "quant_array")
         extents = extents_of(dimensions, "quant_array")
@@ -235,7 +233,7 @@ class SNode:
                 f"quant_array is given {len(numbers)} axes and {len(extents)} dimensions",
                 ProgramValueError,
             )
-        return QuantArray(self, numbers, extents, max_num_bits)
+        return _quant_arrays[-1](self, numbers, extents, max_num_bits)
 
     def lazy_grad(self) -> None:
         """Places missing gradients of the fields of floats at and below this node, each beside its field."""
@@ -334,6 +332,14 @@ def _adding(kind: NodeKind) -> Callable[..., SNode]:
 
 for _kind in KINDS:
     setattr(SNode, _kind, _adding(_kind))
+
+
+_quant_arrays: list[Callable[..., Any]] = []
+
+
+def make_quant_arrays(make: Callable[..., Any]) -> None:
+    """Has nodes of quantised elements made by `make`: of the node above, its axes, their extents, and the bits of a word."""
+    _quant_arrays.append(make)
 
 
 class Structure:
