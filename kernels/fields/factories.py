@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..ir.errors import KernelSyntaxError, ProgramTypeError, ProgramValueError
@@ -12,8 +12,6 @@ from .compound import MatrixType, StructType
 from .element_fields import MatrixField, ScalarField
 from .field import AbstractField, DerivativeKind
 from .program import element_dtype, needed_program
-from .quantised import QuantField, QuantMatrixField
-from .quantised_types import QuantFixed, QuantFloat, QuantInt
 from .struct_field import StructField
 from .tree import Layout, extents_of, offset_of
 
@@ -27,7 +25,8 @@ def field(dtype: Any, shape: Any = None, **options: Any) -> Any:
     """
     if isinstance(dtype, (MatrixType, StructType)):
         return dtype.field(shape=shape, **options)
-    made = _numbers(dtype, _name(options))
+    name = _name(options)
+    made = _of_other(dtype, (), name) or ScalarField(element_dtype(dtype), name)
     return _placed(made, shape, options)
 
 
@@ -36,18 +35,25 @@ def matrix_field(
 ) -> Any:
     """Returns a new field of vectors or matrices; `dtype` may be a (nested) list of one type, as in Taichi."""
     extents = extents_of(element_shape, "a field of vectors or matrices")
-    if isinstance(dtype, QuantInt | QuantFixed | QuantFloat):
-        return _placed(QuantMatrixField(dtype, extents, _name(options)), shape, options)
-    made = MatrixField(_one_dtype(dtype), extents, _name(options))
+    made = _of_other(dtype, extents, _name(options)) or MatrixField(
+        _one_dtype(dtype), extents, _name(options)
+    )
     _placed(made, shape, options)
     return made
 
 
-def _numbers(dtype: Any, name: str) -> ScalarField | QuantField:
-    """A field of numbers."""
-    if isinstance(dtype, QuantInt | QuantFixed | QuantFloat):
-        return QuantField(dtype, name)
-    return ScalarField(element_dtype(dtype), name)
+_others: list[Callable[[Any, tuple[int, ...], str], AbstractField | None]] = []
+
+
+def make_fields_by(make: Callable[[Any, tuple[int, ...], str], AbstractField | None]) -> None:
+    """Has fields of further types made by `make`: of type, shape of an element and name. It gives None for other types."""
+    _others.append(make)
+
+
+def _of_other(dtype: Any, element_shape: tuple[int, ...], name: str) -> AbstractField | None:
+    """A field of a further type; None for others."""
+    found = (make(dtype, element_shape, name) for make in _others)
+    return next((field for field in found if field is not None), None)
 
 
 def struct_field(kind: StructType, shape: Any = None, **options: Any) -> StructField:

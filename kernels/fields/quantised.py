@@ -26,10 +26,13 @@ from .bit_codec import Codec, Member, NumpyAlgebra, WordLayout
 from .caller_location import fail
 from .conversion import element_values, number
 from .element_fields import ScalarField
+from .factories import make_fields_by
 from .field import AbstractField, AbstractLeaf, DerivativeKind, indices, torch_tensor
 from .matrix import Matrix
-from .quantised_types import QuantFloat, QuantType
+from .quantised_types import QuantFixed, QuantFloat, QuantInt, QuantType, quant
 from .tree import SNode, make_quant_arrays
+
+__all__ = ["BitpackedFields", "QuantArray", "QuantField", "QuantMatrixField", "quant"]
 
 _WORDS: Final = {8: DType.u8, 16: DType.u16, 32: DType.u32, 64: DType.u64}
 
@@ -451,4 +454,16 @@ class QuantArray:
         return self._above if n == 1 else self._above.parent(n - 1)
 
 
+def _field(
+    dtype: Any, element_shape: tuple[int, ...], name: str
+) -> QuantField | QuantMatrixField | None:
+    """A field of a quantised type; None for other types."""
+    if not isinstance(dtype, QuantInt | QuantFixed | QuantFloat):
+        return None
+    if not element_shape:
+        return QuantField(dtype, name)
+    return QuantMatrixField(dtype, element_shape, name)
+
+
+make_fields_by(_field)
 make_quant_arrays(QuantArray)

@@ -16,7 +16,7 @@ import numpy as np
 
 from ..fields import compound
 from ..fields.caller_location import fail
-from ..fields.quantised_types import quant
+from ..fields.quantised import quant
 from ..ir.errors import ProgramValueError
 from ..ir.kernel import DType
 from .complex_numbers import ComplexType, complex_annotation
@@ -93,9 +93,11 @@ class types:  # noqa: N801 - `ks.types.ndarray()` is Taichi's spelling
     @staticmethod
     def sparse_matrix_builder() -> Any:
         """An argument that is a builder of a sparse matrix: `A[i, j] += v` and `-=` append to it."""
-        from .triplets import TRIPLETS
+        from .packs import PackType
 
-        return TRIPLETS
+        whole, number = NdarrayAnnotation(i32, 1), NdarrayAnnotation(None, 1)
+        members = (("count", whole), ("rows", whole), ("columns", whole), ("values", number))
+        return PackType(members, "ks.types.sparse_matrix_builder()")
 
     @staticmethod
     def is_integral(dtype: DType) -> bool:

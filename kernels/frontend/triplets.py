@@ -12,21 +12,13 @@ from typing import Final
 
 from ..ir import kernel as ir
 from ..ir.simplify import cast, compare, const, unary
-from .intrinsics import NdarrayAnnotation
+from .intrinsics import types
 from .packs import PackType
 from .scopes import Pass
 from .typing_rules import adopt
 from .values import ArrayRef, Triplets, Typed
 
-TRIPLETS: Final = PackType(
-    (
-        ("count", NdarrayAnnotation(ir.DType.i32, 1)),
-        ("rows", NdarrayAnnotation(ir.DType.i32, 1)),
-        ("columns", NdarrayAnnotation(ir.DType.i32, 1)),
-        ("values", NdarrayAnnotation(None, 1)),
-    ),
-    "ks.types.sparse_matrix_builder()",
-)
+TRIPLETS: Final[PackType] = types.sparse_matrix_builder()
 
 
 def append(
