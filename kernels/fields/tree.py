@@ -73,8 +73,7 @@ class PlacedField:
 
 
 _MISSING = {
-    "quant_array": "quantised types are not there yet: use fields of i8, i16 or f16",
-    "bit_struct": "quantised types are not there yet: use fields of i8, i16 or f16",
+    "bit_struct": "a node has no bit_struct: place the fields in a ks.BitpackedFields, and that in the node",
 }
 
 

@@ -111,8 +111,8 @@ def test_an_unplaced_field_is_named():
     ("use", "sentence"),
     [
         (
-            lambda: ks.root.quant_array(ks.i, 4, max_num_bits=32),
-            "quantised types are not there yet",
+            lambda: ks.root.bit_struct(num_bits=32),
+            "place the fields in a ks.BitpackedFields",
         ),
         (lambda: ks.root.dense(ks.ij, (1, 2, 3)), "is given 2 axes and 3 dimensions"),
         (lambda: ks.root.dense(ks.i, 0), "not positive"),
