@@ -33,6 +33,7 @@ _HERE = frozenset(
         Extension.data64,
         Extension.bls,
         Extension.assertion,
+        Extension.adstack,
     )
 )
 

@@ -75,7 +75,6 @@ REASONS: dict[str, str] = {
     "errors_of_names:words_of_kernels_called_from_python": _PYTHONS,
     "functions:early_returns_of_functions": _MORE,
     "functions:functions_are_not_called_from_python": "A function without its mark is run by Python: kernels are compared with it.",
-    "functions:real_functions_call_themselves": "Calls are written out, which recursion cannot be; it needs functions in the IR.",
     "jumps:returns_in_while_loops_are_an_error": _MORE,
     "jumps:a_break_in_a_static_loop_needs_a_static_condition": _MORE,
     "loops:inner_ranges_have_steps": _MORE,

@@ -208,6 +208,12 @@ class Expressions:
             return self._calls.declared(x, python, node)
         return x
 
+    def zero(self, kind: object, node: ast.AST) -> Value:
+        """The value of an annotation whose numbers are all zero; of a tuple of annotations a tuple."""
+        if isinstance(kind, tuple):
+            return TupleValue(tuple(self.zero(k, node) for k in kind))
+        return self._calls.as_type(None, kind, node)
+
     def call_statement(self, node: ast.Call) -> None:
         """Compiles a call that is a statement of its own; its value is not used."""
         self._calls.run(node, is_statement=True)

@@ -87,6 +87,9 @@ class Frontend(Protocol):
     def converted(self, x: Value, kind: object, node: ast.AST) -> Value:
         """Returns a value converted to an annotated type; annotations that are no type leave it unchanged."""
 
+    def zero(self, kind: object, node: ast.AST) -> Value:
+        """The value of an annotation whose numbers are all zero."""
+
     def taken_apart(self, x: TupleValue | MatrixValue) -> list[Value]:
         """Returns the items of a tuple, the components of a vector, or the rows of a matrix."""
 

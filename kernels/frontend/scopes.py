@@ -15,6 +15,7 @@ from ..ir.kernel import Activate, ArrayParam, DType, Expr, Location, Param, Plac
 from .errors import KernelError
 from .hidden import Address
 from .parse import ParsedFunction
+from .recursion import Recursion
 from .results import Returns
 from .stopping import without_derivatives
 from .typing_rules import Rules, promote
@@ -79,6 +80,7 @@ class Frame:
     in_branch: int = 0  # branches around it that are decided when the kernel is compiled
     declared: list[Stmt] = field(default_factory=list)  # what stands before its statements
     is_form: bool = False  # of a function, for derivatives
+    recursion: Recursion | None = None  # of a function that calls itself
 
     def find(self, name: str) -> Binding | None:
         for scope in reversed(self.scopes):

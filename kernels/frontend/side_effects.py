@@ -84,6 +84,20 @@ def scope_of(frame: Frame) -> FunctionScope:
     return FunctionScope(frame.parsed, known)
 
 
+def calls_itself(func: Func, scope: FunctionScope) -> bool:
+    """True if a function calls itself, also by functions that it calls. `scope` is its own."""
+    seen, left = {id(func)}, [scope]
+    while left:
+        for call in _calls([(inside := left.pop()).parsed.tree]):
+            found = inside.called(call)
+            if found is not None and found[0] is func:
+                return True
+            if found is not None and id(found[0]) not in seen:
+                seen.add(id(found[0]))
+                left.append(found[1])
+    return False
+
+
 def names_changed(scope: FunctionScope, seen: _Seen = frozenset()) -> set[str]:
     """Returns the names that a function assigns or updates, in whole or in part, itself or through its calls.
 

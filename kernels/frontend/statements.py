@@ -17,6 +17,7 @@ from .intrinsics import grouped, loop_config, static_assert, static_print
 from .loops import Loops
 from .lvalues import Places
 from .printing import parts_of
+from .recursion import Recursion
 from .results import Returns
 from .scopes import Binding, LoopVar, Pass
 from .side_effects import is_chain
@@ -218,6 +219,8 @@ class Statements:
         value = None if node.value is None else self._expr.value(node.value)
         if len(state.frames) == 1:
             self._return_from_kernel(value, node)
+        elif frame.recursion is not None:
+            self._return_from_recursion(frame.recursion, value, node)
         elif not frame.depth and frame.returns is None:
             frame.returned = value
             return "return"
@@ -229,6 +232,21 @@ class Statements:
                 SetLocal(frame.left.name, const(True, DType.bool_), frame.parsed.where(node))
             )
         return "return"
+
+    def _return_from_recursion(
+        self, recursion: Recursion, value: Value | None, node: ast.Return
+    ) -> None:
+        if value is None or (isinstance(value, Static) and value.python is None):
+            return
+        if recursion.result is None:
+            name = recursion.func.parsed.name
+            self._state.fail(
+                f"{name} calls itself and does not say what it returns: write the type behind its arguments, `-> ks.f32`",
+                node,
+                KernelSyntaxError,
+            )
+        given = self._declared(loaded(value), recursion.func.returns, node)
+        self._expr.places.assign(recursion.result, given, node)
 
     def _return_from_kernel(self, value: Value | None, node: ast.Return) -> None:
         state = self._state

@@ -2,7 +2,7 @@
 
 import taichi as ti
 
-from .seeing import refused, refuses
+from .seeing import refused, refuses, value
 
 
 def functions_return_values():
@@ -316,6 +316,103 @@ def real_functions_call_themselves():
         return fib(n)
 
     return [f(1), f(10)]
+
+
+def real_functions_call_themselves_for_elements_of_a_field():
+    x, y = ti.field(ti.i32, shape=16), ti.field(ti.i32, shape=4)
+
+    @ti.real_func
+    def total(x: ti.template(), low: ti.i32, high: ti.i32) -> ti.i32:
+        if low == high:
+            return x[low]
+        return total(x, low, (low + high) // 2) + total(x, (low + high) // 2 + 1, high)
+
+    @ti.kernel
+    def f():
+        for i in x:
+            x[i] = i * i
+        for i in y:
+            y[i] = total(x, i, 3 * i + 3)
+
+    f()
+    return y.to_numpy()
+
+
+def real_functions_call_themselves_in_loops():
+    @ti.real_func
+    def trees(n: ti.i32) -> ti.i32:
+        found = 1
+        for k in range(n):
+            found += k * trees(k)
+        return found
+
+    @ti.real_func
+    def halves(n: ti.i32) -> ti.i32:
+        found, left = 0, n
+        while left > 1:
+            left //= 2
+            if left == 5:
+                continue
+            found += left + halves(left)
+        return found
+
+    @ti.kernel
+    def f(n: ti.i32) -> ti.i32:
+        return trees(n) * 1000 + halves(11 * n)
+
+    return [f(1), f(4), f(6)]
+
+
+def real_functions_call_themselves_with_vectors():
+    vec2 = ti.types.vector(2, ti.f32)
+
+    @ti.real_func
+    def turned(v: vec2, n: ti.i32) -> vec2:
+        w = v * 0.5
+        if n > 0:
+            w += turned(vec2(-v.y, v.x), n - 1)
+        return w + v
+
+    @ti.kernel
+    def f(n: ti.i32) -> vec2:
+        return turned(vec2(1.0, 2.0), n)
+
+    return [value(f(0)), value(f(1)), value(f(6))]
+
+
+def real_functions_call_themselves_without_values():
+    x = ti.field(ti.i32, shape=8)
+
+    @ti.real_func
+    def visit(k: ti.i32, depth: ti.i32):
+        x[k] += depth
+        if 2 * k + 1 < 8:
+            visit(2 * k + 1, depth + 1)
+        if 2 * k + 2 < 8:
+            visit(2 * k + 2, depth + 1)
+        x[k] += 10 * k
+
+    @ti.kernel
+    def f():
+        visit(0, 1)
+
+    f()
+    return x.to_numpy()
+
+
+def functions_that_call_themselves_are_refused():
+    @ti.func
+    def total(n: ti.i32) -> ti.i32:
+        found = 0
+        if n > 0:
+            found = n + total(n - 1)
+        return found
+
+    @ti.kernel
+    def f(n: ti.i32) -> ti.i32:
+        return total(n)
+
+    return refused(lambda: f(3))
 
 
 def real_functions_take_vectors_and_structs():

@@ -5,7 +5,8 @@ from __future__ import annotations
 import kernelscape as ks
 import numpy as np
 import pytest
-from kernelscape.kernels.frontend.errors import LanguageError
+from kernelscape.kernels.frontend.errors import KernelError, LanguageError
+from kernelscape.kernels.ir.errors import KernelAssertionError
 
 pytestmark = pytest.mark.usefixtures("program")
 
@@ -369,3 +370,50 @@ def test_packs_are_no_results():
     assert pack(a=1).to_dict() == {"a": 1} and repr(pack(a=1)) == "{'a': 1}"
     with pytest.raises(LanguageError, match="has no member 'b'"):
         _ = pack(a=1)["b"]
+
+
+@ks.real_func
+def depth_of(n: ks.i32) -> ks.i32:
+    if n == 0:
+        return 0
+    return depth_of(n - 1) + 1
+
+
+def test_calls_inside_one_another_have_a_limit():
+    @ks.kernel
+    def f(n: ks.i32) -> ks.i32:
+        return depth_of(n)
+
+    assert f(1024) == 1024
+    with pytest.raises(KernelAssertionError, match="depth_of calls itself more than 1024"):
+        f(1025)
+
+
+@ks.real_func
+def untyped(n: ks.i32):
+    if n == 0:
+        return 0
+    return untyped(n - 1)
+
+
+@ks.real_func
+def with_array(n: ks.i32) -> ks.i32:
+    x = np.zeros(64)
+    x[n] = 1.0
+    if n > 0:
+        with_array(n - 1)
+    return n
+
+
+@pytest.mark.parametrize(
+    ("called", "text"),
+    [(untyped, "does not say what it returns"), (with_array, "has a local array")],
+)
+def test_functions_that_call_themselves_are_refused_with_a_reason(called, text):
+    @ks.kernel
+    def f(n: ks.i32) -> ks.i32:
+        called(n)
+        return n
+
+    with pytest.raises(KernelError, match=text):
+        f(3)
