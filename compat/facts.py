@@ -25,6 +25,24 @@ class Extension(Enum):
     extfunc = "extfunc"
 
 
+class AutodiffMode(Enum):
+    """Way in which a kernel is compiled: itself, with checks of what a tape reads, or one of its derivatives."""
+
+    NONE = 0
+    VALIDATION = 1
+    FORWARD = 2
+    REVERSE = 3
+
+
+class SNodeGradType(Enum):
+    """Kind of a field: of values, of one of their derivatives, or of marks of what was read."""
+
+    PRIMAL = 0
+    ADJOINT = 1
+    DUAL = 2
+    ADJOINT_CHECKBIT = 3
+
+
 _HERE = frozenset(
     (
         Extension.sparse,

@@ -38,6 +38,7 @@ REASONS: dict[str, str] = {
     "conditions:is_and_is_not_are_errors": _MORE,
     "conditions:membership_of_numbers_at_run_time": _MORE,
     "element_wise:remainders_of_negative_constants": "Taichi folds constants as C does, and computes numbers of the run as here.",
+    "errors_of_fields:gradients_of_integers": _PYTHONS,
     "errors_of_statements:assignments_to_numbers_of_the_module": _NARROWER,
     "element_types:different_vectors_are_not_equal": "Taichi takes each vector for true, also one of zeros.",
     "errors_of_arguments:arrays_of_complex_numbers": _MORE,

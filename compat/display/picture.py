@@ -236,6 +236,16 @@ def levels(colours: Floats) -> NDArray[np.uint8]:
 
 def as_rgb(img: NDArray[Any]) -> NDArray[np.uint8]:
     """Returns an image of any element type as bytes (w, h, 3)."""
+    img = as_bytes(img)
+    if img.shape[2] == 1:
+        img = np.repeat(img, 3, axis=2)
+    elif img.shape[2] == 2:
+        img = np.concatenate([img, np.zeros_like(img[:, :, :1])], axis=2)
+    return img[:, :, :3]
+
+
+def as_bytes(img: NDArray[Any]) -> NDArray[np.uint8]:
+    """Returns an image of any element type as bytes (w, h, channels): unsigned integers are scaled, others cut off."""
     if img.ndim == 2:
         img = img[:, :, None]
     if img.ndim != 3 or img.shape[2] not in (1, 2, 3, 4):
@@ -244,13 +254,11 @@ def as_rgb(img: NDArray[Any]) -> NDArray[np.uint8]:
         )
     if img.dtype.kind == "f":
         img = levels(img)
-    elif img.dtype != np.uint8:
+    elif img.dtype.kind == "u":
+        img = (img // (np.iinfo(img.dtype).max // 255)).astype(np.uint8)
+    else:
         img = np.clip(img, 0, 255).astype(np.uint8)
-    if img.shape[2] == 1:
-        img = np.repeat(img, 3, axis=2)
-    elif img.shape[2] == 2:
-        img = np.concatenate([img, np.zeros_like(img[:, :, :1])], axis=2)
-    return img[:, :, :3]
+    return img
 
 
 def of_hex(colour: Any) -> Floats:

@@ -14,7 +14,7 @@ import numpy as np
 
 from ...kernels.fields.caller_location import fail
 from .frames import reel
-from .picture import Picture, as_array, as_rgb, pillow, write_image
+from .picture import Picture, as_array, as_bytes, as_rgb, pillow, write_image
 from .ply import PLYWriter
 
 __all__ = ["PLYWriter", "VideoManager", "imread", "imresize", "imshow", "imwrite"]
@@ -26,8 +26,9 @@ def _upright(img: Any) -> Any:
 
 
 def imwrite(img: Any, filename: str) -> None:
-    """Writes an image to a file, in the format of its suffix."""
-    write_image(_upright(img), filename)
+    """Writes an image with its channels to a file, in the format of its suffix."""
+    pixels = np.flipud(as_bytes(np.asarray(as_array(img))).transpose(1, 0, 2))
+    write_image(pixels[:, :, 0] if pixels.shape[2] == 1 else pixels, filename)
 
 
 def imread(filename: str, channels: int = 0) -> Any:

@@ -70,7 +70,7 @@ _LANG: Final = (
 )
 _FACTS: Final = (
     *("get_runtime", "get_host_arch_list", "is_arch_supported", "has_pytorch", "has_paddle"),
-    *("to_numpy_type", "to_taichi_type"),
+    *("to_numpy_type", "to_taichi_type", "AutodiffMode", "SNodeGradType"),
 )
 # Functions of `ti.lang.ops` that are operators, by their names in Python's module `operator`.
 _OPERATORS: Final = {

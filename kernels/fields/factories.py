@@ -112,6 +112,7 @@ def _placed(made: AbstractField, shape: Any, options: dict[str, Any]) -> Abstrac
     program = needed_program("a field")
     program.fields.append(made)
     derivatives = [made.derivative(kind) for kind in _KINDS if options.get(f"needs_{kind}")]
+    program.unplaced += [made, *derivatives]
     order, offset = options.get("order"), options.get("offset")
     if shape is None:
         for name, given in (("order", order), ("offset", offset)):

@@ -177,12 +177,10 @@ class AbstractLeaf(AbstractField):
             if not self.dtype.is_float:
                 fail(
                     f"{self.label} has no {kind}: its elements are {self.dtype.name}, not floats",
-                    ProgramTypeError,
+                    ProgramRuntimeError,
                 )
             found = self._derivatives[kind] = self.like(f"{self.name or 'field'}_{kind}")
-            found._derived_from = (
-                f"make {self.label} with needs_{kind}=True, or call ks.root.lazy_{kind}()"
-            )
+            found._derived_from = f"make {self.label} with needs_{kind}=True and a shape=, place both in one node, or call ks.root.lazy_{kind}()"
             needed_program("a field").fields.append(found)
         return found
 
@@ -321,7 +319,7 @@ class AbstractLeaf(AbstractField):
         kernels = host_kernels()
         if kernels is not None and kernels.take(self, arr):
             return
-        if not isinstance(arr, np.ndarray):
+        if not isinstance(arr, np.ndarray | np.generic):
             fail(
                 f"{self.label}.from_numpy takes a NumPy array, not {type(arr).__name__}",
                 ProgramTypeError,

@@ -82,7 +82,7 @@ class Ndarray:
 
     def from_numpy(self, arr: Any) -> None:
         """Sets the elements from an array of the same shape, converted to the type of this ndarray."""
-        if not isinstance(arr, np.ndarray):
+        if not isinstance(arr, np.ndarray | np.generic):
             fail(f"from_numpy takes a NumPy array, not {type(arr).__name__}", ProgramTypeError)
         if arr.shape != self.array.shape or arr.dtype.kind not in "biuf":
             fail(

@@ -112,6 +112,7 @@ class Program:
         self.config = config
         self.ignored = ignored
         self.fields: list[AbstractField] = []
+        self.unplaced: list[AbstractField] = []  # that were made since the last `check_placed`
         self.root = SNode("root", None, NodeTree(is_final=True))
         self.n_trees = itertools.count(1)  # of builders; the root's is 0
         self.builders: list[NodeTree] = []
@@ -128,6 +129,13 @@ class Program:
         if self.follower is not None:
             self.follower.outdate()
 
+    def check_placed(self) -> None:
+        """Raises ProgramRuntimeError for a field without a place, and for a derivative without one that a field asks for."""
+        for field in self.unplaced:
+            for leaf in field.leaves():
+                _ = leaf.place
+        self.unplaced.clear()
+
     def end(self) -> None:
         """Frees the memory of the program's fields; later uses of them raise an error."""
         if self.follower is not None:
@@ -138,6 +146,7 @@ class Program:
         for tree in (self.root.tree, *self.builders):
             tree.released = tree.released or _ENDED
         self.fields.clear()
+        self.unplaced.clear()
 
     def deactivate_all(self) -> None:
         """Makes all cells of all sparse fields inactive."""

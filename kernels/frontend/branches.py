@@ -141,6 +141,12 @@ class Branches:
         if inside is not None:
             return self._expr.value(node.body if self._expr.static(inside) else node.orelse)
         condition = self._expr.value(node.test)
+        if isinstance(condition, MatrixValue) and self._state.rules.is_strict:
+            self._state.fail(
+                f"`{ast.unparse(node)}` has a vector for a condition: write ks.select({ast.unparse(node.test)}, ..., ...)",
+                node,
+                KernelSyntaxError,
+            )
         if isinstance(condition, Typed) and isinstance(condition.expr, Const):
             return self._expr.value(node.body if condition.expr.value else node.orelse)
         a, then = self._apart(node.body)

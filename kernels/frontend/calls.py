@@ -230,11 +230,23 @@ class Calls:
             args = self._expr.values(node.args)
             named = self._named(node)
             return self._expr.matrices.method(owner, method.name, args, named, node)
+        if isinstance(owner, values.DictValue) and not node.args and not node.keywords:
+            return self._of_dict(owner, method.name)
         if isinstance(owner, values.StructValue) and owner.kind is not None:
             function = owner.kind.methods.get(method.name)
             if isinstance(function, Func):
                 return self._inline(function, node, is_statement, owner=owner)
         return self._state.fail(f"`{ast.unparse(node.func)}` is no function of {what(owner)}", node)
+
+    def _of_dict(self, x: values.DictValue, name: str) -> values.Value:
+        """The value of `x.values()`, `x.keys()` or `x.items()`."""
+        held = [v for _, v in x.entries]
+        if name == "values":
+            return values.TupleValue(tuple(held))
+        keys = [lifted(self._state, key) for key, _ in x.entries]
+        if name == "keys":
+            return values.TupleValue(tuple(keys))
+        return values.TupleValue(tuple(map(values.TupleValue, zip(keys, held, strict=True))))
 
     # --- vectors, matrices, structs
 

@@ -139,6 +139,7 @@ class Expressions:
                 f"`{ast.unparse(node)}` is no number of type {rules.default_int.name}, which integers have here: "
                 f"write a wider type around it, such as ks.i64(...)",
                 node,
+                KernelTypeError,
             )
         return lifted(self._state, x)
 
@@ -151,7 +152,8 @@ class Expressions:
         if x is None or dtype is DType.bool_ or (dtype.is_integer and not isinstance(x, int)):
             return None
         if dtype.is_integer and not dtype.holds(x):
-            self._state.fail(f"`{ast.unparse(node)}` is no number of type {dtype.name}", node)
+            text = f"`{ast.unparse(node)}` is no number of type {dtype.name}"
+            self._state.fail(text, node, KernelTypeError)
         return Typed(rounded(const(x, dtype)) if dtype.is_float else const(x, dtype))
 
     def place(self, node: ast.expr) -> Value:
@@ -385,9 +387,13 @@ class Expressions:
         return DictValue(tuple(found.items()))
 
     def _key(self, node: ast.expr) -> object:
+        """The key of a dict. One that is known only at run time differs from all others, as in Taichi."""
+        x = self.value(node)
         try:
-            return python_value(self.value(node))
+            return python_value(x)
         except KeyError:
+            if self._state.rules.is_strict and is_data(x):
+                return object()
             return self._state.fail(
                 f"`{ast.unparse(node)}` is a key of a dict: it must be a constant", node
             )

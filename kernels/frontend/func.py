@@ -8,8 +8,9 @@ from collections.abc import Callable
 from typing import Any
 
 from .annotations import resolve_annotation
+from .errors import KernelSyntaxError
 from .intrinsics import TemplateAnnotation
-from .parse import ParsedFunction, parse_function
+from .parse import ParsedFunction, location_of, parse_function
 
 
 class Func:
@@ -75,9 +76,18 @@ def func(fn: Callable[..., Any]) -> Func:
 def real_func(fn: Callable[..., Any]) -> Func:
     """Makes a function callable from kernels, like `func`, and converts its result to the annotated type.
 
-    Whether the generated code calls or inlines the function is left to the C compiler.
+    Whether the generated code calls or inlines the function is left to the C compiler. Its parameters have annotations; without
+    one it raises KernelSyntaxError.
     """
-    return Func(fn, is_real=True)
+    made = Func(fn, is_real=True)
+    is_method = "." in fn.__qualname__.rpartition("<locals>.")[2]
+    for name, p in list(inspect.signature(fn).parameters.items())[is_method:]:
+        if p.annotation is inspect.Parameter.empty:
+            raise KernelSyntaxError(
+                f"the argument {name} of the real function {fn.__name__} has no type: write it behind the name, `{name}: ks.f32`",
+                location_of(fn),
+            )
+    return made
 
 
 def pyfunc(fn: Callable[..., Any]) -> Func:

@@ -91,6 +91,12 @@ class Inliner:
             result = None if frame.recursion.result is None else loaded(frame.recursion.result)
         for statement in whole:
             state.emit(statement)
+        if result is not None and func.is_real and func.returns is None and state.rules.is_strict:
+            state.fail(
+                f"the real function {func.parsed.name} does not say what it returns: write the type behind its arguments",
+                node,
+                KernelSyntaxError,
+            )
         is_number = isinstance(func.returns, DType) or func.returns in (int, float, bool)
         is_typed = is_number or func.is_real or not state.rules.is_strict
         if isinstance(result, MatrixValue) and is_number:

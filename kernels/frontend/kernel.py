@@ -304,6 +304,8 @@ class Kernel:
             ) from None
         if found is None or found.is_gone:
             self._forget_the_dead()
+            if program is not None:
+                program.check_placed()
             found = self._instances[signature] = self._instantiated(signature)
         return signature, found
 

@@ -43,6 +43,8 @@ def lifted(state: Pass, x: object, name: str = "") -> values.Value:
         case Struct():
             parts = tuple((n, lifted(state, getattr(x, n))) for n in x.keys)
             return values.StructValue(parts, x.kind)
+        case np.ndarray(shape=()):
+            return lifted(state, x[()])
         case tuple() | list():
             return values.TupleValue(tuple(lifted(state, item) for item in x))
     value = lift(x)

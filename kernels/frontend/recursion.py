@@ -25,9 +25,12 @@ _INDEX = ir.DType.i32
 class Recursion:
     """A function that calls itself, while its body is compiled.
 
-    `constants`: arguments that each call repeats, by parameter. `parameters`: the locals of all others. `result`: the locals that a
-    return stores to, None without a value. `outside`: the names that are none of its own locals. A value assigned to the local `marker` is the number
-    of a call in `calls`: the statements that give its arguments.
+    `constants`: arguments that each call repeats, by parameter.
+    `parameters`: the locals of all others.
+    `result`: the locals that a return stores to, None without a value.
+    `outside`: the names that are none of its own locals.
+    `marker`: a local; a number assigned to it stands for a call.
+    `calls`: for each such number the statements that give the arguments.
     """
 
     func: Func

@@ -80,6 +80,8 @@ class References:
             case values.StructValue():
                 part = base.member(node.attr)
                 return part if part is not None else values.Method(base, node.attr)
+            case values.DictValue() if node.attr in values.DICT_METHODS:
+                return values.Method(base, node.attr)
             case values.Static(python=made) if (
                 made is Vector or made is Matrix
             ) and node.attr in METHODS:

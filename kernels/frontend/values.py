@@ -263,6 +263,9 @@ class TupleValue:
     items: tuple[Value, ...]
 
 
+DICT_METHODS = ("keys", "values", "items")
+
+
 @dataclass(frozen=True)
 class DictValue:
     """Dict in a kernel; its keys are compile-time constants."""

@@ -2,7 +2,7 @@
 
 import taichi as ti
 
-from .seeing import answers, each, refused, refuses, returns
+from .seeing import answers, each, raised, refused, refuses, returns
 
 
 @each(9, 4, 0)
@@ -367,3 +367,13 @@ def statements_that_call_nothing_are_skipped(a: ti.i32) -> ti.i32:
     a + 3
     (a, a * 2)
     return a
+
+
+def vectors_are_no_conditions_of_ternaries():
+    @ti.kernel
+    def f(a: ti.i32) -> ti.i32:
+        v = ti.Vector([a, 1])
+        w = ti.Vector([1, 2]) if v > 0 else ti.Vector([3, 4])
+        return w[0]
+
+    return raised(lambda: f(1))

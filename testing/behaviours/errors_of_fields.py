@@ -57,3 +57,30 @@ types_of_vectors_without_a_length = raising(
 )
 fields_of_vectors_of_a_wrong_type = raising(lambda: ti.Vector.field(2, "f32", shape=3))
 loops_over_fields_from_python = raising(lambda: list(x), x=f32(4))
+
+
+@ti.kernel
+def nothing():
+    pass
+
+
+def kernels_run_beside_fields_without_a_place():
+    _ = ti.field(ti.i32)
+    return raised(nothing)
+
+
+def kernels_run_beside_gradients_without_a_place():
+    ti.root.dense(ti.i, 1).place(ti.field(ti.f32, needs_grad=True))
+    return raised(nothing)
+
+
+def kernels_run_beside_duals_of_vectors_without_a_place():
+    ti.root.dense(ti.i, 1).place(ti.Vector.field(3, ti.f32, needs_dual=True))
+    return raised(nothing)
+
+
+gradients_of_integers = raising(
+    lambda: ti.field(ti.i32, shape=1, needs_grad=True),
+    lambda: ti.field(ti.math.ivec3, shape=1, needs_grad=True),
+    lambda: ti.field(ti.i32, shape=1, needs_dual=True),
+)

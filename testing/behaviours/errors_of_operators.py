@@ -3,7 +3,7 @@
 import numpy as np
 import taichi as ti
 
-from .seeing import f32, raises, raising
+from .seeing import f32, raised, raises, raising
 
 
 @raises()
@@ -170,3 +170,17 @@ products_from_python_that_do_not_fit = raising(
 vectors_with_components_of_two_kinds = raising(
     lambda: ti.Vector([1, "a"]), lambda: ti.Vector(3), lambda: ti.Matrix([[1, 2], [3]])
 )
+
+
+def numbers_outside_of_their_type():
+    @ti.kernel
+    def of_the_default():
+        b = 0x80000000
+        print(b)
+
+    @ti.kernel
+    def of_a_named_one():
+        b = ti.u16(-1)
+        print(b)
+
+    return [raised(of_the_default), raised(of_a_named_one)]

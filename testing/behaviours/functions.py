@@ -2,7 +2,7 @@
 
 import taichi as ti
 
-from .seeing import refused, refuses, value
+from .seeing import raised, refused, refuses, value
 
 
 def functions_return_values():
@@ -486,3 +486,23 @@ def functions_defined_in_kernels_are_an_error():
         return a
 
     print(g(1))
+
+
+def real_functions_without_types_are_refused():
+    def of_parameters():
+        @ti.real_func
+        def add(a, b: ti.i32) -> ti.i32:
+            return a + b
+
+    def of_the_result():
+        @ti.real_func
+        def add(a: ti.i32, b: ti.i32):
+            return a + b
+
+        @ti.kernel
+        def f():
+            add(1, 2)
+
+        f()
+
+    return [raised(of_parameters), raised(of_the_result)]

@@ -345,3 +345,16 @@ def fibonacci_in_a_serial_loop(n: ti.i32) -> ti.i32:
     for _ in range(n):
         a, b = b, a + b
     return b
+
+
+def arrays_of_one_number_as_bounds():
+    x = ti.field(ti.i32, shape=8)
+    begin, end = np.array(2), np.array(6, np.int32)
+
+    @ti.kernel
+    def f():
+        for i in range(begin, end):
+            x[i] = end * 10 + i
+
+    f()
+    return x.to_numpy()

@@ -373,3 +373,16 @@ def gradients_for_functions_that_are_not_replaced_are_refused():
         pass
 
     return refused(lambda: ti.ad.grad_for(f)(f))
+
+
+def gradients_of_single_numbers_are_checked():
+    x, y = ti.field(f64, shape=(), needs_grad=True), ti.field(f64, shape=(), needs_grad=True)
+
+    @ti.kernel
+    def work():
+        y[None] = x[None] * x[None] * ti.sin(x[None])
+
+    x[None] = 0.7
+    with ti.ad.Tape(y, grad_check=[x]):
+        work()
+    return x.grad[None]

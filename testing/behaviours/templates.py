@@ -298,3 +298,15 @@ def small_arrays_of_python_are_vectors():
         return total
 
     return f()
+
+
+def dicts_of_elements():
+    x = ti.field(ti.i32, shape=8)
+
+    @ti.kernel
+    def f() -> ti.i32:
+        found = {x[j]: x[j] + j for j in range(8) if j > 2 if j < 6}
+        return sum(found.values()) * 10 + len(found.keys())
+
+    x.from_numpy(np.arange(8, dtype=np.int32) ** 2)
+    return f()

@@ -239,7 +239,7 @@ v2 = "ks.Vector.field(2, ks.f32, 3)"
         (f"{x1}.from_numpy(np.array(['a', 'b', 'c']))", "takes an array of numbers"),
         (
             f"{x1}.grad[0]",
-            r"has no place: make the field .* with needs_grad=True, or call ks.root.lazy_grad\(\)",
+            r"has no place: make the field .* with needs_grad=True and a shape=, place both in one node",
         ),
         ("ks.field(ks.i32, 3, needs_grad=True)", "has no grad: its elements are i32, not floats"),
         ("ks.field(ks.f32, 3, nonsense=1)", "a field has no option nonsense"),
