@@ -7,7 +7,9 @@ from typing import Final
 # What is missing: the sentence's subject, then its names in `taichi` and in its modules.
 _MISSING: Final = {
     "textures": "Texture Format types.texture types.rw_texture types.texture_type",
-    "threads and shared memory of one block": ("simt global_thread_idx mesh_local mesh_patch_idx"),
+    "threads and shared memory of one block": (
+        "simt global_thread_idx cache_read_only mesh_local mesh_patch_idx"
+    ),
     "modules that are compiled ahead of time": "aot",
     "meshes": "Mesh MeshInstance",
     "measurements of kernels": "profiler.query_kernel_profiler_info profiler.CuptiMetric profiler.collect_kernel_profiler_metrics",

@@ -133,14 +133,40 @@ class StructType:
         return f"{self.name}({shown})"
 
 
-def vector(n: int, dtype: Any) -> MatrixType:
-    """Returns the type of vectors of n components; `dtype` is their type."""
-    return MatrixType((_extent(n),), _checked(dtype))
+@dataclasses.dataclass(frozen=True)
+class ElementPattern:
+    """Types of vectors, shape (n,), or matrices, shape (n, m), of which some extents or the component type are open: None."""
+
+    shape: tuple[int | None, ...]
+    element: Any
+
+    def fits(self, shape: tuple[int, ...]) -> bool:
+        """True for an extent of each axis."""
+        pairs = zip(self.shape, shape, strict=False)
+        return len(shape) == len(self.shape) and all(a in (None, b) for a, b in pairs)
+
+    def __str__(self) -> str:
+        name = "vector" if len(self.shape) == 1 else "matrix"
+        kind = "any" if self.element is None else type_name(self.element)
+        return f"{name}({', '.join('any' if n is None else str(n) for n in self.shape)}, {kind})"
 
 
-def matrix(n: int, m: int, dtype: Any) -> MatrixType:
-    """Returns the type of matrices of n rows and m columns; `dtype` is the type of the components."""
-    return MatrixType((_extent(n), _extent(m)), _checked(dtype))
+def vector(n: int | None = None, dtype: Any = None) -> Any:
+    """Returns the type of vectors of n components; without n or dtype an annotation that takes arrays of any of these."""
+    return _of_shape((n,), dtype)
+
+
+def matrix(n: int | None = None, m: int | None = None, dtype: Any = None) -> Any:
+    """Returns the type of matrices of n rows and m columns; without some of these an annotation that takes arrays of any."""
+    return _of_shape((n, m), dtype)
+
+
+def _of_shape(shape: tuple[int | None, ...], dtype: Any) -> MatrixType | ElementPattern:
+    known = [_extent(n) for n in shape if n is not None]
+    kind = None if dtype is None else _checked(dtype)
+    if kind is None or len(known) < len(shape):
+        return ElementPattern(shape, kind)
+    return MatrixType(tuple(known), kind)
 
 
 def struct(**members: Any) -> StructType:

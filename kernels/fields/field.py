@@ -180,7 +180,10 @@ class AbstractLeaf(AbstractField):
                     ProgramRuntimeError,
                 )
             found = self._derivatives[kind] = self.like(f"{self.name or 'field'}_{kind}")
-            found._derived_from = f"make {self.label} with needs_{kind}=True and a shape=, place both in one node, or call ks.root.lazy_{kind}()"
+            found._derived_from = (
+                f"make {self.label} with needs_{kind}=True and a shape=, place both in one node,"
+                f" or call ks.root.lazy_{kind}()"
+            )
             needed_program("a field").fields.append(found)
         return found
 

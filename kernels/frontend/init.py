@@ -24,7 +24,12 @@ from ..fields.program import (
     element_dtype,
     end,
 )
-from ..ir.errors import ProgramKeyError, ProgramTypeError, ProgramValueError
+from ..ir.errors import (
+    ProgramKeyError,
+    ProgramRuntimeError,
+    ProgramTypeError,
+    ProgramValueError,
+)
 from ..ir.kernel import DType
 from . import dispatch
 
@@ -46,7 +51,7 @@ def init(
 
     `arch` is the requested architecture, of several the first that exists: `ks.cpu`; `ks.cuda`, a GPU; `ks.emulator`, which runs
     the text for a GPU on the CPU, slowly, and finds races. Where none exists the CPU is taken, and a line says so. A kernel that a
-    device cannot run is run by the CPU after a warning.
+    device cannot run is run by the CPU after a warning. With `enable_fallback=False` an architecture that is missing is an error.
 
     `default_fp` (f32) and `default_ip` (i32) are the types of literals and of `float` and `int`. Further options: `debug` (False:
     True checks indices and asserts), `random_seed` (0), `cpu_max_num_threads` (all cores), `fast_math` (True: sums may be
@@ -82,7 +87,8 @@ def init(
         **{name: _checked(name, given[name]) for name in names & given.keys() - {"arch"}}
     )
     reset()
-    config, device = _on_arch(config, _forced.get() or given.get("arch", cpu))
+    falls_back = given.get("enable_fallback", True)
+    config, device = _on_arch(config, _forced.get() or given.get("arch", cpu), falls_back)
     program = Program(config, {name: given[name] for name in given.keys() - names})
     if not config.debug:  # that names the kernel and the line of what is wrong
         window = device or dispatch.window(config.async_flush_every if config.async_mode else 0)
@@ -146,10 +152,13 @@ def forced_arch(arch: Arch) -> Iterator[None]:
         _forced.reset(token)
 
 
-def _on_arch(config: Config, x: Any) -> tuple[Config, AbstractDeferringExecutor | None]:
+def _on_arch(
+    config: Config, x: Any, falls_back: bool
+) -> tuple[Config, AbstractDeferringExecutor | None]:
     """Returns the options with the first architecture of `x` that exists, and an executor for it (None: the CPU).
 
-    If none exists, the program runs on the CPU, and a line on stderr says why.
+    If none exists, the program runs on the CPU, and a line on stderr says why. If it may not (`falls_back` False), raises
+    ProgramRuntimeError.
     """
     asked = tuple(x) if isinstance(x, (list, tuple)) else (x,)
     if not asked or not all(isinstance(a, Arch) for a in asked):
@@ -165,6 +174,8 @@ def _on_arch(config: Config, x: Any) -> tuple[Config, AbstractDeferringExecutor 
         if not isinstance(made, str):
             return replace(config, arch=arch), made
         why = why or made
+    if not falls_back:
+        fail(f"ks.init: {why}, and enable_fallback=False forbids the CPU", ProgramRuntimeError)
     print(f"ks.init: {why}: this program runs on the CPU", file=sys.stderr)
     return config, None
 

@@ -50,7 +50,15 @@ class NdarrayAnnotation:
     `element_dim`: number of last axes that are those of a vector or matrix element.
     """
 
-    dtype: DType | type[float] | type[int] | compound.MatrixType | ComplexType | None = None
+    dtype: (
+        DType
+        | type[float]
+        | type[int]
+        | compound.MatrixType
+        | compound.ElementPattern
+        | ComplexType
+        | None
+    ) = None
     ndim: int | None = None
     needs_grad: bool | None = None
     clamps: bool = False
@@ -155,7 +163,7 @@ class types:  # noqa: N801 - `ks.types.ndarray()` is Taichi's spelling
 
 def _element_type(x: Any) -> Any:
     """Returns `x` as a type of array elements; `float` and `int` stay, since the calling program defines them."""
-    if x in (None, float, int) or isinstance(x, compound.MatrixType):
+    if x in (None, float, int) or isinstance(x, compound.MatrixType | compound.ElementPattern):
         return x
     return complex_annotation(x) or array_dtype(x)
 

@@ -13,12 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from ..fields.compound import MatrixType, StructType
+from ..fields.compound import ElementPattern, MatrixType, StructType
 from ..fields.dlpack import way_out
 from ..fields.field import AbstractField
 from ..fields.matrix import Matrix
 from ..fields.ndarray import Ndarray
-from ..fields.program import current_program
+from ..fields.program import current_program, element_dtype
 from ..fields.structs import Struct
 from ..fields.structs import members_of as struct_members
 from ..ir.kernel import DType, Location
@@ -227,6 +227,14 @@ def _checked_array(
             )
         found = replace(found, element=found.shape[-annotation.element_dim :])
         n -= annotation.element_dim
+    if isinstance(dtype, ElementPattern):
+        if not dtype.fits(found.element):
+            shown = " x ".join(map(str, found.element)) or "numbers"
+            raise ProgramValueError(
+                f"{label} is annotated with elements {dtype}, those of this array are {shown}",
+                where,
+            )
+        dtype = None if dtype.element is None else element_dtype(dtype.element)
     if isinstance(dtype, MatrixType):
         element = dtype.shape
         if not found.element:

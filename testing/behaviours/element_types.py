@@ -342,3 +342,27 @@ def components_placed_apart():
 def comprehensions_over_rows() -> ti.types.vector(2, ti.i32):
     m = ti.Matrix([[1, 2, 3], [4, 5, 6]])
     return ti.Vector([m[r, :].sum() for r in range(2)])
+
+
+def arrays_of_vectors_of_any_length():
+    @ti.kernel
+    def f(x: ti.types.ndarray(dtype=ti.types.vector(), ndim=1)):
+        for I in ti.grouped(x):
+            x[I] += 1.0
+
+    x, y = ti.ndarray(ti.math.vec3, 3), ti.ndarray(ti.math.vec2, 2)
+    for given in (x, x, y):
+        f(given)
+    return [x.to_numpy(), y.to_numpy(), refused(lambda: f(ti.ndarray(ti.math.mat2, 3)))]
+
+
+def arrays_of_matrices_of_any_size():
+    @ti.kernel
+    def f(x: ti.types.ndarray(dtype=ti.types.matrix())):
+        for I in ti.grouped(x):
+            x[I] += 2.0
+
+    x, y = ti.ndarray(ti.math.mat2, 3), ti.ndarray(ti.math.mat3, (2, 2))
+    f(x)
+    f(y)
+    return [x.to_numpy(), y.to_numpy(), refused(lambda: f(ti.ndarray(ti.math.vec2, 3)))]

@@ -3,7 +3,7 @@
 import numpy as np
 import taichi as ti
 
-from .seeing import n_active, placed, refusing
+from .seeing import n_active, placed, refused, refusing
 
 
 def writes_from_python_activate():
@@ -230,3 +230,25 @@ def _of_a_destroyed_tree():
 
 
 fields_of_a_destroyed_tree_are_refused = refusing(lambda: x.to_numpy(), x=_of_a_destroyed_tree)
+
+
+def sparse_grids_of_structs():
+    grid = ti.sparse.grid({"pos": ti.math.vec2, "mass": ti.f32}, shape=(8, 16))
+    grid[1, 2].mass = 3.0
+    grid[7, 15].pos = ti.math.vec2(1.0, 2.0)
+
+    @ti.kernel
+    def f() -> ti.f32:
+        total = 0.0
+        for i, j in grid:
+            total += grid[i, j].mass + 10 * grid[i, j].pos.y + i + j
+        return total
+
+    return [float(ti.sparse.usage(grid)), f()]
+
+
+def sparse_grids_of_three_axes():
+    grid = ti.sparse.grid({"n": ti.i32}, shape=(4, 4, 4))
+    for k in range(4):
+        grid[k, 1, 3 - k].n = k
+    return [float(ti.sparse.usage(grid)), refused(lambda: ti.sparse.grid({"n": ti.i32}, (4,)))]
