@@ -70,9 +70,11 @@ def completed(
 ) -> KernelCall:
     """Returns the call of an instance, with all parameters: the arguments given, and the hidden ones.
 
-    Hidden parameters are fields of the program, arrays for results, the seed of random numbers, and addresses of arrays.
+    Hidden parameters are fields of the program, arrays for results, gradients of arguments, the seed of random numbers, and
+    addresses of arrays.
     """
-    arrays = {name: with_bytes(x) for name, x in arrays.items()}
+    gradients = instance.hidden.bound_gradients(arrays, where)
+    arrays = {name: with_bytes(x) for name, x in arrays.items()} | gradients
     arrays.update((name, field.storage) for name, field in instance.fields)
     arrays.update(instance.views)
     if instance.results is not None:

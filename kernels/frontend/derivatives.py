@@ -20,6 +20,7 @@ from ..fields.field_view import FieldView
 from ..fields.ndarray import gradient_of
 from ..fields.program import current_program
 from ..ir import kernel
+from ..ir.errors import ProgramRuntimeError
 from ..ir.simplify import binary, compare, const, unary
 from ..ir.verify import check
 from ..transforms.derivatives.access_rule import with_checks
@@ -67,6 +68,9 @@ def derivative_call(
 
     `before`: by array of `overwritten_arrays`, a copy from before the call.
     """
+    for _, name in call.instance.hidden.gradients:
+        text = f"the kernel {call.instance.ir.name} uses {name}.grad: it has no derivative"
+        raise ProgramRuntimeError(text, call.where)
     arguments = _gradients_of_arguments(call) if kind == "grad" else {}
     found = _derivative_of(call.instance, arguments, kind)
     if found is None:

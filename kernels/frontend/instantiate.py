@@ -166,14 +166,15 @@ def _walk(
     addresses = tuple(state.addresses.values())
     ir = KernelIR(
         parsed.name,
-        (*arrays, *captured, *hidden),
+        (*arrays, *state.gradients.values(), *captured, *hidden),
         (*scalars, *seed, *(a.param for a in addresses)),
         body,
         where,
         subject.fast_math,
     )
+    gradients = tuple((param.name, name) for name, param in state.gradients.items())
     fields = tuple((param.name, source) for param, source in state.captured.values())
-    instance = Instance(ir, fields, results, Hidden(state.seed is not None, addresses))
+    instance = Instance(ir, fields, results, Hidden(state.seed is not None, addresses, gradients))
     if state.has_forms and not subject.is_differentiated:
         form = partial(instantiate, replace(subject, is_differentiated=True))
         instance = replace(instance, differentiable=form)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import math
+from dataclasses import replace
 
 from ..fields.matrix import Matrix, Vector
 from ..fields.methods import METHODS, swizzle
@@ -116,6 +117,8 @@ class References:
                 return values.Static(base.dtype)
             case "n" | "m" if isinstance(base, values.ArrayRef) and base.element:
                 return lifted(self._state, (*base.element, 1)[node.attr == "m"])
+            case "grad" if isinstance(base, values.ArrayRef) and self._is_argument(base):
+                return self._gradient(base)
         if base.source is not None and hasattr(base.source, node.attr):
             return lifted(self._state, getattr(base.source, node.attr), node.attr)
         return self._state.fail(
@@ -123,6 +126,17 @@ class References:
             f".shape, .ndim, .size and .dtype",
             node,
         )
+
+    def _is_argument(self, x: values.ArrayRef) -> bool:
+        """True for an array argument of floats that is no view."""
+        return x.source is None and x.layout is None and x.dtype.is_float
+
+    def _gradient(self, x: values.ArrayRef) -> values.ArrayRef:
+        """The gradient of an array argument, which calls bind."""
+        known, name = self._state.gradients, x.param.name
+        if name not in known:
+            known[name] = replace(x.param, name=self._state.fresh(f"{name}_grad"))
+        return replace(x, param=known[name], argument=f"{x.name}.grad")
 
     def subscript(self, node: ast.Subscript) -> values.Value:
         base = self._expr.place(node.value)

@@ -127,6 +127,7 @@ class Pass:
     draws: str = ""  # the local that counts random numbers; "" where none was drawn
     seed: Param | None = None  # the argument that random numbers begin with
     addresses: dict[str, Address] = field(default_factory=dict)  # where arrays begin, by array
+    gradients: dict[str, ArrayParam] = field(default_factory=dict)  # of arguments, by argument
     is_debug: bool = False
     structures: dict[str, Structure] = field(
         default_factory=dict

@@ -386,3 +386,24 @@ def gradients_of_single_numbers_are_checked():
     with ti.ad.Tape(y, grad_check=[x]):
         work()
     return x.grad[None]
+
+
+def kernels_use_gradients_of_their_arrays():
+    x, y = (ti.ndarray(ti.f32, shape=n, needs_grad=True) for n in (4, ()))
+
+    @ti.kernel
+    def work(x: ti.types.ndarray(), y: ti.types.ndarray()):
+        for i in x:
+            y[None] += x[i] * x[i]
+
+    @ti.kernel
+    def descend(x: ti.types.ndarray(), rate: ti.f32):
+        for i in x:
+            x[i] -= rate * x.grad[i]
+            x.grad[i] = 0.0
+
+    x.from_numpy(np.arange(4, dtype=np.float32))
+    with ti.ad.Tape(y):
+        work(x, y)
+    descend(x, 0.25)
+    return [x.to_numpy(), x.grad.to_numpy(), refused(lambda: descend.grad(x, 0.25))]

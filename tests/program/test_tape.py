@@ -9,6 +9,7 @@ from kernelscape.codegen.plan.nest_plan import NestPlan
 from kernelscape.explorer.workload import Options, make_workload, space_for
 from kernelscape.kernels.frontend.recorder import record_program
 from kernelscape.kernels.interpret.executor import interpret
+from kernelscape.kernels.ir.errors import ProgramRuntimeError
 from kernelscape.kernels.ir.text import show
 from kernelscape.runtime.engine.planning import default_plan
 from kernelscape.search.starts.complete import sketched_candidates
@@ -594,3 +595,21 @@ def test_snapshots_refuse_functions_with_gradients_of_their_own_and_trees() -> N
         ks.ad.Tape(loss, snapshot_every=2),
     ):
         touch()
+
+
+def test_kernels_use_gradients_of_their_arrays_or_say_why_not() -> None:
+    @ks.kernel
+    def descend(x: ks.types.ndarray(), y: ks.types.ndarray()) -> None:
+        for i in x:
+            x[i] -= y[i] + x.grad[i]
+
+    x, y = (ks.ndarray(ks.f64, 3, needs_grad=n) for n in (True, False))
+    x.grad.fill(2.0)
+    descend(x, y)
+    assert x.to_numpy().tolist() == [-2, -2, -2]
+    with pytest.raises(ProgramRuntimeError, match="the argument x has no grad"):
+        descend(y, x)
+    with pytest.raises(ProgramRuntimeError, match=r"uses x\.grad, which is also an argument"):
+        descend(x, x.grad)
+    with pytest.raises(ProgramRuntimeError, match=r"uses x\.grad: it has no derivative"):
+        descend.grad(x, y)
