@@ -84,7 +84,3 @@ gradients_of_integers = raising(
     lambda: ti.field(ti.math.ivec3, shape=1, needs_grad=True),
     lambda: ti.field(ti.i32, shape=1, needs_dual=True),
 )
-
-architectures_that_must_be_there = raising(
-    lambda: ti.init(arch=ti.metal, enable_fallback=False), lambda: ti.init(arch=ti.cpu)
-)

@@ -6,7 +6,7 @@ import kernelscape as ks
 import numpy as np
 import pytest
 from kernelscape.kernels.frontend.errors import KernelError, LanguageError
-from kernelscape.kernels.ir.errors import KernelAssertionError
+from kernelscape.kernels.ir.errors import KernelAssertionError, ProgramRuntimeError
 
 pytestmark = pytest.mark.usefixtures("program")
 
@@ -417,3 +417,8 @@ def test_functions_that_call_themselves_are_refused_with_a_reason(called, text):
 
     with pytest.raises(KernelError, match=text):
         f(3)
+
+
+def test_an_architecture_that_must_be_there_is_an_error_where_it_is_missing():
+    with pytest.raises(ProgramRuntimeError, match="metal, and enable_fallback=False forbids"):
+        ks.init(arch=ks.metal, enable_fallback=False)
