@@ -27,6 +27,7 @@ from ..runtime.records.folder import JOURNAL
 from ..runtime.records.journal import read_journal
 from ..runtime.records.record import EvaluationRecord
 from .conditions import stamp, stamp_text
+from .fleet_workers import serve
 from .writing import parser_of, table, write_results
 
 RUN_S = 0.2
@@ -72,23 +73,12 @@ def dask_rate(n_slots: int, n: int) -> float:
         file = Path(scratch) / "fleet.json"
         start_scheduler(file, "127.0.0.1", 0)
         ending.callback(stop_fleet, file)
-        for k in range(n_slots):
-            command = [sys.executable, "-m", __spec__.name, "--worker", str(file), str(k)]
+        for _ in range(n_slots):
+            command = [sys.executable, "-m", __spec__.name, "--worker", str(file)]
             worker = subprocess.Popen(command, stdout=subprocess.PIPE)
             ending.callback(worker.kill)
             assert worker.stdout is not None and worker.stdout.readline()
         return rate(join_fleet(file), n)
-
-
-def serve(file: Path, number: int) -> None:
-    """A worker whose evaluations sleep."""
-    from ..runtime.fleet.dask_worker import serve as serve_host
-    from ..runtime.fleet.fleet_file import load_fleet
-
-    name = f"worker{number}"
-    host = host_in_this_process({f"{name}/fake": FakeDevice(run_s=RUN_S)})
-    serve_host(load_fleet(file), host, name, lambda host: print("serves", flush=True))
-    host.close()
 
 
 def report(found: dict[str, Any]) -> str:
@@ -120,10 +110,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """The command line; 1 where less than wanted was reached."""
     parser = parser_of(__doc__)
     parser.add_argument("--evaluations", type=int, default=60)
-    parser.add_argument("--worker", nargs=2, help="(a worker of this script)")
+    parser.add_argument("--worker", type=Path, help="(a worker of this script)")
     given = parser.parse_args(arguments)
     if given.worker:
-        serve(Path(given.worker[0]), int(given.worker[1]))
+        serve(given.worker, RUN_S, lambda: print("serves", flush=True))
         return 0
     load_before = os.getloadavg()[0]
     rates: dict[str, dict[str, float]] = {}

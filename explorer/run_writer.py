@@ -81,13 +81,16 @@ class RunWriter:
         options: Options,
         space: Space,
         conditions: Conditions,
+        device_key: str = "",
     ) -> None:
+        """`device_key` is that of the devices of a fleet."""
         self._folder = folder
         self._journal = journal
         self._workload = workload
         self._options = options
         self._space = space
         self._conditions = conditions
+        self._device_key = device_key
         self._earlier_s = max((r.at_s for r in journal.records()), default=0.0)
         self._started_s = time.monotonic()
         self._session = 1 + len(self.notes("session"))
@@ -282,6 +285,7 @@ class RunWriter:
             stored=s.stored,
             fixed=self._space.fixed,
             profile=UNSET if self._space.profile is None else self._space.profile,
+            device_key=self._device_key or UNSET,
         )
 
     def _compare(self, header: RunHeader) -> None:

@@ -9,6 +9,7 @@ from itertools import chain
 from pathlib import Path
 
 import numpy as np
+from msgspec import UNSET
 
 from ..kernels.tasks.non_affine import non_affine_tasks
 from ..kernels.tasks.profile import Profile
@@ -16,7 +17,7 @@ from ..runtime.api.backend import AbstractDevice
 from ..runtime.api.errors import DeviceError
 from ..runtime.device import DeviceOptions, open_device
 from ..runtime.files import is_there
-from ..runtime.fleet.fleet import chosen
+from ..runtime.fleet.fleet import AbstractFleet, AbstractSlot, chosen
 from ..runtime.fleet.remote import RemoteDevice
 from ..runtime.fleet.request import FleetRequest
 from ..runtime.fleet.seats import FleetWorker, Seats
@@ -25,7 +26,7 @@ from ..runtime.forked import Stopped
 from ..runtime.records.folder import FAILED, HEADER, JOURNAL
 from ..runtime.records.journal import AbstractJournal, FileJournal
 from ..runtime.records.loading import load_header
-from ..runtime.records.replay import restore_complete
+from ..runtime.records.replay import StaleError, restore_complete
 from ..runtime.worker.pool import AbstractPool, LocalPool
 from ..runtime.worker.worker import AbstractWorker
 from ..search import events as ev
@@ -137,7 +138,8 @@ class Session:
                 preparation.begin()
             except Stopped:
                 return self._early()
-            writer = RunWriter(self._folder, journal, self._workload, o, space, conditions)
+            key = device.key if isinstance(device, RemoteDevice) else ""
+            writer = RunWriter(self._folder, journal, self._workload, o, space, conditions, key)
             numpy = NumpyTiming(self._workload, writer, o.time_limit_s)
             writer.begin()
             self._tell_opened(writer, space, device.machine.calibrated_by)
@@ -169,16 +171,27 @@ class Session:
             raise DeviceError("workers of a fleet build with their own compiler: leave it out")
         fleet = self._fleet.join()
         try:
-            header, machine = self._folder / HEADER, None
-            if is_there(header):
-                machine = load_header(header).conditions.machine
-            slots = chosen(fleet, o.target, self._fleet.on, machine)
+            slots = self._slots_of(fleet, self._fleet.on)
             facts, timeout_s = [s.facts for s in slots], o.compile_timeout_s
             remote = RemoteDevice(fleet, facts, threads=o.threads, compile_timeout_s=timeout_s)
             return remote, FleetWorker(Seats(fleet, slots, remote))
         except BaseException:
             fleet.close()
             raise
+
+    def _slots_of(self, fleet: AbstractFleet, on: str | None) -> list[AbstractSlot]:
+        """Returns the slots for this run, of the key `on` where it is given. Raises DeviceError and StaleError."""
+        target, place = self._options.target, self._folder / HEADER
+        if not is_there(place):
+            return chosen(fleet, target, on)
+        header = load_header(place)
+        key = on if header.device_key is UNSET else header.device_key
+        if on not in (None, key):
+            raise StaleError(
+                f"{self._folder} was measured on {key}, with which times of others do not compare:"
+                " leave out --on, or start a new run"
+            )
+        return chosen(fleet, target, key, header.conditions)
 
     def _pool(self, device: AbstractDevice, worker: AbstractWorker) -> AbstractPool:
         if isinstance(worker, FleetWorker):

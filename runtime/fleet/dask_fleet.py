@@ -12,8 +12,8 @@ import threading
 import time
 import uuid
 from asyncio import CancelledError
-from collections.abc import Callable
-from concurrent.futures import wait
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Future, wait
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -26,13 +26,15 @@ from ..api.errors import DeviceError
 from ..files import is_there
 from ..forked import Stopped
 from . import dask_worker
-from .dask_worker import CONFIG, security_of
+from .dask_worker import CONFIG, resource_of, security_of
 from .fleet import AbstractFleet, AbstractSlot, SlotLostError
 from .fleet_file import FleetFile, check_address, load_fleet
 from .messages import SlotFacts, decode_facts, own_version
 
 _LOOK_S = 0.1  # polling interval of what waits
 _WORKERS_S = 1.0  # between two looks at which workers there are
+_ANSWER_S = 15.0  # of a scheduler, whose machine may do other work; then it counts as gone
+_CONNECT_S = 10.0
 _DESCRIBE_S = 10.0
 _START_S = 30.0
 _END_S = 2.0  # for what is ended before its time
@@ -43,12 +45,29 @@ def join_fleet(file: Path) -> DaskFleet:
     fleet = load_fleet(file)
     dask.config.set(CONFIG)
     try:
-        client = Client(fleet.address, security=security_of(fleet), timeout=5, set_as_default=False)
+        client = _connected(fleet)
     except (OSError, TimeoutError) as e:
         raise DeviceError(
             f"the scheduler of {file} does not answer at {fleet.address}: start it again with explore fleet start {file}"
         ) from e
     return DaskFleet(client)
+
+
+def _connected(fleet: FleetFile) -> Client:
+    """Returns a client, in time: it would wait for ever for a scheduler that takes its call and says nothing."""
+    made: Future[Client] = Future()
+
+    def connect() -> None:
+        try:
+            security = security_of(fleet)
+            client = Client(fleet.address, security=security, timeout=5, set_as_default=False)
+        except BaseException as e:
+            made.set_exception(e)
+        else:
+            made.set_result(client)
+
+    threading.Thread(target=connect, name="fleet", daemon=True).start()
+    return made.result(_CONNECT_S)
 
 
 class DaskFleet(AbstractFleet):
@@ -59,28 +78,26 @@ class DaskFleet(AbstractFleet):
         self._client = client
         self.session = client.id
         self._slots: dict[str, list[AbstractSlot]] = {}  # by address of the worker
-        self._workers: dict[str, dict[str, Any]] = {}
-        self._looked_s = -1e9
-        self._lock = threading.Lock()
+        self._roll = _Roll(client)
 
     def slots(self) -> list[AbstractSlot]:
-        workers = self.workers(is_now=True)
+        workers = self.workers()
         for address in workers:
             if address not in self._slots:
                 described = self._described(address, str(workers[address]["name"]))
                 if described is not None:
                     self._slots[address] = described
-        return [
-            slot for address in self._slots if address in workers for slot in self._slots[address]
-        ]
+        there = [s for address in self._slots if address in workers for s in self._slots[address]]
+        return sorted(there, key=lambda slot: slot.facts.opened_s)
 
     def n_builders(self, arch: str) -> int:
-        return sum(int(w["resources"].get(f"build:{arch}", 0)) for w in self.workers().values())
+        resource = resource_of("build", arch)
+        return sum(int(w["resources"].get(resource, 0)) for w in self.workers().values())
 
     def build(self, arch: str, message: bytes, is_over: Callable[[], bool]) -> bytes:
         if not self.n_builders(arch):
             raise SlotLostError(f"no worker builds for {arch}")
-        resource = f"build:{arch}"
+        resource = resource_of("build", arch)
         return self.run(dask_worker.build, (arch, message), is_over, resource=resource)
 
     def end_builds(self) -> None:
@@ -97,24 +114,14 @@ class DaskFleet(AbstractFleet):
             self._client.close(timeout=_END_S)
 
     def shut_down(self) -> None:
-        """Ends the scheduler and all workers."""
-        self._client.shutdown()
+        """Ends the scheduler and all workers. Raises SlotLostError where it does not end in time."""
+        ended = asked(self._client, "terminate")
+        if not wait([ended], _ANSWER_S).done:
+            raise SlotLostError(f"the scheduler at {self.address} does not end: end its process")
 
-    def workers(self, *, is_now: bool = False) -> dict[str, dict[str, Any]]:
-        """Returns the workers by address, at most moments old; `is_now`: read them again.
-
-        Raises SlotLostError if the scheduler cannot be reached.
-        """
-        with self._lock:
-            if is_now or time.monotonic() - self._looked_s > _WORKERS_S:
-                if self._client.status != "running":
-                    raise SlotLostError("the scheduler of the fleet has gone")
-                try:
-                    self._workers = dict(self._client.scheduler_info(n_workers=-1)["workers"])
-                except (OSError, TimeoutError, RuntimeError) as e:
-                    raise SlotLostError("the scheduler of the fleet has gone") from e
-                self._looked_s = time.monotonic()
-            return self._workers
+    def workers(self) -> dict[str, dict[str, Any]]:
+        """Returns the workers by address, at most moments old. Raises SlotLostError if the scheduler cannot be reached."""
+        return self._roll.workers()
 
     def run(
         self,
@@ -144,10 +151,7 @@ class DaskFleet(AbstractFleet):
             )
         except Exception as e:  # Dask raises many kinds where the scheduler has gone
             raise SlotLostError(f"the scheduler of the fleet has gone: {e}") from e
-        loop: Any = self._client.loop  # tornado's, which has no types for it
-        fetched = asyncio.run_coroutine_threadsafe(
-            self._client.gather(future, asynchronous=True), loop.asyncio_loop
-        )
+        fetched = in_its_loop(self._client, self._client.gather(future, asynchronous=True))
         end_s = time.monotonic() + limit_s
         # The worker may go before its result was fetched: Dask would wait for another one at its address for ever.
         while not wait([fetched], _LOOK_S).done:
@@ -200,12 +204,59 @@ class DaskFleet(AbstractFleet):
             return []
 
 
+class _Roll:
+    """The workers of a scheduler, as it has said last. Nobody waits for it but the first who asks. Thread-safe."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._known: dict[str, dict[str, Any]] | None = None
+        self._asked: Future[Any] | None = None
+        self._asked_s = -1e9
+        self._lock = threading.Lock()
+
+    def workers(self) -> dict[str, dict[str, Any]]:
+        """Returns the workers by address. Raises SlotLostError where the scheduler has gone, or is silent for too long."""
+        with self._lock:
+            if self._client.status != "running":
+                raise SlotLostError("the scheduler of the fleet has gone")
+            if self._asked is None and time.monotonic() - self._asked_s > _WORKERS_S:
+                self._asked = asked(self._client, "identity", n_workers=-1)
+                self._asked_s = time.monotonic()
+            if self._asked is not None and self._known is None:
+                wait([self._asked], _ANSWER_S)
+            if self._asked is not None and self._asked.done():
+                self._take(self._asked)
+            elif time.monotonic() - self._asked_s > _ANSWER_S + _WORKERS_S or self._known is None:
+                raise SlotLostError(
+                    f"the scheduler of the fleet has said nothing for {_ANSWER_S:g} s"
+                )
+            return self._known or {}
+
+    def _take(self, answer: Future[Any]) -> None:
+        self._asked = None
+        try:
+            self._known = dict(answer.result()["workers"])
+        except (Exception, CancelledError) as e:  # Dask raises many kinds
+            raise SlotLostError("the scheduler of the fleet has gone") from e
+
+
+def asked(client: Client, operation: str, **given: Any) -> Future[Any]:
+    """Returns the answer of a scheduler, once there is one."""
+    return in_its_loop(client, getattr(client.scheduler, operation)(**given))
+
+
+def in_its_loop(client: Client, asking: Coroutine[Any, Any, Any]) -> Future[Any]:
+    """Returns the result of a coroutine in the thread of a client."""
+    loop: Any = client.loop  # tornado's, which has no types for it
+    return asyncio.run_coroutine_threadsafe(asking, loop.asyncio_loop)
+
+
 class _DaskSlot(AbstractSlot):
     def __init__(self, fleet: DaskFleet, address: str, facts: SlotFacts) -> None:
         self._fleet, self._address, self.facts = fleet, address, facts
 
     def call(self, message: bytes, is_over: Callable[[], bool]) -> bytes:
-        resource = f"measure:{self.facts.key}"
+        resource = resource_of("measure", self.facts.key)
         given = (self.facts.name, message)
         return self._fleet.run(
             dask_worker.answer, given, is_over, address=self._address, resource=resource
@@ -268,8 +319,9 @@ def _answers(file: Path) -> bool:
 def stop_fleet(file: Path) -> int:
     """Ends the scheduler of a fleet and its workers. Returns the number of workers. Raises DeviceError."""
     fleet = join_fleet(file)
-    n = len(fleet.workers(is_now=True))
-    with suppress(Exception):  # it may be gone before it answers
+    try:
+        n = len(fleet.workers())
         fleet.shut_down()
-    fleet.close()
+    finally:
+        fleet.close()
     return n

@@ -69,6 +69,11 @@ def _host() -> Host:
     return _HOSTS[id(get_worker())]
 
 
+def resource_of(kind: str, key: str) -> str:
+    """Returns the name of a resource of workers: drivers of another version never ask for it."""
+    return f"{kind}:{key}:{own_version()}"
+
+
 def security_of(fleet: FleetFile) -> Security:
     """Returns the certificates of a fleet as a Dask object."""
     if fleet.tls is None:
@@ -111,9 +116,10 @@ def serve(fleet: FleetFile, host: Host, name: str, tell: Callable[[Host], None])
 async def _serve(
     fleet: FleetFile, host: Host, name: str, folder: Path, tell: Callable[[Host], None]
 ) -> None:
-    resources: dict[str, float] = {f"build:{arch}": host.n_builders for arch in host.archs}
+    builders = {resource_of("build", arch): host.n_builders for arch in host.archs}
+    resources: dict[str, float] = dict(builders)
     for facts in host.facts:
-        key = f"measure:{facts.key}"
+        key = resource_of("measure", facts.key)
         resources[key] = resources.get(key, 0) + 1
     worker = Worker(
         fleet.address,

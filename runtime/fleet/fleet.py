@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 
 from ..api.errors import DeviceError
+from ..measure.conditions import Conditions
 from .host import Host
 from .messages import SlotFacts, own_version
 
@@ -43,7 +44,7 @@ class AbstractFleet(ABC):
 
     @abstractmethod
     def slots(self) -> list[AbstractSlot]:
-        """Returns the current slots in the order in which they joined; each is the same object in every call."""
+        """Returns the current slots in the order in which they were opened; each is the same object in every call."""
 
     @abstractmethod
     def n_builders(self, arch: str) -> int:
@@ -102,7 +103,7 @@ class _LocalSlot(AbstractSlot):
 
 
 def keys_of(fleet: AbstractFleet, backend: str) -> list[str]:
-    """Returns the distinct device keys of a backend's slots, in the order in which they joined."""
+    """Returns the distinct device keys of a backend's slots, in the order in which they were opened."""
     return list(dict.fromkeys(s.facts.key for s in usable(fleet) if s.facts.backend == backend))
 
 
@@ -112,9 +113,9 @@ def usable(fleet: AbstractFleet) -> list[AbstractSlot]:
 
 
 def chosen(
-    fleet: AbstractFleet, backend: str, on: str | None = None, machine: str | None = None
+    fleet: AbstractFleet, backend: str, on: str | None = None, like: Conditions | None = None
 ) -> list[AbstractSlot]:
-    """Returns the slots with one device key: `on`, else that of the backend's first slot (on `machine`, if given).
+    """Returns the slots with one device key: `on`, else that of the backend's first slot (with machine and compiler of `like`, if given).
 
     Raises DeviceError, one sentence, if there are none.
     """
@@ -132,16 +133,25 @@ def chosen(
             f"the fleet has no device of --target {backend} (it has {here}): start a worker there with explore worker"
         )
     if on is None:
-        of_machine = [s for s in found if machine in (None, s.facts.conditions.machine)]
-        if not of_machine:
-            raise DeviceError(f"no device of the fleet is of {machine}, which the run is of")
-        on = of_machine[0].facts.key
+        alike = [s for s in found if like is None or _are_alike(s.facts.conditions, like)]
+        if not alike:
+            assert like is not None
+            compiler = f" with {like.compiler}" if like.compiler else ""
+            raise DeviceError(
+                f"no device of the fleet is of {like.machine}{compiler}, which the run is of"
+            )
+        on = alike[0].facts.key
     of_key = [s for s in found if s.facts.key == on]
     if not of_key:
         raise DeviceError(
             f"the fleet has no device of the key {on!r}: there are {_listed(keys_of(fleet, backend))}"
         )
     return of_key
+
+
+def _are_alike(a: Conditions, b: Conditions) -> bool:
+    """True for one machine with one compiler."""
+    return (a.machine, a.compiler, a.flags) == (b.machine, b.compiler, b.flags)
 
 
 def _listed(keys: Sequence[str]) -> str:

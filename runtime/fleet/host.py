@@ -26,6 +26,7 @@ from .site import DeviceSite, SiteOptions, build_for
 
 _LOOK_S = 0.1  # polling interval while a site computes
 _START_S = 120.0
+_SLACK_S = 60.0  # of a site, beside the deadline of the program that it runs
 _END_S = 5.0  # for the process of a session
 _FEW_BUILDERS = 2  # for devices that need none of the cores
 
@@ -111,7 +112,8 @@ class SiteProcess(AbstractSite):
                 if session:
                     self._sessions.add(session)
                 write_message(self._in_fd, message)
-                answer = self._read(is_over)
+                limit_s = _SLACK_S + getattr(call, "deadline_s", 0.0)
+                answer = self._read(is_over, limit_s)
             except (BrokenPipeError, DeviceError):
                 answer = None
             except BaseException:

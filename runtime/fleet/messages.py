@@ -17,7 +17,7 @@ from ..measure.conditions import Conditions
 from ..worker.channel import Death
 from ..worker.messages import Outcomes, Rates, Ready
 
-_PROTOCOL = 1  # raised with each change of these messages, or of those that they hold
+_PROTOCOL = 2  # raised with each change of these messages, or of those that they hold
 
 
 def own_version() -> str:
@@ -126,6 +126,7 @@ class SlotFacts(msgspec.Struct, frozen=True, kw_only=True):
     backend: str
     key: str
     arch: str
+    opened_s: float  # seconds since 1970: the first of several keys is that of the slot that was opened first
     conditions: Conditions
     target: Target
     flags: list[str]

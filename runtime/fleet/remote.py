@@ -277,6 +277,7 @@ class RemoteDevice(backend.AbstractDevice):
         first = facts[0]
         self._first = first
         self.name = first.backend
+        self.key = first.key
         self.files = SentFiles(cache_folder("build") / _LIBRARIES)
         self.machine = RemoteMachine(facts, threads)
         self.builder: RemoteBuilder = RemoteBuilder(fleet, first, self.files, compile_timeout_s)

@@ -11,6 +11,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -248,6 +249,7 @@ def facts_of(name: str, device: AbstractDevice) -> SlotFacts:
     """
     machine, reporter, builder = device.machine, device.reporter, device.builder
     target = machine.facts()
+    opened_s = time.time()
     conditions = take_conditions(
         compiler=reporter.version(), flags=reporter.flags(), accelerator=machine.accelerator()
     )
@@ -261,6 +263,7 @@ def facts_of(name: str, device: AbstractDevice) -> SlotFacts:
         backend=device.name,
         key=f"{_plain(conditions.machine)}-{variant}",
         arch=f"{device.name}-{_digest(cpu_key(), target.architecture, *compiler)}",
+        opened_s=opened_s,
         conditions=conditions,
         target=target,
         flags=list(reporter.flags()),

@@ -7,7 +7,9 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import count
 
 from ...codegen.text.source import Source
@@ -84,6 +86,7 @@ class SlotPool(AbstractPool):
         self._serving: set[int] = set()  # seats that have a thread
         self._is_dropped = False
         self._n_looks = 0
+        self._looking: threading.Thread | None = None
         self._hear: Callable[[float], None] = lambda ratio: None
         self._user = threading.get_ident()
         worker.tell_user = self._tell_user
@@ -193,10 +196,22 @@ class SlotPool(AbstractPool):
             return told
         self._n_looks += 1
         if self._n_looks % _NEW_EVERY == 0:
-            for seat in self._seats.find_new():
-                self._start_seat(seat)
+            self._look_for_new()
         _ = self._seats.first  # raises where none is left
         return None
+
+    def _look_for_new(self) -> None:
+        """Has seats of new slots started in a while: a worker that has just joined may be slow to describe them."""
+        if self._looking is not None and self._looking.is_alive():
+            return
+
+        def look() -> None:
+            with suppress(SlotLostError):  # seats find out for themselves
+                for seat in self._seats.find_new():
+                    self._told.put(partial(self._start_seat, seat))
+
+        self._looking = threading.Thread(target=look, name="new slots", daemon=True)
+        self._looking.start()
 
     def _taken(self, wait_s: float) -> Done | BaseException | None:
         """Returns the next outcome or error within `wait_s` seconds, else None; executes queued messages to the user."""

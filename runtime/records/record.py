@@ -51,6 +51,7 @@ class RunHeader(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     stored: StoredSequence
     fixed: Decisions = ()  # before the search
     profile: Profile | msgspec.UnsetType = msgspec.UNSET  # where bodies do what values say
+    device_key: str | msgspec.UnsetType = msgspec.UNSET  # of the fleet on which the run began
 
     def __post_init__(self) -> None:
         msgspec.structs.force_setattr(self, "fixed", renamed(self.fixed))

@@ -143,11 +143,34 @@ def test_an_answer_that_is_lost_with_its_worker_costs_the_slot(fleet, monkeypatc
     worker.stderr.close()
 
 
+def test_a_scheduler_that_is_silent_has_gone(fleet, monkeypatch) -> None:
+    """The kind: a network that says nothing, so that an answer is waited for without a limit."""
+    from kernelscape.runtime.fleet import dask_fleet
+
+    file, _ = fleet
+    joined, late = dask_fleet.join_fleet(file), dask_fleet.join_fleet(file)
+    slot = joined.slots()[0]
+    monkeypatch.setattr(dask_fleet, "_ANSWER_S", 0.5)
+    os.kill(load_fleet(file).pid, signal.SIGSTOP)
+    try:
+        for ask in (lambda: slot.call(encode_call(End("nobody")), lambda: False), late.slots):
+            with pytest.raises(SlotLostError, match=r"has said nothing for 0.5 s"):
+                ask()
+    finally:
+        os.kill(load_fleet(file).pid, signal.SIGCONT)
+    joined.close()
+    late.close()
+
+
 def test_a_file_of_a_scheduler_that_has_gone_is_made_anew(tmp_path, explore) -> None:
     file = tmp_path / "fleet.json"
     save_fleet(file, FleetFile(address="tcp://127.0.0.1:9", version="1", pid=1))
     assert explore("fleet", "start", file)[0] == 0
     assert explore("fleet", "start", file)[0] == 3
+    os.kill(load_fleet(file).pid, signal.SIGSTOP)
+    code, _, err = explore("fleet", "stop", file)
+    os.kill(load_fleet(file).pid, signal.SIGCONT)
+    assert (code, "does not answer" in err) == (3, True)
     assert explore("fleet", "stop", file)[0] == 0
 
 

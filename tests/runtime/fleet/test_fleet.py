@@ -6,6 +6,7 @@ The kind: work that is lost, done twice, or blamed where a machine other than th
 from __future__ import annotations
 
 import os
+import signal
 from collections import Counter
 from dataclasses import replace
 from types import SimpleNamespace
@@ -17,23 +18,30 @@ from kernelscape.explorer import stages as st
 from kernelscape.explorer.entry import explore_workload, library_workload, resume
 from kernelscape.explorer.workload import Options
 from kernelscape.kernels.library import load
+from kernelscape.runtime.api.backend import AbstractReporter
 from kernelscape.runtime.api.errors import DeviceError
 from kernelscape.runtime.fake.device import FakeDevice, _hashed_ns
 from kernelscape.runtime.fleet import fleet as fleets
+from kernelscape.runtime.fleet import host
 from kernelscape.runtime.fleet.contents import Contents, SiteFiles, name_of
 from kernelscape.runtime.fleet.devices import parse_devices, spare_cores
 from kernelscape.runtime.fleet.fleet import LocalFleet, SlotLostError, chosen
 from kernelscape.runtime.fleet.host import host_in_this_process
 from kernelscape.runtime.fleet.messages import (
     CallRefused,
+    End,
     Envelope,
+    Gone,
     Put,
+    Stored,
     decode_answer,
     encode_call,
 )
 from kernelscape.runtime.fleet.request import FleetRequest
+from kernelscape.runtime.fleet.site import SiteOptions
 from kernelscape.runtime.records.journal import read_journal
 from kernelscape.runtime.records.record import EvaluationRecord, NoteRecord
+from kernelscape.runtime.records.replay import StaleError
 from kernelscape.runtime.worker.worker import WorkerError
 
 OPTIONS = Options(target="fake", time_limit_s=None, max_evals=24, store=False)
@@ -188,11 +196,54 @@ def test_what_a_fleet_lacks_is_said(tmp_path) -> None:
         chosen(fleet, "cpu")
     with pytest.raises(DeviceError, match="no device of the key 'other': there are "):
         chosen(fleet, "fake", on="other")
-    with pytest.raises(DeviceError, match="of a-machine, which the run is of"):
-        chosen(fleet, "fake", machine="a-machine")
+    like = msgspec.structs.replace(fleet.slots()[0].facts.conditions, compiler="cc")
+    with pytest.raises(DeviceError, match="with cc, which the run is of"):
+        chosen(fleet, "fake", like=like)
     fleet.close()
     with pytest.raises(DeviceError, match="build with their own compiler"):
         run_on(fleet, tmp_path, Options(target="fake", compiler="clang", store=False))
+
+
+class NamedCompiler(AbstractReporter):
+    """A compiler by its name, which makes a device one of another key."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def version(self) -> str:
+        return self.name
+
+    def command_line(self, source, file, compiler):
+        return ""
+
+
+def of_compiler(name: str) -> FakeDevice:
+    device = FakeDevice()
+    device.reporter = NamedCompiler(name)
+    return device
+
+
+@pytest.mark.parametrize("began_on_a_fleet", [True, False])
+def test_a_run_goes_on_with_devices_of_its_key(tmp_path, began_on_a_fleet) -> None:
+    """The kind: times of another compiler of one machine, taken for equal."""
+    if began_on_a_fleet:
+        run_on(fleet_of(a=of_compiler("cc")), tmp_path)
+    else:
+        workload = library_workload(load("axpydot"), {"n": 64}, "f32", 1)
+        explore_workload(workload, OPTIONS, directory=tmp_path)
+    own = "cc" if began_on_a_fleet else ""
+    both = fleet_of(b=of_compiler("another"), c=of_compiler(own))
+    other = both.slots()[0].facts.key
+    resume(tmp_path, max_evals=3, fleet=SimpleNamespace(join=lambda: both, on=None))
+    assert {r.place.slot for r in evaluations(tmp_path)[24:]} == {"c"}
+    for devices, on, error, why in (
+        ({"b": "another"}, None, DeviceError, "key|which the run is of"),
+        ({"b": "another", "c": own}, other, StaleError, "was measured on .* leave out --on"),
+    ):
+        if on is None or began_on_a_fleet:
+            fleet = fleet_of(**{name: of_compiler(cc) for name, cc in devices.items()})
+            with pytest.raises(error, match=why):
+                resume(tmp_path, max_evals=3, fleet=SimpleNamespace(join=lambda f=fleet: f, on=on))
 
 
 @pytest.mark.parametrize(
@@ -221,6 +272,19 @@ def test_contents_come_in_chunks_and_zeros_need_none() -> None:
     store.put(name, 150, 200, content[150:])
     assert store.path(name).read_bytes() == content
     assert store.has("zeros-f4-3x2.npy")
+    contents.close()
+
+
+def test_a_site_that_is_silent_is_ended(monkeypatch) -> None:
+    """The kind: a driver that waits for ever where a device hangs with its process."""
+    monkeypatch.setattr(host, "_SLACK_S", 0.2)
+    contents = Contents()
+    arrays, libraries = map(str, contents.folders)
+    site = host.SiteProcess(SiteOptions("a", "fake", arrays, libraries))
+    os.kill(site._process.pid, signal.SIGSTOP)
+    assert isinstance(decode_answer(site.call(encode_call(End("x")), lambda: False)), Gone)
+    assert isinstance(decode_answer(site.call(encode_call(End("x")), lambda: False)), Stored)
+    site.close()
     contents.close()
 
 
