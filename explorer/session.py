@@ -17,7 +17,7 @@ from ..runtime.api.backend import AbstractDevice
 from ..runtime.api.errors import DeviceError
 from ..runtime.device import DeviceOptions, open_device
 from ..runtime.files import is_there
-from ..runtime.fleet.fleet import AbstractFleet, AbstractSlot, chosen
+from ..runtime.fleet.fleet import AbstractFleet, AbstractSlot, chosen, of_slot
 from ..runtime.fleet.remote import RemoteDevice
 from ..runtime.fleet.request import FleetRequest
 from ..runtime.fleet.seats import FleetWorker, Seats
@@ -171,10 +171,11 @@ class Session:
             raise DeviceError("workers of a fleet build with their own compiler: leave it out")
         fleet = self._fleet.join()
         try:
-            slots = self._slots_of(fleet, self._fleet.on)
+            slots = of_slot(self._slots_of(fleet, self._fleet.on), self._fleet.slot)
             facts, timeout_s = [s.facts for s in slots], o.compile_timeout_s
             remote = RemoteDevice(fleet, facts, threads=o.threads, compile_timeout_s=timeout_s)
-            return remote, FleetWorker(Seats(fleet, slots, remote))
+            may_grow = self._fleet.slot is None
+            return remote, FleetWorker(Seats(fleet, slots, remote, may_grow=may_grow))
         except BaseException:
             fleet.close()
             raise

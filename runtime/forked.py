@@ -83,6 +83,16 @@ class Forked(Generic[T]):
                 self._begin()
         raise MemoryError("the system ended the process that computed the reference")
 
+    @property
+    def fd(self) -> int:
+        """The file that can be read from once the answer comes."""
+        return self._read_fd
+
+    def send(self, number: int) -> None:
+        """Sends a signal to the child, whose work may have a handler for it. Safe once it has ended."""
+        with suppress(ProcessLookupError):
+            os.kill(self._pid, number)
+
     def end(self) -> None:
         """Ends the child, whose result is not needed."""
         _kill(self._pid)

@@ -37,6 +37,8 @@ class AbstractFleet(ABC):
     """The slots and builders of a fleet. `session` is the name of this driver's session on all of them."""
 
     session: str
+    may_be_shared = True
+    """True if processes may each have a slot at once: compilers of one do not run on the cores of another's."""
 
     def __init__(self) -> None:
         self.others: dict[str, str] = {}
@@ -73,6 +75,7 @@ class LocalFleet(AbstractFleet):
         super().__init__()
         self.session = uuid.uuid4().hex
         self._host = host
+        self.may_be_shared = host.has_cores
         self._slots: list[AbstractSlot] = [_LocalSlot(host, f, self.session) for f in host.facts]
 
     def slots(self) -> list[AbstractSlot]:
@@ -147,6 +150,14 @@ def chosen(
             f"the fleet has no device of the key {on!r}: there are {_listed(keys_of(fleet, backend))}"
         )
     return of_key
+
+
+def of_slot(slots: list[AbstractSlot], name: str | None) -> list[AbstractSlot]:
+    """Returns the slot of a name, or all without one. Raises DeviceError where it has gone."""
+    found = [slot for slot in slots if name in (None, slot.facts.name)]
+    if not found:
+        raise DeviceError(f"the slot {name} has gone")
+    return found
 
 
 def _are_alike(a: Conditions, b: Conditions) -> bool:

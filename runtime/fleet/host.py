@@ -315,6 +315,11 @@ class Host:
         return [site.facts for site in self._sites.values()]
 
     @property
+    def has_cores(self) -> bool:
+        """True if compilers have cores of their own."""
+        return bool(self._cores)
+
+    @property
     def archs(self) -> tuple[str, ...]:
         """Keys of the compilers that this host has."""
         return tuple(self._archs)
@@ -408,17 +413,23 @@ def _on_cores(cores: Sequence[int]) -> Iterator[None]:
 
 
 def open_host(
-    devices: Sequence[NamedDevice], n_builders: int | None = None, prefix: str = ""
+    devices: Sequence[NamedDevice],
+    n_builders: int | None = None,
+    prefix: str = "",
+    only: str | None = None,
 ) -> Host:
     """Opens the devices of this machine, with `n_builders` compilers at once (default: one per free core).
 
-    `prefix` precedes the names of slots. Raises DeviceError.
+    `prefix` precedes the names of slots. `only` is the name of one device: others are opened by processes beside this one,
+    which share the cores for compilers. Raises DeviceError.
     """
     contents = Contents()
     sites: dict[str, AbstractSite] = {}
     try:
         arrays, libraries = contents.folders
         for device in devices:
+            if only not in (None, device.name):
+                continue
             name = f"{prefix}{device.name}"
             options = SiteOptions(
                 name, device.backend, str(arrays), str(libraries), device.cpus, device.environment
@@ -433,6 +444,7 @@ def open_host(
     if n_builders is None:
         n_cores = len(cores) or max(1, len(os.sched_getaffinity(0)) - 1)
         n_builders = n_cores if any(d.backend == "cpu" for d in devices) else _FEW_BUILDERS
+        n_builders = max(1, n_builders * len(sites) // len(devices))
 
     def opened(backend: str, timeout_s: float) -> AbstractDevice:
         return open_device(backend, DeviceOptions(compile_timeout_s=timeout_s))

@@ -16,11 +16,13 @@ class FleetRequest:
     """Names of `devices` of this machine, or the fleet `file` of a scheduler.
 
     `on` is the device key of the slots to use; None: that of the first slot.
+    A search with a `slot` uses that one alone: others are of searches beside it.
     """
 
     devices: tuple[str, ...] = ()
     file: Path | None = None
     on: str | None = None
+    slot: str | None = None
 
     def join(self) -> AbstractFleet:
         """Returns the fleet; the caller closes it. Raises DeviceError, one sentence."""
@@ -31,6 +33,6 @@ class FleetRequest:
 
             return join_fleet(self.file)
         try:
-            return LocalFleet(open_host(parse_devices(self.devices)))
+            return LocalFleet(open_host(parse_devices(self.devices), only=self.slot))
         except ValueError as e:
             raise DeviceError(str(e)) from e

@@ -38,9 +38,16 @@ class Seats:
     """The seats of one search. Slots with the same key that join later get a seat, too."""
 
     def __init__(
-        self, fleet: AbstractFleet, slots: Sequence[AbstractSlot], device: RemoteDevice
+        self,
+        fleet: AbstractFleet,
+        slots: Sequence[AbstractSlot],
+        device: RemoteDevice,
+        *,
+        may_grow: bool = True,
     ) -> None:
+        """Without `may_grow` slots that join later are of other searches."""
         self._fleet = fleet
+        self._may_grow = may_grow
         self._device = device
         self.key = slots[0].facts.key
         self.shared = SharedControl()
@@ -70,6 +77,8 @@ class Seats:
 
     def find_new(self) -> list[Seat]:
         """Adds and returns seats for slots with the search's device key that have joined the fleet since."""
+        if not self._may_grow:
+            return []
         with self._lock:
             known = {id(seat.slot) for seat in self._seats}
         slots = [s for s in usable(self._fleet) if s.facts.key == self.key and id(s) not in known]

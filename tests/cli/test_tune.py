@@ -5,6 +5,9 @@ from __future__ import annotations
 import importlib.util
 import json
 import logging
+import os
+import signal
+import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +16,10 @@ import numpy as np
 import pytest
 from kernelscape.explorer import tuning
 from kernelscape.kernels.library import load
+from kernelscape.runtime.fleet.fleet import LocalFleet
 from kernelscape.runtime.records.family import distance, load_family
+from kernelscape.runtime.records.journal import read_journal
+from kernelscape.runtime.records.record import EvaluationRecord
 from kernelscape.runtime.records.replay import StaleError
 from msgspec import structs
 
@@ -71,6 +77,64 @@ def test_an_interrupted_shape_is_searched_again(explore, monkeypatch) -> None:
     code, lines = tuned(explore, "vadd", "--sizes", "n=64,n=32,n=16", *FEW)
     assert code == 0
     assert [x["is_new"] for x in lines[:-1]] == [False, True, True]
+
+
+@pytest.fixture
+def slots(monkeypatch) -> tuple[str, ...]:
+    """Two slots of this machine."""
+    own = LocalFleet.__init__
+
+    def shared(self, host) -> None:
+        own(self, host)
+        self.may_be_shared = True  # they are fake, and compilers take no core
+
+    monkeypatch.setattr(LocalFleet, "__init__", shared)
+    return ("--device", "fake:0", "--device", "fake:1")
+
+
+def test_an_interrupt_ends_all_searches(explore, slots) -> None:
+    """Each has its best in the file, and is searched again by the next call."""
+
+    def n_searching() -> int:
+        journals = Path("runs").glob("*/journal.jsonl")
+        return sum(b'"time_ns"' in journal.read_bytes() for journal in journals)
+
+    def interrupt() -> None:
+        while n_searching() < 2 and not is_over.wait(0.02):
+            pass
+        os.kill(os.getpid(), signal.SIGINT)
+
+    is_over = threading.Event()
+    watching = threading.Thread(target=interrupt)
+    watching.start()
+    given = ("--time-limit", "60s", "--max-evals", 10**6, *FEW[2:])
+    code, lines = tuned(explore, "axpydot", "--sizes", "n=64,n=32,n=16", *given, *slots)
+    is_over.set()
+    watching.join()
+    assert code == 130
+    assert [x["status"] for x in lines[:-1]] == ["interrupted"] * 2
+    assert {e.status for e in load_family(Path("tuned-axpydot.json")).entries} == {"interrupted"}
+
+
+def test_shapes_are_searched_at_once_a_slot_each(explore, slots) -> None:
+    """What is known is not searched, and an error ends all of them."""
+    sizes = ("axpydot", "--sizes", "n=64,n=32,n=16", *FEW, *slots)
+    code, lines = tuned(explore, *sizes)
+    assert code == 0
+    assert sorted(x["sizes"]["n"] for x in lines[:-1]) == [16, 32, 64]
+    at = {}
+    for line in lines[:-1]:
+        records = read_journal(Path(line["run_dir"]) / "journal.jsonl")
+        found = [r for r in records if isinstance(r, EvaluationRecord)]
+        assert len(found) == 3
+        at[line["sizes"]["n"]] = {r.place.slot for r in found}
+    assert at[64] | at[32] == {"fake:0", "fake:1"}
+    assert all(len(slot) == 1 for slot in at.values())
+    assert {e.sizes["n"] for e in load_family(Path("tuned-axpydot.json")).entries} == {16, 32, 64}
+    code, lines = tuned(explore, *sizes[:2], "n=8,n=64,n=32", *sizes[3:])
+    assert {x["sizes"]["n"]: x["is_new"] for x in lines[:-1]} == {8: True, 64: False, 32: False}
+    code, _, err = explore("tune", *sizes, "--on", "none", "--again")
+    assert (code, "no device of the key 'none'" in err) == (3, True)
 
 
 def test_shapes_are_as_far_apart_as_their_extents() -> None:
