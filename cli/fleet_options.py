@@ -67,21 +67,26 @@ def _request(file: Path | None, devices: tuple[str, ...], on: str | None) -> Fle
     return FleetRequest(devices=devices, file=file, on=on)
 
 
-def each_key(fleet: FleetRequest | None, backend: str) -> Iterator[FleetRequest]:
-    """Yields one request per device key of a fleet. Raises UsageError without a fleet, and DeviceError."""
+def each_key(fleet: FleetRequest | None, backend: str | None) -> Iterator[tuple[FleetRequest, str]]:
+    """Yields one request per device key of a fleet, with its backend: of `backend`, or of all.
+
+    Raises UsageError without a fleet, and DeviceError.
+    """
     from dataclasses import replace
 
-    from ..runtime.fleet.fleet import chosen, keys_of
+    from ..runtime.fleet.fleet import chosen, kinds_of
 
     if fleet is None or fleet.on is not None:
         raise click.UsageError("--each-key is of a fleet, and goes without --on")
     opened = fleet.join()
     try:
-        chosen(opened, backend)
-        keys = keys_of(opened, backend)
+        if backend is not None:
+            chosen(opened, backend)
+        kinds = [(of, key) for of, key in kinds_of(opened) if backend in (None, of)]
     finally:
         opened.close()
-    yield from (replace(fleet, on=key) for key in keys)
+    for of, key in kinds:
+        yield replace(fleet.of_kind(of), on=key), of
 
 
 def needs_dask() -> None:

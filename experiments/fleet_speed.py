@@ -23,6 +23,7 @@ from ..kernels.library import load
 from ..runtime.fake.device import FakeDevice
 from ..runtime.fleet.fleet import AbstractFleet, LocalFleet
 from ..runtime.fleet.host import host_in_this_process
+from ..runtime.fleet.request import FleetRequest
 from ..runtime.records.folder import JOURNAL
 from ..runtime.records.journal import read_journal
 from ..runtime.records.record import EvaluationRecord
@@ -36,25 +37,14 @@ WANTED = {1: 1.0, 2: 1.8, 4: 3.5}
 _WAYS = ("devices of one process", "Dask workers")
 
 
-class _Joined:
-    """A request for a fleet that is there already."""
-
-    on = None
-
-    def __init__(self, fleet: AbstractFleet) -> None:
-        self._fleet = fleet
-
-    def join(self) -> AbstractFleet:
-        return self._fleet
-
-
 def rate(fleet: AbstractFleet, n: int) -> float:
     """Evaluations a second of a run of `n`."""
     workload = library_workload(load("axpydot"), {"n": 64}, "f32", 1)
     options = Options(target="fake", time_limit_s=None, max_evals=n, store=False)
-    request: Any = _Joined(fleet)
     with tempfile.TemporaryDirectory(prefix="kernelscape-speed-") as scratch:
-        explore_workload(workload, options, directory=Path(scratch) / "run", fleet=request)
+        explore_workload(
+            workload, options, directory=Path(scratch) / "run", fleet=FleetRequest(joined=fleet)
+        )
         records = read_journal(Path(scratch) / "run" / JOURNAL)
     at_s = sorted(r.at_s for r in records if isinstance(r, EvaluationRecord))
     return (len(at_s) - 1) / (at_s[-1] - at_s[0])

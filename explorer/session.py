@@ -169,6 +169,7 @@ class Session:
             return device, open_worker(device)
         if o.compiler is not None:
             raise DeviceError("workers of a fleet build with their own compiler: leave it out")
+        self._fleet.check(o.target)
         fleet = self._fleet.join()
         try:
             slots = of_slot(self._slots_of(fleet, self._fleet.on), self._fleet.slot)

@@ -60,11 +60,12 @@ def tune(
     on_event: Tell | None = None,
     on_interrupt: Callable[[], None] | None = None,
 ) -> Iterator[TunedShape]:
-    """Searches each shape in turn, and yields its result.
+    """Searches the shapes, and yields the result of each as it ends.
 
-    Where a fleet has several slots, so many shapes are searched at once, each on one slot in a process of its own, and `on_event`
-    hears nothing. An interrupted search ends it, with the best so far in the file; the next call searches that shape again. Raises
-    as `explore`, and RecordError where the file is of another sequence, dtype or target.
+    A fleet with several slots searches as many shapes at once, one on each slot, in processes of their own; then `on_event` is not
+    called. The file is written after each, so that no finished search is repeated. An interrupted search ends the tuning, with its
+    best so far in the file; the next call searches that shape again. Raises as `explore`, and RecordError if the file is of another
+    sequence, dtype or target.
     """
     place = run_apart(lambda: _place(tuning)) if tuning.fleet is not None else _place(tuning)
     if len(place.slots) > 1 and len(tuning.shapes) > 1:

@@ -131,6 +131,11 @@ class Popen(_Popen):
         finally:
             self._close_pipe_fds(p2cread, p2cwrite, c2pread, c2pwrite, errread, errwrite)
 
+    def __del__(self, *given: Any) -> None:
+        if self._ending is not None:  # a process that outlives this one is waited for by nobody
+            self._ending.close()
+        super().__del__(*given)
+
     def _try_wait(self, wait_flags: int) -> tuple[int, int]:
         if self._ending is None:
             return super()._try_wait(wait_flags)

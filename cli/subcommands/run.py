@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -54,7 +55,10 @@ if TYPE_CHECKING:
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Directory of the run.")
 @on_a_fleet
 @click.option(
-    "--each-key", "is_each", is_flag=True, help="One search for each device key of the fleet."
+    "--each-key",
+    "is_each",
+    is_flag=True,
+    help="One search for each device key of the fleet, of all kinds without --target.",
 )
 @talks
 def command(
@@ -117,13 +121,15 @@ def command(
         n_ok = show_builds(build(make(), options, profile or PROFILE), talk.is_json)
         sys.exit(Exit.OK if n_ok else Exit.NOTHING_VALID)
     code = int(Exit.OK)
-    for asked in each_key(fleet, options.target) if is_each else (fleet,):
-        folder = (
-            output if asked is None or not is_each or output is None else output / str(asked.on)
-        )
+    target = settings.target if "target" in settings.origins else None
+    searches = each_key(fleet, target) if is_each else ((fleet, options.target),)
+    for asked, of in searches:
+        folder = output
+        if is_each and asked is not None and output is not None:
+            folder = output / str(asked.on)
         found = explore_made(
             make,
-            options,
+            replace(options, target=of),
             directory=folder,
             runs=settings.runs,
             on_event=listener(talk, settings),

@@ -28,7 +28,7 @@ from ..forked import Stopped
 from . import dask_worker
 from .dask_worker import CONFIG, resource_of, security_of
 from .fleet import AbstractFleet, AbstractSlot, SlotLostError
-from .fleet_file import FleetFile, check_address, load_fleet
+from .fleet_file import FleetFile, check_address, check_certificates, load_fleet
 from .messages import SlotFacts, decode_facts, own_version
 
 _LOOK_S = 0.1  # polling interval of what waits
@@ -281,6 +281,8 @@ def start_scheduler(file: Path, host: str, port: int, tls: Any = None) -> FleetF
             raise DeviceError(f"{file} is there already: explore fleet stop {file} ends that fleet")
         file.unlink()  # its scheduler has gone
     check_address(f"{'tcp' if tls is None else 'tls'}://{host}:{port}", has_tls=tls is not None)
+    if tls is not None:
+        check_certificates(tls)
     from .dask_scheduler import SchedulerOptions
 
     options = msgspec.json.encode(SchedulerOptions(host, port, tls)).decode()

@@ -107,7 +107,12 @@ class _LocalSlot(AbstractSlot):
 
 def keys_of(fleet: AbstractFleet, backend: str) -> list[str]:
     """Returns the distinct device keys of a backend's slots, in the order in which they were opened."""
-    return list(dict.fromkeys(s.facts.key for s in usable(fleet) if s.facts.backend == backend))
+    return [key for of, key in kinds_of(fleet) if of == backend]
+
+
+def kinds_of(fleet: AbstractFleet) -> list[tuple[str, str]]:
+    """Returns backend and key of all slots, each once, in the order in which they were opened."""
+    return list(dict.fromkeys((s.facts.backend, s.facts.key) for s in usable(fleet)))
 
 
 def usable(fleet: AbstractFleet) -> list[AbstractSlot]:

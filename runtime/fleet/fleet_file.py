@@ -7,6 +7,7 @@ uses TLS. An address without TLS is open to all users of this machine.
 from __future__ import annotations
 
 import ipaddress
+import ssl
 from pathlib import Path
 
 import msgspec
@@ -49,7 +50,19 @@ def load_fleet(path: Path) -> FleetFile:
             raise DeviceError(
                 f"{gone[0]} of {path} is not here: all machines have the certificates at its paths"
             )
+        check_certificates(found.tls)
     return found
+
+
+def check_certificates(tls: TlsFiles) -> None:
+    """Raises DeviceError, one sentence, for files that are no certificates, and a key that is not the certificate's."""
+    try:
+        context = ssl.create_default_context(cafile=tls.ca)
+        context.load_cert_chain(tls.cert, tls.key, password=lambda: "")  # nobody is asked for one
+    except (OSError, ValueError) as e:
+        why = getattr(e, "reason", None) or getattr(e, "strerror", None) or e
+        names = ", ".join((tls.ca, tls.cert, tls.key))
+        raise DeviceError(f"the certificates {names} cannot be used: {why}") from e
 
 
 def save_fleet(path: Path, fleet: FleetFile) -> None:

@@ -11,6 +11,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from types import MappingProxyType
 
 import msgspec
 
@@ -28,6 +29,7 @@ _LOOK_S = 0.1  # polling interval while a site computes
 _START_S = 120.0
 _SLACK_S = 60.0  # of a site, beside the deadline of the program that it runs
 _END_S = 5.0  # for the process of a session
+_NOTHING: Mapping[str, str] = MappingProxyType({})
 _FEW_BUILDERS = 2  # for devices that need none of the cores
 
 
@@ -85,9 +87,10 @@ class SiteInThisProcess(AbstractSite):
 class SiteProcess(AbstractSite):
     """A site as a child process, restarted by the next call after its end. Thread-safe: one call at a time."""
 
-    def __init__(self, options: SiteOptions) -> None:
-        """Raises DeviceError if its device cannot be opened."""
+    def __init__(self, options: SiteOptions, environment: Mapping[str, str] = _NOTHING) -> None:
+        """The process has these variables, too. Raises DeviceError if its device cannot be opened."""
         self._options = options
+        self._environment = dict(environment)
         self._lock = threading.Lock()
         self._sessions: set[str] = set()
         self._running = (
@@ -179,6 +182,7 @@ class SiteProcess(AbstractSite):
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 pass_fds=(site_in, site_out),
+                env={**os.environ, **self._environment},
                 start_new_session=True,
             )
         finally:
@@ -431,10 +435,8 @@ def open_host(
             if only not in (None, device.name):
                 continue
             name = f"{prefix}{device.name}"
-            options = SiteOptions(
-                name, device.backend, str(arrays), str(libraries), device.cpus, device.environment
-            )
-            sites[name] = SiteProcess(options)
+            options = SiteOptions(name, device.backend, str(arrays), str(libraries), device.cpus)
+            sites[name] = SiteProcess(options, device.environment)
     except BaseException:
         for site in sites.values():
             site.close()

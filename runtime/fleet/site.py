@@ -54,17 +54,13 @@ _BEGUN_ANEW = Death("the site has begun anew", "", is_foreign=True)
 
 
 class SiteOptions(msgspec.Struct, frozen=True):
-    """Options of a site's process.
-
-    `cpus`: cores of its device, () for all. `environment`: variables set before the device is opened.
-    """
+    """Options of a site's process. `cpus` are those of its device, () for all."""
 
     name: str
     backend: str
     arrays: str
     libraries: str
     cpus: tuple[int, ...] = ()
-    environment: dict[str, str] = {}
 
 
 class DeviceSite:
@@ -305,7 +301,6 @@ def main(arguments: list[str]) -> int:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if options.cpus:
         os.sched_setaffinity(0, options.cpus)
-    os.environ.update(options.environment)
     store = SiteFiles(Path(options.arrays), Path(options.libraries))
 
     def say_facts() -> bytes:

@@ -9,7 +9,7 @@ import os
 import signal
 from collections import Counter
 from dataclasses import replace
-from types import SimpleNamespace
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -40,6 +40,7 @@ from kernelscape.runtime.fleet.messages import (
 from kernelscape.runtime.fleet.request import FleetRequest
 from kernelscape.runtime.fleet.site import SiteOptions
 from kernelscape.runtime.records.journal import read_journal
+from kernelscape.runtime.records.loading import load_header
 from kernelscape.runtime.records.record import EvaluationRecord, NoteRecord
 from kernelscape.runtime.records.replay import StaleError
 from kernelscape.runtime.worker.worker import WorkerError
@@ -53,7 +54,7 @@ def fleet_of(**devices: FakeDevice) -> LocalFleet:
 
 def run_on(fleet: LocalFleet, folder, options: Options = OPTIONS, on_event=None):
     workload = library_workload(load("axpydot"), {"n": 64}, "f32", 1)
-    asked = SimpleNamespace(join=lambda: fleet, on=None)
+    asked = FleetRequest(joined=fleet)
     return explore_workload(workload, options, directory=folder, fleet=asked, on_event=on_event)
 
 
@@ -88,9 +89,8 @@ def test_each_program_is_timed_once_and_its_slot_is_in_the_journal(tmp_path) -> 
     for slot, n in by_slot.items():
         assert sorted(r.place.number for r in found if r.place.slot == slot) == list(range(n))
     assert run.best.file.time_ns == min(r.time_ns for r in found)
-    resumed = resume(
-        tmp_path, max_evals=3, fleet=SimpleNamespace(join=lambda: fleet_of(c=FakeDevice()), on=None)
-    )
+    asked = FleetRequest(joined=fleet_of(c=FakeDevice()))
+    resumed = resume(tmp_path, max_evals=3, fleet=asked)
     assert len({r.source_key for r in evaluations(tmp_path)}) == 27
     assert resumed.best.file.time_ns <= run.best.file.time_ns
 
@@ -234,7 +234,7 @@ def test_a_run_goes_on_with_devices_of_its_key(tmp_path, began_on_a_fleet) -> No
     own = "cc" if began_on_a_fleet else ""
     both = fleet_of(b=of_compiler("another"), c=of_compiler(own))
     other = both.slots()[0].facts.key
-    resume(tmp_path, max_evals=3, fleet=SimpleNamespace(join=lambda: both, on=None))
+    resume(tmp_path, max_evals=3, fleet=FleetRequest(joined=both))
     assert {r.place.slot for r in evaluations(tmp_path)[24:]} == {"c"}
     for devices, on, error, why in (
         ({"b": "another"}, None, DeviceError, "key|which the run is of"),
@@ -243,7 +243,7 @@ def test_a_run_goes_on_with_devices_of_its_key(tmp_path, began_on_a_fleet) -> No
         if on is None or began_on_a_fleet:
             fleet = fleet_of(**{name: of_compiler(cc) for name, cc in devices.items()})
             with pytest.raises(error, match=why):
-                resume(tmp_path, max_evals=3, fleet=SimpleNamespace(join=lambda f=fleet: f, on=on))
+                resume(tmp_path, max_evals=3, fleet=FleetRequest(joined=fleet, on=on))
 
 
 @pytest.mark.parametrize(
@@ -302,6 +302,38 @@ def test_a_site_that_is_silent_is_ended(monkeypatch) -> None:
 def test_devices_that_cannot_be_are_refused(texts, why) -> None:
     with pytest.raises(ValueError, match=why):
         parse_devices(texts)
+
+
+def test_a_process_sees_the_device_of_its_number_only() -> None:
+    opened = host.open_host(parse_devices(["fake:1", "fake:3"]))
+    try:
+        for name, site in opened._sites.items():
+            seen = Path(f"/proc/{site._process.pid}/environ").read_bytes().split(b"\0")
+            assert f"CUDA_VISIBLE_DEVICES={name[-1]}".encode() in seen
+    finally:
+        opened.close()
+
+
+def test_a_search_is_of_one_kind() -> None:
+    mixed = FleetRequest(devices=("fake:1", "cpu:0"))
+    with pytest.raises(DeviceError, match=r"cpu:0 is no device of --target fake.*--each-key"):
+        mixed.check("fake")
+    assert mixed.of_kind("fake").devices == ("fake:1",)
+    mixed.of_kind("fake").check("fake")
+
+
+def test_each_key_is_searched_by_itself(tmp_path, explore) -> None:
+    """Of all kinds, where none is asked for."""
+    given = ("run", "axpydot", "--size", "n=64", "--max-evals", 2, "-q", "--each-key")
+    code, _, err = explore(*given, "--device", "fake:0", "--device", "fake:1", "-o", tmp_path)
+    assert code == 0, err
+    (folder,) = tmp_path.iterdir()
+    assert load_header(folder / "run.json").target == "fake"
+    assert load_header(folder / "run.json").device_key == folder.name
+    code, _, err = explore(*given, "--device", "fake:0", "--target", "cpu")
+    assert (code, "no device of --target cpu (it has fake)" in err) == (3, True)
+    code, _, err = explore(*given)
+    assert (code, "is of a fleet" in err) == (2, True)
 
 
 def test_cores_that_no_device_has_are_for_compilers() -> None:
