@@ -137,8 +137,10 @@ class _Fleet:
                 stranger.wait(max(0.0, end_s - time.monotonic()))
         alive = [w for w in self.workers if w.is_alive()]
         alive_strangers = [s for s in self._strangers if s.poll() is None]
-        for left in (*alive, *alive_strangers):
-            left.kill()
+        for worker in alive:
+            worker.kill()
+        for stranger in alive_strangers:
+            stranger.kill()
         for stranger in self._strangers:
             stranger.wait()
             assert stranger.stderr is not None
@@ -319,7 +321,8 @@ def report(found: dict[str, Any]) -> str:
         [
             "# Faults of a fleet",
             "",
-            f"Searches of {EVALUATIONS} evaluations on two workers, to which something happens; then resumed.",
+            "Searches on two workers, to which something happens; then resumed. Interrupts are timed by the clock, whatever else the"
+            " machine does.",
             "",
             stamp_text(found["conditions"]),
             "",
