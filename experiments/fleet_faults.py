@@ -30,7 +30,7 @@ from typing import Any, get_args
 
 import msgspec
 
-from ..cli import main as explore
+from ..cli.commands import main as explore
 from ..explorer import entry as _imported_before_forks  # noqa: F401
 from ..runtime.records.record import EvaluationRecord
 from .conditions import stamp, stamp_text
@@ -293,8 +293,7 @@ def made_rounds(
 
 
 def _explore(arguments: Sequence[str]) -> None:
-    sys.argv = ["explore", *arguments]
-    explore()
+    explore(list(arguments))
 
 
 def counted(
@@ -321,8 +320,8 @@ def report(found: dict[str, Any]) -> str:
         [
             "# Faults of a fleet",
             "",
-            "Searches on two workers, to which something happens; then resumed. Interrupts are timed by the clock, whatever else the"
-            " machine does.",
+            "Searches on two workers, to which something happens; then resumed."
+            " Interrupts are timed by the clock, whatever else the machine does.",
             "",
             stamp_text(found["conditions"]),
             "",

@@ -123,7 +123,7 @@ def usable(fleet: AbstractFleet) -> list[AbstractSlot]:
 def chosen(
     fleet: AbstractFleet, backend: str, on: str | None = None, like: Conditions | None = None
 ) -> list[AbstractSlot]:
-    """Returns the slots with one device key: `on`, else that of the backend's first slot (with machine and compiler of `like`, if given).
+    """Returns the slots with one device key: `on`, else that of the backend's first slot with machine and compiler of `like`.
 
     Raises DeviceError, one sentence, if there are none.
     """

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ..api.errors import DeviceError
-from .devices import parse_device, parse_devices
+from .devices import NamedDevice, parse_devices
 from .fleet import AbstractFleet, LocalFleet
 from .host import open_host
 
@@ -27,12 +27,12 @@ class FleetRequest:
 
     def of_kind(self, backend: str) -> FleetRequest:
         """Returns the request with the devices of one kind."""
-        names = tuple(d for d in self.devices if parse_device(d).backend == backend)
+        names = tuple(d.name for d in self._parsed() if d.backend == backend)
         return replace(self, devices=names)
 
     def check(self, backend: str) -> None:
-        """Raises DeviceError for a device here that no search of this kind could use."""
-        others = [d for d in self.devices if parse_device(d).backend != backend]
+        """Raises DeviceError for a device of this machine that no search on this backend could use."""
+        others = [d.name for d in self._parsed() if d.backend != backend]
         if others:
             raise DeviceError(
                 f"{others[0]} is no device of --target {backend}, and a search is of one kind: search each kind by itself"
@@ -49,7 +49,10 @@ class FleetRequest:
             from .dask_fleet import join_fleet
 
             return join_fleet(self.file)
+        return LocalFleet(open_host(self._parsed(), only=self.slot))
+
+    def _parsed(self) -> tuple[NamedDevice, ...]:
         try:
-            return LocalFleet(open_host(parse_devices(self.devices), only=self.slot))
+            return parse_devices(self.devices)
         except ValueError as e:
             raise DeviceError(str(e)) from e

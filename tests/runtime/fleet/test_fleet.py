@@ -320,6 +320,8 @@ def test_a_search_is_of_one_kind() -> None:
         mixed.check("fake")
     assert mixed.of_kind("fake").devices == ("fake:1",)
     mixed.of_kind("fake").check("fake")
+    with pytest.raises(DeviceError, match="is no device"):
+        FleetRequest(devices=("cpu:",)).check("cpu")
 
 
 def test_each_key_is_searched_by_itself(tmp_path, explore) -> None:
