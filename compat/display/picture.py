@@ -254,7 +254,7 @@ def as_bytes(img: NDArray[Any]) -> NDArray[np.uint8]:
         )
     if img.dtype.kind == "f":
         img = levels(img)
-    elif img.dtype.kind == "u":
+    elif img.dtype.kind == "u" and img.dtype.itemsize > 1:
         img = np.minimum(img // (np.iinfo(img.dtype).max // 256), 255).astype(np.uint8)
     else:
         img = np.clip(img, 0, 255).astype(np.uint8)

@@ -48,6 +48,9 @@ class WindowPlan:
     n_met: int = 0
     is_usable: bool = True
     _kernels: Future[WindowKernels] | None = field(default=None, repr=False)
+    _is_made: bool = (
+        False  # `_kernels` is done: to ask it takes a lock, which an interrupt might leave locked
+    )
 
     def kernels(self) -> WindowKernels | None:
         """Returns the plan's kernels if their code is loaded; None while it is built, or without a usable plan."""
@@ -55,8 +58,16 @@ class WindowPlan:
         if not self.is_usable or self.n_met < _LEAST_TIMES:
             return None
         if self._kernels is None:
-            self._kernels = current_engine().submit(partial(_begun, self.calls, self.unsure))
-        return self._built(waits=False) if self._kernels.done() else None
+            try:
+                self._kernels = current_engine().submit(partial(_begun, self.calls, self.unsure))
+            except RuntimeError:  # Python ends, and starts no thread
+                return None
+            self._kernels.add_done_callback(self._note_made)
+        return self._built(waits=False) if self._is_made else None
+
+    def _note_made(self, made: Future[WindowKernels]) -> None:
+        if made is self._kernels:
+            self._is_made = True
 
     def complete(self) -> None:
         """Waits until the plan is built, if that has begun."""
@@ -69,19 +80,23 @@ class WindowPlan:
 
     def assume_less(self, trees: Iterable[int]) -> None:
         """Adds trees to `unsure`, the trees without assumptions; the plan is built anew."""
-        self.unsure, self._kernels = self.unsure.union(trees), None
+        self.unsure, self._kernels, self._is_made = self.unsure.union(trees), None, False
 
     def _built(self, *, waits: bool) -> WindowKernels | None:
         assert self._kernels is not None
-        kernels, engine = self._kernels.result(), current_engine()
-        irs = _irs_of(kernels)
-        if not waits and not engine.prepare(irs):
-            return None
+        engine = current_engine()
         try:
+            kernels = self._kernels.result()
+            irs = _irs_of(kernels)
+            if not waits and not engine.prepare(irs):
+                return None
             return kernels if all(engine.prepared(ir) is not None for ir in irs) else None
-        except CompileError as e:
+        except Exception as e:  # also a bug in the rules: calls without a plan are right
             self.is_usable = False
-            warnings.warn(f"a window of calls runs call by call: {e}", RuntimeWarning, stacklevel=2)
+            why = str(e) if isinstance(e, CompileError) else f"its plan failed: {e!r}"
+            warnings.warn(
+                f"a window of calls runs call by call: {why}", RuntimeWarning, stacklevel=2
+            )
             return None
 
 
@@ -128,29 +143,38 @@ class BoundPlan:
         """True if the assumptions fail repeatedly: other calls change cells before each run."""
         return self._n_missed > _MOST_MISSES
 
-    def run(self, numbers: Sequence[Any]) -> None:
-        """Runs all calls of the window. An interrupt takes effect before or after all of them."""
+    def run(self, numbers: Sequence[Any], begun: list[bool]) -> None:
+        """Runs all calls of the window. An interrupt takes effect before or after all of them.
+
+        `begun` is empty as long as no kernel has begun; it gets the results of those that have run.
+        """
         runs = self._runs or self._callers()
         if self._has_numbers:
             steps = zip(runs, self.kernels.steps, strict=True)
             runs = [(*run, *(numbers[k] for k in step.scalars)) for run, step in steps]
         if self._reshapes:
             self._marks.drop()
-        done: list[bool] = []
+        results = takewhile(bool, starmap(call, runs))
+        # Kernels of the extension run inside of one call of Python's, and signals are handled behind it.
+        may_interrupt = self._runs is None
         is_over = False
         try:
-            done.extend(takewhile(bool, starmap(call, runs)))
+            begun.extend(results)
             is_over = True
         except Exception:  # of a call, which ends its window
             is_over = True
             raise
         finally:
-            if not is_over:  # interrupted in a kernel that has begun
+            if not is_over:
                 self._marks.drop()
-                for run in runs[len(done) + 1 :]:
-                    call(*run)
-        if len(done) < len(runs):
-            self._raise(len(done), runs[len(done)])
+                if may_interrupt:  # in a kernel that has begun
+                    begun.append(True)
+                    for run in runs[len(begun) :]:
+                        begun.append(call(*run))
+                elif len(begun) < len(runs):
+                    self._raise(len(begun), runs[len(begun)])
+        if len(begun) < len(runs):
+            self._raise(len(begun), runs[len(begun)])
         if self._reshapes:
             self._marks.set()
 

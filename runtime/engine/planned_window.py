@@ -10,9 +10,10 @@ from __future__ import annotations
 import os
 import threading
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import starmap
 from operator import is_
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -50,7 +51,7 @@ class WaitingKernel:
         stated = self.ir if instance.logical is None else instance.logical.ir
         self.n_loops = sum(isinstance(s, For | ForActive) for s in stated.body)
         self.n_lists, self.n_activations = work_on_trees(stated)
-        self._quick: Caller | None = None
+        self.quick: Caller | None = None  # false if it refuses a call
 
     def fits(self, values: Values) -> bool:
         """True if the numbers of a call need no conversion; other calls convert or raise by themselves."""
@@ -58,12 +59,10 @@ class WaitingKernel:
         return all(row.takes(values[n + k]) for k, row in enumerate(self._scalars))
 
     def run(self, values: Values) -> None:
-        """Runs one call at once."""
-        if self._quick is not None and not self._behind.waits and self._quick(*values):
-            return
+        """Runs one call, or defers it behind calls that are deferred already."""
         call = self.called(values)
         self._behind.run(call)
-        self._quick = self._behind.caller(call)
+        self.quick = self._behind.caller(call)
 
     def called(self, values: Values) -> KernelCall:
         """Returns the call with these argument values."""
@@ -146,7 +145,9 @@ class PlannedWindow(AbstractDeferringExecutor):
         self.behind, self._limit, self._least_calls = behind, limit, least_calls
         self._note, self._why = note, ""
         self._has_plans = plans
+        # A call leaves it once it has run, or once nobody could tell that it has not.
         self._held: list[Held] = []
+        self._is_running = False  # deferred calls, on the thread that has the lock
         self._expected: RanWindow | None = None
         self._follows = True  # the held calls are the first ones of `_expected`
         self._before: RanWindow | None = None
@@ -160,7 +161,7 @@ class PlannedWindow(AbstractDeferringExecutor):
 
     @property
     def waits(self) -> bool:
-        return bool(self._held) or self.behind.waits
+        return bool(self._held) or self._is_running or self.behind.waits
 
     def run(self, call: KernelCall) -> Any:
         take = self.deferring(call)
@@ -193,6 +194,8 @@ class PlannedWindow(AbstractDeferringExecutor):
             if expected is None or not self._follows:
                 return False
             called, n = expected.called, len(held)
+            if n == len(called):  # an interrupt came before they ran
+                return False
             known = called[n]
             if known is None or kernel is not known[0]:
                 return False
@@ -211,6 +214,9 @@ class PlannedWindow(AbstractDeferringExecutor):
             return False
         with self._lock:
             expected, held = self._expected, self._held
+            if self._follows and expected is not None and len(held) == len(expected.shape):
+                self._run_expected(expected)  # an interrupt came before
+                expected, held = self._expected, self._held
             call = (held_as, values)
             if self._follows and expected is not None:
                 wanted, arrays = expected.shape[len(held)]
@@ -230,7 +236,7 @@ class PlannedWindow(AbstractDeferringExecutor):
         return not self.behind.waits
 
     def release(self) -> None:
-        if self._held:
+        if self._held or self._is_running:  # by another thread: its values are waited for
             self._end(f"Python, {caller()}")
         self.behind.release()
 
@@ -264,45 +270,41 @@ class PlannedWindow(AbstractDeferringExecutor):
     def _end(self, why: str, *, keeps_rest: bool = False) -> None:
         """Ends the window: runs its deferred calls; with `keeps_rest`, not an unfinished period at the end."""
         with self._lock:
-            held = self._held
-            if not held:
+            if not self._held or self._is_running:
                 return
-            begin = perf_counter()
-            self._end_by(why)
+            held = self._held[:]
             unit = period_of(held, self._least_calls, is_whole=not keeps_rest)
             n_whole = len(held) // unit * unit
             ends = [*range(unit, n_whole + 1, unit)]
             if n_whole < len(held) and not keeps_rest:
                 ends.append(len(held))
-            try:
-                for first, stop in zip([0, *ends], ends, strict=False):
-                    self._held = held[stop:]  # what has begun must not run again
-                    calls = held[first:stop]
-                    self._run(self._window(calls), calls)
-            except Exception:
-                self._held = []  # the program had not made them
-                raise
-            finally:
-                self._follows = self._is_begun()
-                self.stats.wall_s += perf_counter() - begin
+            parts = (held[first:stop] for first, stop in zip([0, *ends], ends, strict=False))
+            self._run_windows(why, ((self._window(calls), calls) for calls in parts))
 
     def _run_expected(self, expected: RanWindow) -> None:
         """Runs the deferred calls, which are exactly those of the window `expected`."""
-        begin = perf_counter()
-        self._end_by("a window that ran before")
-        held, self._held = self._held, []
+        self._run_windows("a window that ran before", ((expected, self._held[:]),))
+
+    def _run_windows(self, why: str, windows: Iterable[tuple[RanWindow, list[Held]]]) -> None:
+        """Runs the first deferred calls, window by window.
+
+        An error drops all deferred calls. After an interrupt those that have not run are still deferred.
+        """
+        self._follows = False  # until it is known again
+        self._is_running = True  # before `try` nothing is called, so no signal is handled between
         try:
-            self._run(expected, held)
+            begin = perf_counter()
+            self._why = why
+            self.stats.note_end(why)
+            for ran, calls in windows:
+                self._run(ran, calls)
+            self.stats.wall_s += perf_counter() - begin
         except Exception:
-            self._held = []
+            self._held = []  # the program had not made them
             raise
         finally:
+            self._is_running = False
             self._follows = self._is_begun()
-            self.stats.wall_s += perf_counter() - begin
-
-    def _end_by(self, why: str) -> None:
-        self._why = why
-        self.stats.note_end(why)
 
     def _is_begun(self) -> bool:
         """True if the deferred calls are the first calls of the expected window."""
@@ -314,12 +316,10 @@ class PlannedWindow(AbstractDeferringExecutor):
 
     def _run(self, ran: RanWindow, calls: list[Held]) -> None:
         """Runs the calls of one window, and reports it to `note`."""
-        if self._note is None:
-            self._run_calls(ran, calls)
-            return
-        begin, made = perf_counter(), tuple(calls)
+        begin = perf_counter()
         self._run_calls(ran, calls)
-        self._note(ran, made, perf_counter() - begin, self._why)
+        if self._note is not None:
+            self._note(ran, calls, perf_counter() - begin, self._why)
 
     def _run_calls(self, ran: RanWindow, calls: list[Held]) -> None:
         """Runs the calls of one window. After an interrupt, calls that have not begun stay deferred."""
@@ -335,28 +335,50 @@ class PlannedWindow(AbstractDeferringExecutor):
         bound = ran.to_run()
         # Calls that wait behind have to run before.
         if bound is not None and not self.behind.waits and bound.may_run():
-            numbers = (
-                [x for kernel, values in calls for x in values[kernel.n_arrays :]]
-                if ran.has_numbers
-                else ()
-            )
-            begin = perf_counter()
-            bound.run(numbers)
-            stats.backend_s += perf_counter() - begin
-            stats.note_plan(len(calls), bound.kernels)
+            self._run_by_plan(ran, bound, calls)
             return
         stats.n_launches += ran.n_loops
         stats.n_lists += ran.n_lists
         stats.n_activations += ran.n_activations
         begin = perf_counter()
-        self._held[:0] = calls
         ran.marks.drop()
         for kernel, values in calls:
-            del self._held[0]
-            kernel.run(values)
+            self._run_one(kernel, values)
         if ran.plan is not None and not self.behind.waits:
             ran.marks.set()
         stats.backend_s += perf_counter() - begin
+
+    def _run_by_plan(self, ran: RanWindow, bound: BoundPlan, calls: list[Held]) -> None:
+        numbers = (
+            [x for kernel, values in calls for x in values[kernel.n_arrays :]]
+            if ran.has_numbers
+            else ()
+        )
+        begin, n, begun = perf_counter(), len(calls), list[bool]()
+        try:
+            bound.run(numbers, begun)
+        finally:
+            if begun:  # nothing is called here: no signal arrives between the run and this
+                del self._held[:n]
+        self.stats.backend_s += perf_counter() - begin
+        self.stats.note_plan(n, bound.kernels)
+
+    def _run_one(self, kernel: WaitingKernel, values: Values) -> None:
+        """Runs the first deferred call.
+
+        A signal is handled between calls of Python's: a kernel that an extension runs has then surely begun if its result is noted.
+        """
+        ran = list[bool]()
+        if kernel.quick is not None and not self.behind.waits:
+            one = starmap(kernel.quick, (values,))
+            try:
+                ran.extend(one)
+            finally:
+                if ran and ran[0]:
+                    del self._held[0]
+        if not any(ran):
+            del self._held[0]
+            kernel.run(values)
 
     def _window(self, calls: list[Held]) -> RanWindow:
         """Returns the window with the kernels and arrays of these calls; a new one if none has run."""

@@ -118,11 +118,16 @@ class DeferralWindow(AbstractDeferringExecutor):
             if call is not None:
                 engine.prepared(call.instance.ir)
         except Exception:
-            self._drop(call)
+            with self._lock:
+                self._drop(call)
+                self.waits = bool(self._held)
             raise
         with self._lock:
-            if call is not None and self._drop(call):
-                engine.run(call.instance.ir, *call.in_order)
+            try:
+                if call is not None and self._drop(call):
+                    engine.run(call.instance.ir, *call.in_order)
+            finally:
+                self.waits = bool(self._held)  # until then other threads wait for its values
 
     def _drop(self, call: KernelCall | None) -> bool:
         """Removes the first deferred call if it is `call`. Returns True if it was removed."""
@@ -130,7 +135,6 @@ class DeferralWindow(AbstractDeferringExecutor):
             is_first = bool(self._held) and self._held[0] is call
             if is_first:
                 self._held.popleft()
-                self.waits = bool(self._held)
             return is_first
 
     def may_wait(self, call: KernelCall, *, fails: bool = False) -> bool:

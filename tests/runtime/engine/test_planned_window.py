@@ -15,7 +15,9 @@ import kernelscape as ks
 import numpy as np
 import pytest
 from kernelscape.kernels.fields.program import current_program
+from kernelscape.kernels.tasks import window_kernels
 from kernelscape.runtime import engine as engine_room
+from kernelscape.runtime.engine import plan_bank, planned_window
 from kernelscape.runtime.engine.engine import Engine, EngineOptions
 from kernelscape.runtime.engine.planned_window import PlannedWindow
 
@@ -297,7 +299,9 @@ def test_an_interrupt_leaves_no_call_of_a_plan_behind() -> None:
         runs[0][0](*values)
         raise KeyboardInterrupt
 
-    ran.bound._runs = [(interrupted, *runs[0][1:]), *runs[1:]]
+    # Only callers that are no part of the extension are interrupted before they return.
+    ran.bound._runs = None
+    ran.bound._callers = lambda: [(interrupted, *runs[0][1:]), *runs[1:]]
     with pytest.raises(KeyboardInterrupt):
         period()  # the last step runs them
     found = seen(p)
@@ -347,6 +351,14 @@ def pipeline() -> SimpleNamespace:
     def third():
         for i in x:
             z[i] = y[i] - x[i]
+
+    n = ks.field(ks.i32, 8)
+    n.fill(10)
+
+    @ks.kernel
+    def count():
+        for i in range(7):
+            n[i + 1] += 1
 
     def period():
         first()
@@ -405,6 +417,138 @@ def test_threads_children_and_interrupts_run_each_call_once() -> None:
         ks.sync()
     kernel.run = run
     assert (p.x[7], p.y[7], p.z[7]) == reached(1)
+
+
+def planned() -> SimpleNamespace:
+    """A pipeline after ten periods, the last of which were run by a plan."""
+    p = pipeline()
+    for _ in range(10):
+        p.period()
+        ks.sync()
+        window().plans.complete()
+    assert ks.engine.stats().n_planned > 0
+    return p
+
+
+def interrupts_once(monkeypatch: pytest.MonkeyPatch, module: Any, name: str) -> None:
+    """Makes the next call of a function of a module an interrupt before it begins."""
+    real = getattr(module, name)
+
+    def interrupted(*args: Any) -> Any:
+        monkeypatch.setattr(module, name, real)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(module, name, interrupted)
+
+
+@pytest.mark.parametrize(
+    ("module", "name"),
+    [
+        (plan_bank, "starmap"),
+        (plan_bank, "takewhile"),
+        (planned_window, "perf_counter"),
+    ],
+)
+def test_an_interrupt_before_a_window_runs_leaves_its_calls_deferred(
+    monkeypatch: pytest.MonkeyPatch, module: Any, name: str
+) -> None:
+    p = planned()
+    interrupts_once(monkeypatch, module, name)
+    p.first()
+    p.second()
+    with pytest.raises(KeyboardInterrupt):
+        p.third()
+    p.period()
+    assert (p.x[7], p.y[7], p.z[7]) == reached(12)
+
+
+def test_calls_that_returned_have_happened_whenever_interrupts_come() -> None:
+    p = planned()
+    for _ in range(10):
+        p.first()
+        p.count()
+        ks.sync()
+        window().plans.complete()
+    made, armed, rng = [20, 20], False, random.Random(1)
+
+    def interrupt(*_: Any) -> None:
+        nonlocal armed
+        if armed:
+            armed = False
+            raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        for _ in range(150):
+            at = -1
+            try:
+                armed = True
+                signal.setitimer(signal.ITIMER_REAL, rng.uniform(1e-4, 2e-3))
+                while True:
+                    at = 0
+                    p.first()
+                    made[0] += 1
+                    at = 1
+                    p.count()
+                    made[1] += 1
+            except KeyboardInterrupt:
+                signal.setitimer(signal.ITIMER_REAL, 0)
+            found = [int(p.x[7]), int(p.n[7])]
+            more = [a - b for a, b in zip(found, made, strict=True)]
+            assert all(m in ((0, 1) if k == at else (0,)) for k, m in enumerate(more)), more
+            made = found
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def test_a_read_waits_for_the_window_that_another_thread_runs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    p, runs = planned(), threading.Event()
+    real = plan_bank.BoundPlan.run
+
+    def slowly(self: Any, *args: Any) -> None:
+        runs.set()
+        for _ in range(20):  # other threads have their turns
+            threading.Event().wait(1e-3)
+        real(self, *args)
+
+    monkeypatch.setattr(plan_bank.BoundPlan, "run", slowly)
+    p.first()
+    p.second()
+    other = threading.Thread(target=p.third)
+    other.start()
+    assert runs.wait(60)
+    assert p.x[7] == 11
+    other.join()
+
+
+def test_calls_run_without_plans_where_none_can_be_built(monkeypatch: pytest.MonkeyPatch) -> None:
+    p = pipeline()
+    with monkeypatch.context() as patch:
+        patch.setattr(Engine, "submit", refuses)  # Python ends
+        for _ in range(3):
+            p.period()
+            ks.sync()
+    monkeypatch.setattr(window_kernels, "window_kernels", overflows)
+    p.period()
+    ks.sync()
+    with pytest.warns(RuntimeWarning, match="runs call by call: its plan failed: RecursionError"):
+        window().plans.complete()
+    for _ in range(3):
+        p.period()
+        ks.sync()
+    assert (p.x[7], p.y[7], p.z[7]) == reached(7)
+    assert ks.engine.stats().n_planned == 0
+
+
+def refuses(*_: Any) -> None:
+    raise RuntimeError("cannot schedule new futures after shutdown")
+
+
+def overflows(*_: Any) -> None:
+    raise RecursionError
 
 
 def test_an_error_of_a_call_that_waited_ends_its_window() -> None:
