@@ -6,7 +6,8 @@ from itertools import combinations
 
 from ...kernels.analysis.inner_ranges import lane_ranges, widest
 from ...kernels.ir.domain import UNBOUNDED
-from ...kernels.ir.kernel import Const, For
+from ...kernels.ir.kernel import Const, For, Store
+from ...kernels.ir.on_trees import NO_TREES
 from ...kernels.ir.task import Task
 from ...kernels.ir.walk import nested_statements
 from ..backbone import INNER
@@ -40,7 +41,13 @@ def ranges_of(s: Draft, task: Task) -> tuple[For, ...]:
         for x in found
         if lanes_of(s, x) > 1
         and (not isinstance(x.extent, Const) or int(x.extent.value) >= lanes_of(s, x))
+        and not (task.body.trees != NO_TREES and _has_rows(x))
     )
+
+
+def _has_rows(loop: For) -> bool:
+    """True if a loop over cells of a leaf has other choices of its vectors: it stores, or holds the loop that does."""
+    return any(isinstance(x, Store | For) for x in nested_statements(loop.body))
 
 
 def lanes_of(s: Draft, loop: For) -> int:
