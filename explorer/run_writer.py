@@ -160,6 +160,13 @@ class RunWriter:
     def note(self, kind: str, text: str) -> None:
         self._journal.append(NoteRecord(at_s=self.at_s(), kind=kind, text=text))
 
+    @property
+    def _threads(self) -> int:
+        """Number of threads of a call: that of the options, else the cores of the slots in use; 0 for all cores of this host."""
+        target = self._space.target
+        is_of_slots = bool(self._device_key) and not target.is_gpu
+        return self._options.threads or (target.cores if is_of_slots else 0)
+
     def incumbent(self, source_key: str, time_ns: float) -> None:
         record = IncumbentRecord(at_s=self.at_s(), source_key=source_key, time_ns=time_ns)
         self._journal.append(record)
@@ -329,7 +336,7 @@ class RunWriter:
             conditions=result.conditions or self._conditions,
             stored=s.stored,
             fixed=self._space.fixed,
-            threads=self._options.threads,
+            threads=self._threads,
             undecided=self._options.undecided,
             profile=UNSET if self._space.profile is None else self._space.profile,
         )

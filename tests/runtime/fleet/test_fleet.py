@@ -356,6 +356,8 @@ def test_programs_run_in_processes_of_their_slots(tmp_path, monkeypatch) -> None
     found = evaluations(tmp_path)
     assert [r.status for r in found] == ["ok"] * 5
     assert {r.place.slot for r in found} == {f"cpu:{core}"}
+    assert run.best is not None
+    assert run.best.file.threads == 1  # so it is the same program on a host of many cores
     assert run.compile() is not None
     notes = [r.text for r in read_journal(tmp_path / "journal.jsonl") if isinstance(r, NoteRecord)]
     assert "eval_limit" in notes
