@@ -171,6 +171,7 @@ def test_results_travel_without_names_of_files(store, tmp_path):
         assert other.add(lines, "x.jsonl") == (2, 0)
         assert other.add(lines, "x.jsonl") == (0, 2)
         assert other.lookup(KEY).best == best()
+        assert store.add(other.exported(), "x.jsonl") == (0, 2)  # they came from there
         with pytest.raises(RecordError, match=r"line 2 of x\.jsonl is no exported result"):
             other.add([lines[0], b"{}"], "x.jsonl")
 
