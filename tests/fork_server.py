@@ -194,12 +194,13 @@ def serve(asked: socket.socket) -> tuple[dict[str, Any], list[int]]:
                 for fd in fds[1:]:
                     os.close(fd)
                 report(pid, ending)
+            os.setsid()  # before anybody knows its number: its group may be killed at once
+            ending.send(str(os.getpid()).encode())
         return json.loads(message), fds[1:]
 
 
 def report(pid: int, ending: socket.socket) -> None:
-    """Tells the number of a process, and when it ends its status and CPU seconds. Ends this process."""
-    ending.send(str(pid).encode())
+    """Tells, when a process ends, its status and CPU seconds. Ends this process."""
     _, status, used = os.wait4(pid, 0)
     with suppress(BrokenPipeError):
         ending.send(f"{status} {used.ru_utime + used.ru_stime}".encode())
@@ -208,7 +209,6 @@ def report(pid: int, ending: socket.socket) -> None:
 
 def become(command: dict[str, Any], fds: Sequence[int]) -> None:
     """Makes of this process the one that was asked for, and runs its module."""
-    os.setsid()
     first = (
         max(command["fds"], default=0) + 1
     )  # a copy that had the number of another would be replaced
