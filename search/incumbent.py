@@ -77,8 +77,6 @@ class Incumbent:
         """Adds a measured implementation to the ranking.
 
         True if it is the new best; an equal time does not replace the best.
-
-        True if it is the new best; an equal time does not displace.
         """
         if any(known.key == ranked.key for known in self._top):
             return False

@@ -67,7 +67,10 @@ class Helpers(ABC):
     def divided(
         self, prelude: Prelude, operation: str, dtype: DType, lanes: int, by: int
     ) -> str | None:
-        """Returns the name of a helper that divides integer vectors by the constant `by`; None if there is none."""
+        """Returns the name of a helper for a quotient or remainder (`operation`) of integer vectors by the constant `by`.
+
+        None if the language has no such helper, as here.
+        """
         return None
 
     @abstractmethod

@@ -156,6 +156,6 @@ def iterations(plan: Plan, node: loop_ir.Loop) -> int:
 
 
 def _lines(n: int, stride_bytes: int) -> loop_ir.Lines:
-    """Returns the cache lines of `n` elements at distances of `stride_bytes`."""
+    """Returns how many cache lines hold `n` elements `stride_bytes` apart, and how many elements lead from line to line."""
     apart = max(1, LINE_BYTES // max(1, abs(stride_bytes)))
     return loop_ir.Lines(-(-n // apart), apart)

@@ -212,9 +212,9 @@ class BlockSumWriter:
         return -(-n_results // threads)
 
     def number_of_result(self, thread: c.CExpr, threads: int) -> str:
-        """Declares the number of the result that a thread handles, and returns the variable's name.
+        """Declares the index of the result that a thread handles, and returns the variable's name.
 
-        With `threads` 1 it is the number of the block: a whole block handles one result.
+        `threads`: results of a block, one for each thread; 1: the whole block handles one result, whose index is the block's.
         """
         self.kernel.uses_tid = True
         result = self.scene.w.fresh("result")

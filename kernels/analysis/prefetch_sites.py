@@ -130,7 +130,10 @@ def _end_of_list(
 
 
 class _RowReader:
-    """Collector of the rows of a block. `known`: values of the locals that are set exactly once."""
+    """Finds the rows of a block that can be prefetched: contiguous elements of an array that an inner loop accesses.
+
+    `known`: values of the locals that are set exactly once.
+    """
 
     def __init__(
         self, own: str, known: Mapping[str, ir.Expr], array: Callable[[str], ArrayInfo]

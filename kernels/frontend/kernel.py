@@ -310,10 +310,7 @@ class Kernel:
         return signature, found
 
     def _instantiated(self, signature: Signature, aliases: Aliases = ()) -> Instance:
-        """Compiles the kernel for a signature and returns the instance.
-
-        `aliases`: for each array argument that is the same array as an earlier one, its name and that of the earlier one.
-        """
+        """Returns a new instance of the kernel for a signature: its Python source as IR. Callers keep it for later calls."""
         program = self._program
         fast_math = self.fast_math and (program is None or program.config.reorders_sums)
         subject = Subject(

@@ -216,7 +216,10 @@ class NodeState:
 
 @dataclass(frozen=True)
 class TreeParts:
-    """Parts of trees of sparse fields whose data layout may be transformed while a sequence runs."""
+    """Arrays of a sequence's sparse trees by role: leaves, lists of cells, slot tables, node states, shared first cells.
+
+    Their data layout may be transformed while the sequence runs.
+    """
 
     leaves: tuple[Leaves, ...] = ()
     lists: tuple[ListRecords, ...] = ()  # of active cells

@@ -1,4 +1,7 @@
-"""Sparse lowering of kernels and of their recorded calls, with the decisions about their loops."""
+"""Lowering of kernels on sparse fields, and of recorded calls of them, to kernels on plain arrays.
+
+Callers give the decisions about loops. Lowered kernels are kept and shared.
+"""
 
 from __future__ import annotations
 

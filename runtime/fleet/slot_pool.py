@@ -201,7 +201,10 @@ class SlotPool(AbstractPool):
         return None
 
     def _look_for_new(self) -> None:
-        """Has seats of new slots started in a while: a worker that has just joined may be slow to describe them."""
+        """Looks for new slots on a thread of its own, and queues the start of their seats; no effect while it still looks.
+
+        The search does not wait for it: a worker that has just joined may be slow to describe its slots.
+        """
         if self._looking is not None and self._looking.is_alive():
             return
 

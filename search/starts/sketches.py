@@ -121,7 +121,10 @@ class Packing:
 
 @dataclass(frozen=True, slots=True)
 class CopyInputs:
-    """Reuse by copies: each thread copies its inputs for a later task that reads them again."""
+    """Reuse by copies: a thread keeps what one task reads in a copy near the core, from which a later task reads it.
+
+    Registers are preferred, then shared, then global memory.
+    """
 
 
 @dataclass(frozen=True, slots=True)

@@ -312,7 +312,7 @@ class Exploration:
             self.rank(outcome, request.key, request.tag, request.candidate, node_id)
 
     def check_admissible(self, outcome: ev.Outcome, bound_ns: float, key: bytes) -> None:
-        """Raises an alarm if a measured time is below a scaled bound, once per implementation.
+        """Appends an alarm event if a measured time is below its scaled bound, once per implementation; the search goes on.
 
         It also lowers the scale of all bounds.
         """

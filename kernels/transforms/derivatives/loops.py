@@ -182,7 +182,10 @@ def _restored(body: SweepBody, name: str, kept: str, at: ir.Expr, where: ir.Loca
 
 
 def _turned(x: _Swept, is_top: bool) -> ir.Stmt:
-    """Returns the loop of the reverse sweep: it computes each iteration again and sweeps it backwards."""
+    """Returns the loop of the reverse sweep: each iteration computes its values again, then sweeps its body backwards.
+
+    The last iteration comes first, unless `_is_in_order`.
+    """
     body, s, making = x.body, x.loop, x.body.making
     inner = body.inside()
     inner.sums |= x.sums
