@@ -179,7 +179,7 @@ def test_launches_go_without_threads_that_lose_their_core_and_try_them_again(lib
     """Whatever keeps a thread off its core inside a part costs the others a share of their time, not a share of all launches."""
     run(
         library,
-        TRIED + "assert until(2, 0, 0, 100)\n"
+        TRIED + "assert until(2, 0, 500, 2000)\n"
         "assert until(1, 3000, 0, 100), 'late threads are waited for again and again'\n"
         "few = sum(run(0, 0, 1) == 1 for _ in range(100))\n"
         "assert few > 50, f'after a late one {few} of 100 launches without it'\n"
