@@ -163,9 +163,7 @@ class RunWriter:
     @property
     def _threads(self) -> int:
         """Number of threads of a call: that of the options, else the cores of the slots in use; 0 for all cores of this host."""
-        target = self._space.target
-        is_of_slots = bool(self._device_key) and not target.is_gpu
-        return self._options.threads or (target.cores if is_of_slots else 0)
+        return self._options.threads or (self._space.target.cores if self._device_key else 0)
 
     def incumbent(self, source_key: str, time_ns: float) -> None:
         record = IncumbentRecord(at_s=self.at_s(), source_key=source_key, time_ns=time_ns)
