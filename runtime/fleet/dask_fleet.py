@@ -6,6 +6,7 @@ Messages are bytes; tasks are functions of `dask_worker`.
 from __future__ import annotations
 
 import asyncio
+import logging
 import subprocess
 import sys
 import threading
@@ -30,6 +31,9 @@ from .dask_worker import CONFIG, resource_of, security_of
 from .fleet import AbstractFleet, AbstractSlot, SlotLostError
 from .fleet_file import FleetFile, check_address, check_certificates, load_fleet
 from .messages import SlotFacts, decode_facts, own_version
+
+# What it reports, with a traceback, is an error of ours or the end of a fleet.
+logging.getLogger("distributed.client").setLevel(logging.CRITICAL)
 
 _LOOK_S = 0.1  # polling interval of what waits
 _WORKERS_S = 1.0  # between two looks at which workers there are

@@ -269,6 +269,8 @@ class SlotPool(AbstractPool):
         while (share := self._share()) is not None:
             made = self._builder.build_together([build.source for build in share])
             with self._changed:
+                if self._is_dropped:  # what was ended is no candidate that failed
+                    return
                 for build, one in zip(share, made, strict=True):
                     build.made = one
                     self._ready += [_Ready(ticket, work, one) for ticket, work in build.waiting]

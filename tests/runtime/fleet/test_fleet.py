@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import msgspec
 import pytest
@@ -20,6 +23,7 @@ from kernelscape.explorer.workload import Options
 from kernelscape.kernels.library import load
 from kernelscape.runtime.api.backend import AbstractReporter
 from kernelscape.runtime.api.errors import DeviceError
+from kernelscape.runtime.api.outcome import Failure
 from kernelscape.runtime.fake.device import FakeDevice, _hashed_ns
 from kernelscape.runtime.fleet import fleet as fleets
 from kernelscape.runtime.fleet import host
@@ -39,6 +43,7 @@ from kernelscape.runtime.fleet.messages import (
 )
 from kernelscape.runtime.fleet.request import FleetRequest
 from kernelscape.runtime.fleet.site import SiteOptions
+from kernelscape.runtime.fleet.slot_pool import SlotPool
 from kernelscape.runtime.records.journal import read_journal
 from kernelscape.runtime.records.loading import load_header
 from kernelscape.runtime.records.record import EvaluationRecord, NoteRecord
@@ -176,6 +181,30 @@ def test_what_fails_on_a_slot_is_the_failure_of_its_candidate(tmp_path) -> None:
     run_on(fleet_of(**devices), tmp_path / "run")
     found = {r.source_key: r.status for r in evaluations(tmp_path / "run")}
     assert {key: found[key] for key in keys} == script
+
+
+def test_builds_that_the_end_of_a_search_ends_are_no_failures() -> None:
+    class Builder:
+        n_at_once = most_together = 1
+        begun, ended = threading.Event(), threading.Event()
+
+        def build_together(self, sources):
+            self.begun.set()
+            assert self.ended.wait(60)
+            return [Failure("compile", "ended")]
+
+        def end_builds(self) -> None:
+            self.ended.set()
+
+        def begin(self) -> None:
+            """No effect."""
+
+    builder, seats = Builder(), SimpleNamespace(live=[])
+    pool: Any = SlotPool(builder, SimpleNamespace(seats=seats))  # type: ignore[arg-type]
+    pool.submit(SimpleNamespace(source=SimpleNamespace(key="k")))
+    assert builder.begun.wait(60)
+    assert pool.drop() == []
+    assert not pool._ready
 
 
 def test_another_version_is_refused(tmp_path, monkeypatch) -> None:
