@@ -24,7 +24,7 @@ _COUNTS = ("n_drawn", "n_compared", "n_nonzero", "n_with_flow")
 
 
 def piece(first: int, end: int) -> dict[str, Any]:
-    """What dot products say about the bodies of these numbers."""
+    """Returns the comparison by dot products of the bodies with these numbers."""
     tally = Tally()
     tally.add(DERIVATIVES, range(first, end))
     counts = {name: getattr(tally, name) for name in _COUNTS}

@@ -89,6 +89,14 @@ def _check(A: Any, b: Any, x: Any, what: str) -> None:  # noqa: N803
         fail(f"{what} takes fields of one shape, not {b.shape} and {x.shape}", ProgramRuntimeError)
 
 
+def _begin(A: LinearOperator, b: Any, x: Any, image: Any, *residuals: Any) -> float:  # noqa: N803
+    """Stores the residual b - A x in each of `residuals`, and A x in `image`. Returns the square of the residual's length."""
+    A.matvec(x, image)
+    for r in residuals:
+        _combine(r, b, -1.0, image)
+    return float(_dot(residuals[0], residuals[0]))
+
+
 class _Progress:
     """Residual of a solver after each iteration, printed unless it is quiet."""
 
@@ -139,10 +147,7 @@ def MatrixFreeCG(
     _check(A, b, x, "MatrixFreeCG")
     progress = _Progress("Conjugate Gradient method", tol, quiet)
     with _fields(x, 3, "MatrixFreeCG") as (p, r, image):
-        A.matvec(x, image)
-        _combine(r, b, -1.0, image)
-        _combine(p, r, 0.0, r)
-        square = _dot(r, r)
+        square = _begin(A, b, x, image, r, p)
         progress.begins(square)
         for iteration in range(0 if progress.is_converged else maxiter):
             A.matvec(p, image)
@@ -175,11 +180,7 @@ def MatrixFreeBICGSTAB(
     _check(A, b, x, "MatrixFreeBICGSTAB")
     progress = _Progress("BICGSTAB method", tol, quiet)
     with _fields(x, 6, "MatrixFreeBICGSTAB") as (p, r, shadow, image, s, second):
-        A.matvec(x, image)
-        _combine(r, b, -1.0, image)
-        _combine(p, r, 0.0, r)
-        _combine(shadow, r, 0.0, r)
-        rho = square = _dot(r, r)
+        rho = square = _begin(A, b, x, image, r, p, shadow)
         progress.begins(square)
         for iteration in range(0 if progress.is_converged else maxiter):
             A.matvec(p, image)

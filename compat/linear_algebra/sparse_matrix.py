@@ -235,7 +235,7 @@ class SparseMatrix:
         lines = ["%%MatrixMarket matrix coordinate real general", "%"]
         lines += [f"{self.n} {self.m} {entries.nnz}"]
         lines += [
-            f"{i + 1} {j + 1} {x:g}"
+            f"{i + 1} {j + 1} {x!s}"  # as many digits as tell it from its neighbours
             for i, j, x in zip(entries.row, entries.col, entries.data, strict=True)
         ]
         Path(filename).write_text("\n".join([*lines, ""]), encoding="utf-8")

@@ -218,7 +218,7 @@ class Codec:
         return self._a.binary("bit_and", self._shifted("shr", bits, _FRACTION), self._u32(255))
 
     def _stored_exponent(self, kind: QuantFloat, exponent: Any) -> Any:
-        """What is stored of the exponent of an f32: 0 where it is too small, the greatest where it is too large."""
+        """The stored exponent for that of an f32: 0 if it is too small, the greatest if it is too large."""
         a, bias = self._a, self._u32(kind.bias)
         kept = a.binary("sub", a.binary("max", exponent, bias), bias)
         return a.binary("min", kept, self._u32((1 << kind.exponent) - 1))

@@ -106,8 +106,32 @@ class Words:
         return tuple(word), inside
 
 
+class AbstractQuantField(AbstractField):
+    """Field of a quantised type, of numbers or of matrices: conversions by way of NumPy, and no derivatives."""
+
+    kind: QuantType
+
+    @property
+    def dtype(self) -> QuantType:
+        return self.kind
+
+    def derivative(self, kind: DerivativeKind) -> NoReturn:
+        fail(f"{self.label} has no {kind}: its type is quantised", ProgramTypeError)
+
+    def copy_from(self, other: Any) -> None:
+        if not isinstance(other, AbstractField):
+            fail(f"{self.label} copies from a field, not from {type(other).__name__}")
+        self.from_numpy(other.to_numpy())
+
+    def to_torch(self, device: Any = None) -> Any:
+        return torch_tensor(self.to_numpy(), device)
+
+    def from_torch(self, arr: Any) -> None:
+        self.from_numpy(arr.detach().cpu().numpy())
+
+
 @final
-class QuantField(AbstractField):
+class QuantField(AbstractQuantField):
     """Field of numbers of a quantised type."""
 
     def __init__(self, kind: QuantType, name: str) -> None:
@@ -115,10 +139,6 @@ class QuantField(AbstractField):
         self.kind = kind
         self.words: Words | None = None
         self.member = 0
-
-    @property
-    def dtype(self) -> QuantType:
-        return self.kind
 
     def packed(self) -> Words:
         """Its words; LanguageError if it has none yet."""
@@ -148,9 +168,6 @@ class QuantField(AbstractField):
     @property
     def shape(self) -> tuple[int, ...]:
         return self.packed().shape
-
-    def derivative(self, kind: DerivativeKind) -> NoReturn:
-        fail(f"{self.label} has no {kind}: its type is quantised", ProgramTypeError)
 
     def _place(self, key: Any) -> tuple[Any, Any]:
         """The index of the word of an element, and where its bits begin: None if the layout says that."""
@@ -239,23 +256,12 @@ class QuantField(AbstractField):
     def fill(self, value: Any) -> None:
         self.from_numpy(np.full(self.shape, number(value, self.kind.compute, self.label)))
 
-    def copy_from(self, other: Any) -> None:
-        if not isinstance(other, AbstractField):
-            fail(f"{self.label} copies from a field, not from {type(other).__name__}")
-        self.from_numpy(other.to_numpy())
-
-    def to_torch(self, device: Any = None) -> Any:
-        return torch_tensor(self.to_numpy(), device)
-
-    def from_torch(self, arr: Any) -> None:
-        self.from_numpy(arr.detach().cpu().numpy())
-
     def __str__(self) -> str:
         return str(self.to_numpy()) if self.words is not None else repr(self)
 
 
 @final
-class QuantMatrixField(AbstractField):
+class QuantMatrixField(AbstractQuantField):
     """Field of vectors or matrices of a quantised type: a field for each component."""
 
     def __init__(self, kind: QuantType, element_shape: tuple[int, ...], name: str) -> None:
@@ -265,10 +271,6 @@ class QuantMatrixField(AbstractField):
             at: QuantField(kind, "_".join(map(str, (self.name or "field", *at))))
             for at in np.ndindex(*element_shape)
         }
-
-    @property
-    def dtype(self) -> QuantType:
-        return self.kind
 
     @property
     def n(self) -> int:
@@ -303,9 +305,6 @@ class QuantMatrixField(AbstractField):
     def shape(self) -> tuple[int, ...]:
         return self._first.shape
 
-    def derivative(self, kind: DerivativeKind) -> NoReturn:
-        fail(f"{self.label} has no {kind}: its type is quantised", ProgramTypeError)
-
     def __getitem__(self, key: Any) -> Matrix:
         found = np.empty(self.element_shape, self.kind.compute.numpy)
         for at, x in self.components.items():
@@ -337,17 +336,6 @@ class QuantMatrixField(AbstractField):
         whole = (*self.shape, *self.element_shape)
         given = value.to_numpy() if isinstance(value, Matrix) else value
         self.from_numpy(np.broadcast_to(np.asarray(given), whole))
-
-    def copy_from(self, other: Any) -> None:
-        if not isinstance(other, AbstractField):
-            fail(f"{self.label} copies from a field, not from {type(other).__name__}")
-        self.from_numpy(other.to_numpy())
-
-    def to_torch(self, device: Any = None) -> Any:
-        return torch_tensor(self.to_numpy(), device)
-
-    def from_torch(self, arr: Any) -> None:
-        self.from_numpy(arr.detach().cpu().numpy())
 
 
 def _fields_of(x: Any) -> list[QuantField]:
@@ -385,7 +373,7 @@ class BitpackedFields:
         self._words.layout = WordLayout(self._words.layout.dtype, members)
 
     def _taken(self, n: int) -> int:
-        """Where the next `n` bits of the word begin."""
+        """Takes the next `n` bits of the word, and returns the position of their first one."""
         begin, self._n_bits = self._n_bits, self._n_bits + n
         if self._n_bits > self._most:
             fail(

@@ -21,7 +21,7 @@ def _numbers(x):
 
 
 def _stored(kind, numbers, n_bits=32):
-    """What is left of numbers that are stored in a kernel, and of those that are stored from Python."""
+    """The values read back of numbers that a kernel stores, and of those that Python stores."""
     x = _packed(kind, n=len(numbers), bits=n_bits)
     y = _packed(kind, n=len(numbers), bits=n_bits)
 

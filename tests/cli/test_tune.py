@@ -117,7 +117,7 @@ def test_an_interrupt_ends_all_searches(explore, slots) -> None:
 
 
 def test_shapes_are_searched_at_once_a_slot_each(explore, slots) -> None:
-    """What is known is not searched, and an error ends all of them."""
+    """Known shapes are not searched again, and an error ends all searches."""
     sizes = ("axpydot", "--sizes", "n=64,n=32,n=16", *FEW, *slots)
     code, lines = tuned(explore, *sizes)
     assert code == 0

@@ -354,7 +354,7 @@ def test_a_search_is_of_one_kind() -> None:
 
 
 def test_each_key_is_searched_by_itself(tmp_path, explore) -> None:
-    """Of all kinds, where none is asked for."""
+    """Devices of all kinds are searched, if no target is given."""
     given = ("run", "axpydot", "--size", "n=64", "--max-evals", 2, "-q", "--each-key")
     code, _, err = explore(*given, "--device", "fake:0", "--device", "fake:1", "-o", tmp_path)
     assert code == 0, err
