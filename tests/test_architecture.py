@@ -460,8 +460,8 @@ def test_loops_on_sparse_fields_are_lowered_in_one_place() -> None:
 
 
 def test_the_frontend_leaves_sparse_fields_as_they_are() -> None:
-    """Kind: a decision about a kernel that the frontend takes. Of sparse lowering it knows memory layouts and records."""
-    allowed = {"layout", "naming", "recorded"}
+    """Kind: a decision about a kernel that the frontend takes. Sparse analyses it uses are of layouts and of what is apart."""
+    allowed = {"disjoint", "layout", "naming", "recorded"}
     for path in files("kernels/frontend", "kernels/fields"):
         nodes = (n for n in ast.walk(tree_of(path)) if isinstance(n, ast.ImportFrom) and n.level)
         sources = (source_of(path, n) for n in nodes)

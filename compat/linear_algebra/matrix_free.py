@@ -66,7 +66,7 @@ def _fields(like: Any, n: int, what: str) -> Iterator[list[Any]]:
         )
     builder = FieldsBuilder()
     made = [field(like.dtype) for _ in range(n)]
-    builder.dense(_AXES[len(like.shape) - 1], like.shape).place(*made)
+    builder.dense(_AXES[len(like.shape) - 1], like.shape).place(*made, offset=like.offset or None)
     fields = builder.finalize()
     try:
         yield made

@@ -111,6 +111,7 @@ class SparseMatrix:
             shape = _extent(n, "rows"), _extent(n if m is None else m, "columns")
             made = scipy_sparse().coo_array(shape, dtype=_float_type(dtype).numpy)
             sm = made.asformat(kind)
+        _float_type(sm.dtype)
         self.matrix = sm
 
     @property
@@ -235,7 +236,7 @@ class SparseMatrix:
         lines = ["%%MatrixMarket matrix coordinate real general", "%"]
         lines += [f"{self.n} {self.m} {entries.nnz}"]
         lines += [
-            f"{i + 1} {j + 1} {x!s}"  # as many digits as tell it from its neighbours
+            f"{i + 1} {j + 1} {str(x).removesuffix('.0')}"  # as many digits as tell it from its neighbours
             for i, j, x in zip(entries.row, entries.col, entries.data, strict=True)
         ]
         Path(filename).write_text("\n".join([*lines, ""]), encoding="utf-8")
@@ -267,9 +268,13 @@ class SparseMatrixBuilder:
         }
         self.pack = Pack(TRIPLETS, arrays)
 
-    def _triplets(self) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-        """The rows, columns and values of the triplets; LanguageError where they are too many or outside of the matrix."""
+    def _triplets(self, *, forgets: bool) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+        """The rows, columns and values of the triplets; LanguageError where they are too many or outside of the matrix.
+
+        `forgets`: the builder is empty behind it, also after an error.
+        """
         n = int(self.pack.count[0])
+        self.pack.count[0] = 0 if forgets else n
         if n > self.max_num_triplets:
             fail(
                 f"{n} triplets were added to a SparseMatrixBuilder for {self.max_num_triplets}: make max_num_triplets larger",
@@ -285,7 +290,7 @@ class SparseMatrixBuilder:
 
     def print_triplets(self) -> None:
         """Prints the triplets."""
-        rows, columns, entries = self._triplets()
+        rows, columns, entries = self._triplets(forgets=False)
         print(
             f"n={self.num_rows}, m={self.num_cols}, num_triplets={len(rows)} (max={self.max_num_triplets})"
         )
@@ -294,8 +299,7 @@ class SparseMatrixBuilder:
 
     def build(self, dtype: Any = DType.f32, _format: str = "CSR") -> SparseMatrix:
         """Returns the matrix of the triplets, where those of one place are summed, and forgets them. Both options are Taichi's."""
-        made = _summed(*self._triplets(), (self.num_rows, self.num_cols))
-        self.pack.count[0] = 0
+        made = _summed(*self._triplets(forgets=True), (self.num_rows, self.num_cols))
         return SparseMatrix(sm=made.asformat(self._format))
 
 

@@ -64,7 +64,7 @@ class SparseSolver:
                 f"a SparseSolver of {self.dtype.name} is given a matrix of {sparse_matrix.dtype.name}: make it with dtype=",
                 ProgramRuntimeError,
             )
-        self.matrix = sparse_matrix
+        self.matrix, self._factors = sparse_matrix, None
 
     def factorize(self, sparse_matrix: Any) -> None:
         """Factorises a matrix; `info` says if it could."""

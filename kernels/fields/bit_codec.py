@@ -297,5 +297,7 @@ class Codec:
         step = a.const(2.0 ** (1 - kind.fraction), DType.f32)
         scaled = a.binary("mul", a.cast(fraction, DType.f32), step)
         found = a.binary("mul", scaled, a.bitcast(power, DType.f32))
+        is_nothing = a.compare("eq", fraction, self._u32(0))  # beside an infinity
+        found = a.select(is_nothing, zero, found)
         signed = a.binary("bit_or", a.bitcast(found, DType.u32), sign)
         return a.select(is_zero, zero, a.bitcast(signed, DType.f32))

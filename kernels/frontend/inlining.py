@@ -10,6 +10,7 @@ from typing import Any
 from ..ir.kernel import DType, Load, Local, LocalElement, SetLocal, Stmt
 from ..ir.simplify import const
 from ..ir.walk import walk
+from .control import surely_leaves
 from .errors import KernelSyntaxError
 from .func import BoundFunc, Func
 from .intrinsics import TemplateAnnotation
@@ -126,6 +127,9 @@ class Inliner:
                 frame.bind(name, self._expr.places.new_local(name, loaded(argument), node))
         result: Value | None = None
         if func.returns is not None:
+            if not surely_leaves(func.parsed.tree.body):
+                text = f"{func.parsed.name} calls itself, and may end without a return: end it with one"
+                state.fail(text, node, KernelSyntaxError)
             zero = self._expr.zero(func.returns, node)
             result, declared = self._expr.places.declared("result", zero)
             taken |= {s.name for s in declared}

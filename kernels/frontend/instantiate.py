@@ -27,6 +27,7 @@ from .instance import Instance
 from .packs import PackArgument, PackType
 from .parse import ParsedFunction
 from .python_objects import lifted
+from .quantised import in_order
 from .scopes import Binding, Frame, LoopVar, Pass
 from .signature import (
     ArrayArgument,
@@ -156,7 +157,8 @@ def _walk(
         declared.append(SetLocal(state.draws, const(0, DType.u64), where))
     body = without_unread(state, [*declared, *state.blocks[0]])
     if is_final:
-        body = clamped_indices(body)
+        trees = {name: s.tree for name, s in state.structures.items()}
+        body = clamped_indices(in_order(body, state.words, trees, state.fresh))
     captured = [c[0] for c in state.captured.values()]
     results = None
     if frame.returns is not None:

@@ -3,16 +3,46 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
 from ..ir import kernel as ir
 from ..ir.affine import limits
 from ..ir.simplify import binary, cast, const, is_cheap_and_fixed
-from ..ir.walk import walk
+from ..ir.structure import StructureTree
+from ..ir.walk import walk, written_in
+from ..sparse.disjoint import fields_apart
 from .bit_expressions import codec_of
+from .errors import KernelError
 from .scopes import PackedStore, Pass
 from .values import ArrayRef, Element, Packed
+
+
+def in_order(
+    body: Sequence[ir.Stmt], words: Set[str], trees: Mapping[str, StructureTree], fresh: Fresh
+) -> tuple[ir.Stmt, ...]:
+    """Returns a kernel's statements, with loops in order if several of their iterations may store parts of one word.
+
+    A store of a part reads the word, so threads would lose what others store to it. A loop in another one runs in order.
+    """
+    return tuple(_in_order(s, words, trees, fresh) for s in body)
+
+
+def _in_order(
+    s: ir.Stmt, words: Set[str], trees: Mapping[str, StructureTree], fresh: Fresh
+) -> ir.Stmt:
+    if not isinstance(s, ir.For | ir.ForActive):
+        return s
+    stored = words & written_in((s,))
+    if not stored or stored <= fields_apart(s, trees):
+        return s
+    if isinstance(s, ir.ForActive):
+        text = (
+            "iterations of a loop over active cells store quantised numbers to words that they share: store to the cell of the"
+            " iteration, or loop over a range"
+        )
+        raise KernelError(text, s.where)
+    return ir.For(fresh("once"), const(1, ir.DType.i64), (s,), s.where)
 
 
 def packed_element(
@@ -61,6 +91,10 @@ def _split(state: Pass, i: ir.Expr, extent: int) -> tuple[ir.Expr, ir.Expr]:
     return binary("floordiv", i, n_inside), binary("mod", i, n_inside)
 
 
+Fresh = Callable[[str], str]
+"""Function that returns an unused name."""
+
+
 @dataclass(frozen=True)
 class PackedStores:
     """Compiles stores to elements of quantised types. `in_local` copies an expression to a local."""
@@ -83,6 +117,7 @@ class PackedStores:
         word = ir.Load(place.array.name, place.indices, place.array.dtype)
         new = codec_of(packed.layout).store(word, numbers, packed.at)
         made = ir.Store(place.array.name, place.indices, new, state.frame.parsed.where(node))
+        state.words.add(place.array.name)
         state.emit(made)
         state.packed_store = PackedStore(made, tuple(numbers.items()))
 
@@ -94,10 +129,11 @@ class PackedStores:
         word = ir.Load(place.array.name, place.indices, place.array.dtype)
         new = codec_of(packed.layout).add(word, packed.member, value, packed.at)
         where = state.frame.parsed.where(node)
+        state.words.add(place.array.name)
         state.emit(ir.Store(place.array.name, place.indices, new, where))
 
     def _mergeable(self, place: Element, value: ir.Expr) -> PackedStore | None:
-        """The last statement, if it stores to the same word, and the value does not depend on that."""
+        """The last statement, if it stores to the same word, and neither value nor index depends on that."""
         block, before = self.state.blocks[-1], self.state.packed_store
         if before is None or not block or block[-1] is not before.statement or place.packed is None:
             return None
@@ -105,5 +141,6 @@ class PackedStores:
             before.statement.array,
             before.statement.indices,
         )
-        reads = any(isinstance(e, ir.Load) and e.array == place.array.name for e in walk(value))
+        read = (e for x in (value, *place.indices) for e in walk(x))
+        reads = any(isinstance(e, ir.Load) and e.array == place.array.name for e in read)
         return before if same and not reads and place.packed.at is None else None

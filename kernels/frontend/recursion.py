@@ -161,7 +161,10 @@ class Machine:
         found: list[ir.Stmt] = []
         for s in body:
             if isinstance(s, ir.LocalArray):
-                text = f"{self._name} calls itself and has a local array: pass it as an argument"
+                text = (
+                    f"{self._name} calls itself, and has a local array or calls another function that calls itself:"
+                    " pass the array as an argument, or call the other function in the kernel"
+                )
                 raise KernelError(text, s.where)
             if self._has_call(s):
                 s = with_blocks(s, self._with_counters)

@@ -137,6 +137,7 @@ class Pass:
         default_factory=set
     )  # nodes to which stores do not activate
     packed_store: PackedStore | None = None  # the last one
+    words: set[str] = field(default_factory=set)  # arrays of words of which parts are stored
     flags: list[Flag] = field(default_factory=list)
     is_differentiated: bool = False  # the IR is for derivatives only
     has_forms: bool = False  # derivatives need other IR

@@ -133,6 +133,50 @@ def test_what_cannot_be_done_is_said(call, said: str) -> None:
     assert found.value.where.file == __file__
 
 
+def test_a_builder_is_empty_behind_an_error() -> None:
+    builder = ti.linalg.SparseMatrixBuilder(2, 2, max_num_triplets=4)
+    add_entries(builder, np.array([[0, 5]], np.int32), np.ones(1, np.float32))
+    with pytest.raises(LanguageError, match="was given the entry"):
+        builder.build()
+    add_entries(builder, np.array([[1, 0]], np.int32), np.ones(1, np.float32))
+    assert builder.build()[1, 0] == 1
+
+
+def test_matrices_of_integers_and_factors_of_others_are_not_taken() -> None:
+    from scipy import sparse
+
+    with pytest.raises(LanguageError, match="entries of type f32 or f64, not i64"):
+        ti.linalg.SparseMatrix(sm=sparse.csc_array(np.array([[2, 0], [0, 3]])))
+    solver = ti.linalg.SparseSolver(dtype=ti.f64)
+    one = ti.linalg.SparseMatrix(sm=sparse.csc_array(np.eye(2)))
+    solver.compute(one)
+    solver.analyze_pattern(ti.linalg.SparseMatrix(sm=sparse.csc_array(2 * np.eye(2))))
+    assert not solver.info()
+    assert np.isnan(solver.solve(np.ones(2))).all()
+
+
+def test_operators_take_fields_with_an_offset() -> None:
+    b, x = ti.field(ti.f64), ti.field(ti.f64)
+    ti.root.dense(ti.i, 8).place(b, x, offset=(-3,))
+
+    @ti.kernel
+    def triple(v: ti.template(), out: ti.template()):
+        for i in v:
+            out[i] = 3.0 * v[i]
+
+    b.fill(6.0)
+    assert ti.linalg.MatrixFreeCG(ti.linalg.LinearOperator(triple), b, x)
+    assert x.to_numpy() == pytest.approx(2.0)
+
+
+def test_files_have_all_digits(tmp_path) -> None:
+    from scipy import io, sparse
+
+    given = np.array([[1234567.125, 1e-9], [1 / 3, 0.0]])
+    ti.linalg.SparseMatrix(sm=sparse.csc_array(given)).mmwrite(str(tmp_path / "a.mtx"))
+    assert io.mmread(tmp_path / "a.mtx").toarray().tolist() == given.tolist()
+
+
 def test_without_scipy_one_sentence_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "scipy", None)
     with pytest.raises(LanguageError, match=r'pip install "kernelscape\[sparse\]"'):

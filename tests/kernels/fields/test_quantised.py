@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from kernelscape.errors import LanguageError
 from kernelscape.kernels.interpret.executor import interpret
+from kernelscape.kernels.ir.text import show
 
 quant = ks.types.quant
 
@@ -27,6 +28,13 @@ def packed(*kinds, n: int = 8, bits: int = 32, shared: bool = False) -> list:
 def bits_of(field) -> np.ndarray:
     """The words of a field."""
     return field.leaves()[0].to_numpy()
+
+
+def text_of(kernel) -> str:
+    """The IR of a kernel without arguments, after its first call."""
+    kernel()
+    (instance,) = kernel._instances.values()
+    return show(instance.ir)
 
 
 @ks.kernel
@@ -147,6 +155,84 @@ def test_additions_of_iterations_that_share_a_word_are_all_there() -> None:
     at = np.random.default_rng(1).integers(0, 4, 900).astype(np.int32)
     count(at)
     assert x.to_numpy().tolist() == np.bincount(at, minlength=4).tolist()
+
+
+@pytest.mark.compiler
+def test_threads_lose_no_parts_of_words_that_their_iterations_share() -> None:
+    """The kind: a store of a part reads the word, so stores of others between both would be lost."""
+    n = 1 << 18
+    x = ks.field(quant.int(4))
+    ks.root.dense(ks.i, n // 8).quant_array(ks.i, 8, max_num_bits=32).place(x)
+    a, b = packed(quant.int(9), quant.int(20), n=n)
+
+    @ks.kernel
+    def put_all(at: ks.types.ndarray()):
+        for k in range(at.shape[0]):
+            x[at[k]] = 7
+            a[at[k]] = 5
+        for k in range(at.shape[0]):
+            b[at[k] % 4] += 1
+
+    at = np.random.default_rng(1).permutation(n).astype(np.int32)
+    for _ in range(3):
+        x.fill(0)
+        a.fill(0)
+        b.fill(0)
+        put_all(at)
+        assert np.count_nonzero(x.to_numpy() == 7) == np.count_nonzero(a.to_numpy() == 5) == n
+        assert b.to_numpy()[:4].tolist() == [n // 4] * 4
+
+
+def test_loops_are_in_order_only_if_iterations_share_words() -> None:
+    x, y = packed(quant.int(9), quant.int(9))
+
+    @ks.kernel
+    def apart():
+        for i in x:
+            x[i] = i
+        for i in range(8):
+            y[i] += i
+
+    @ks.kernel
+    def together():
+        for i in range(8):
+            x[i // 2] += i
+
+    assert "once" not in text_of(apart)
+    assert "once" in text_of(together)
+
+
+def test_a_loop_over_active_cells_may_share_no_words() -> None:
+    x, (n,) = ks.field(ks.i32), packed(quant.int(20))
+    ks.root.pointer(ks.i, 4).dense(ks.i, 4).place(x)
+
+    @ks.kernel
+    def count():
+        for i in x:
+            n[i % 4] += 1
+
+    with pytest.raises(LanguageError, match="to words that they share: store to the cell"):
+        count()
+
+
+def test_an_index_reads_its_word_after_the_store_before() -> None:
+    a, b = packed(quant.int(8), quant.int(8))
+
+    @ks.kernel
+    def twice():
+        for _ in range(1):
+            b[b[0]] = 7
+            a[b[0]] = 2
+
+    twice()
+    assert (a.to_numpy()[[0, 7]].tolist(), b[0]) == ([0, 2], 7)
+
+
+def test_an_infinity_leaves_its_partner_a_number() -> None:
+    x, y = packed(quant.float(8, 10), quant.float(8, 10), shared=True)
+    x[0], y[0] = np.inf, 1.0
+    assert x[0] == np.inf
+    assert y[0] == 0.0
 
 
 @pytest.mark.parametrize(
