@@ -11,11 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import product
 from typing import Any
 
 import numpy as np
 
 from ..kernels.fields.caller_location import fail
+from ..kernels.fields.field import AbstractLeaf
 from ..kernels.fields.ndarray import Ndarray
 from ..kernels.frontend.derivatives import (
     copy_call,
@@ -28,8 +30,8 @@ from ..kernels.frontend.dispatch import current
 from ..kernels.frontend.instance import KernelCall
 from ..kernels.frontend.recorder import ndarray
 from ..kernels.ir.errors import ProgramRuntimeError
-from ..kernels.ir.kernel import DType
-from ..kernels.ir.walk import written_in
+from ..kernels.ir.kernel import DType, SetLocal, Update
+from ..kernels.ir.walk import nested_statements, written_in
 
 
 @dataclass(frozen=True)
@@ -39,12 +41,6 @@ class _Saved:
     call: KernelCall
     name: str
     copy: Any
-
-    @property
-    def param(self) -> tuple[DType, tuple[int, ...]]:
-        """The type and shape of the array."""
-        found = next(p for p in self.call.instance.ir.arrays if p.name == self.name)
-        return found.dtype, found.shape
 
     @property
     def label(self) -> str:
@@ -77,6 +73,7 @@ class Snapshots:
         if not self._segments or len(self._segments[-1].calls) == self.n_calls:
             self._segments.append(_Segment())
         segment = self._segments[-1]
+        _refuse_overlap(segment, call)
         segment.calls.append(call)
         for name in _written(call):
             if _key(call, name) not in segment.begin:
@@ -86,21 +83,24 @@ class Snapshots:
         """Runs the adjoints of the calls, the last call first, and leaves all arrays but gradients as they are."""
         every = {key: x for segment in self._segments for key, x in segment.begin.items()}
         last = [self._copied(x.call, x.name) for x in every.values()]
-        for segment in reversed(self._segments):
-            self._reverse(segment)
-        self._restore(last)
+        try:
+            for segment in reversed(self._segments):
+                self._reverse(segment)
+        finally:
+            self._restore(last)
 
     def _reverse(self, segment: _Segment) -> None:
         ends = [self._copied(x.call, x.name) for x in segment.begin.values()]
         self._restore(segment.begin.values())
-        undone: list[dict[str, _Saved]] = []
+        befores: list[dict[str, _Saved]] = []
         for call in segment.calls:
-            undone.append({name: self._copied(call, name) for name in _written(call)})
+            befores.append({name: self._copied(call, name) for name in _written(call)})
             current().run(call)
+        is_exact = not any(_sums_in_any_order(call) for call in segment.calls)
         for x in ends:
-            current().run(equality_call(x.call, x.name, x.copy, x.label))
+            current().run(equality_call(x.call, x.name, x.copy, x.label, is_exact=is_exact))
             self._release(x)
-        for call, saved in zip(reversed(segment.calls), reversed(undone), strict=True):
+        for call, saved in zip(reversed(segment.calls), reversed(befores), strict=True):
             copies = {name: saved[name].copy for name in overwritten_arrays(call)}
             backward = derivative_call(call, "grad", copies)
             if backward is not None:
@@ -111,9 +111,9 @@ class Snapshots:
 
     def _copied(self, call: KernelCall, name: str) -> _Saved:
         """Copies an array into memory that is free again, or new."""
-        saved = _Saved(call, name, None)
-        free = self._free.get(saved.param, [])
-        made = free.pop() if free else ndarray(*saved.param)
+        kind = _kind(call, name)
+        free = self._free.get(kind, [])
+        made = free.pop() if free else ndarray(*kind)
         copy = made.array if isinstance(made, Ndarray) else made
         current().run(copy_call(call, name, copy))
         return _Saved(call, name, copy)
@@ -124,7 +124,21 @@ class Snapshots:
             self._release(x)
 
     def _release(self, x: _Saved) -> None:
-        self._free.setdefault(x.param, []).append(x.copy)
+        self._free.setdefault(_kind(x.call, x.name), []).append(x.copy)
+
+
+def _kind(call: KernelCall, name: str) -> tuple[DType, tuple[int, ...]]:
+    """The type and shape of an array of a call."""
+    found = next(p for p in call.instance.ir.arrays if p.name == name)
+    return found.dtype, found.shape
+
+
+def _sums_in_any_order(call: KernelCall) -> bool:
+    """True if a call may give other bits when it runs again: threads add floats up in any order."""
+    body = call.instance.ir.body
+    return any(isinstance(s, SetLocal) for s in body) or any(
+        isinstance(s, Update) and s.value.dtype.is_float for s in nested_statements(body)
+    )
 
 
 def _written(call: KernelCall) -> Iterator[str]:
@@ -149,3 +163,26 @@ def _refuse(call: KernelCall) -> None:
             f"a tape with snapshots runs kernels on dense fields and ndarrays: {call.instance.ir.name} has a sparse field",
             ProgramRuntimeError,
         )
+    leaves = (x for _, x in call.instance.fields if isinstance(x, AbstractLeaf))
+    gradient = next((x for x in leaves if x.dtype.is_float and not x.is_differentiable), None)
+    if gradient is not None:
+        fail(
+            f"a tape with snapshots runs its kernels again between their adjoints: {call.instance.ir.name} uses {gradient.label},"
+            " a gradient, so call it outside of the tape",
+            ProgramRuntimeError,
+        )
+
+
+def _refuse_overlap(segment: _Segment, call: KernelCall) -> None:
+    """Raises LanguageError if a call and those before it have arrays that overlap in memory and are not the same one."""
+    before = [(c, n) for c in segment.calls for n in c.arrays]
+    for name, other in product(call.arrays, before):
+        a, b = call.arrays[name], other[0].arrays[other[1]]
+        if not (isinstance(a, np.ndarray) and isinstance(b, np.ndarray)):
+            continue
+        if np.may_share_memory(a, b) and _key(call, name) != _key(*other):
+            fail(
+                f"a tape with snapshots runs kernels on arrays that do not overlap: {call.instance.ir.name} has another view of"
+                f" memory that {other[0].instance.ir.name} has",
+                ProgramRuntimeError,
+            )

@@ -107,17 +107,19 @@ def restore_call(call: KernelCall, name: str, of: Any) -> KernelCall:
     return _beside_call(call, name, "restore", _restoring, {_BESIDE: of})
 
 
-def equality_call(call: KernelCall, name: str, other: Any, label: str) -> KernelCall:
-    """Returns a kernel call that asserts that the array `name` of `call` is near the array `other`.
+def equality_call(
+    call: KernelCall, name: str, other: Any, label: str, *, is_exact: bool
+) -> KernelCall:
+    """Returns a kernel call that asserts that the array `name` of `call` equals the array `other`.
 
-    `label`: the name of the array in the message.
+    `label`: the name of the array in the message. Unless `is_exact`, floats may differ as sums in another order do.
     """
-    making = functools.partial(_comparing, label=label)
-    return _beside_call(call, name, f"equal {label}", making, {_BESIDE: other})
+    making = functools.partial(_comparing, label=label, is_exact=is_exact)
+    return _beside_call(call, name, f"equal {label} {is_exact}", making, {_BESIDE: other})
 
 
 _BESIDE = "copy_beside"  # the array beside one of a call, in the kernels below
-_NEAR = 1e-3  # of sums in another order, relative
+_NEAR = {4: 1e-3, 8: 1e-8}  # of sums in another order, relative to the greatest element; by bytes
 
 
 def _beside_call(
@@ -160,9 +162,14 @@ def _restoring(
 
 
 def _comparing(
-    array: kernel.ArrayParam, other: kernel.ArrayParam, where: kernel.Location, label: str
+    array: kernel.ArrayParam,
+    other: kernel.ArrayParam,
+    where: kernel.Location,
+    label: str,
+    *,
+    is_exact: bool,
 ) -> kernel.KernelIR:
-    """Returns the kernel that asserts that two arrays are near each other. NaN is near every number."""
+    """Returns the kernel that asserts that two arrays are equal, or near each other. NaN is near every number."""
     text = (
         f"{label} differs when the calls of a tape run again from a snapshot: in the block of a tape with snapshots,"
         " change fields in kernels only"
@@ -172,12 +179,24 @@ def _comparing(
         a, b = (kernel.Load(p.name, at, array.dtype) for p in (array, other))
         is_near = compare("eq", a, b)
         if array.dtype.is_float:
-            size = unary("abs", b)
-            most = binary("mul", const(_NEAR, a.dtype), binary("add", size, const(1.0, a.dtype)))
+            most = const(0.0, a.dtype) if is_exact else binary("mul", near, greatest)
             is_near = unary("not", compare("gt", unary("abs", binary("sub", a, b)), most))
         return kernel.Assert(is_near, text, (), where)
 
-    return kernel.KernelIR("compare", (array, other), (), _over(array, asserted, where), where)
+    greatest, near = (
+        kernel.Local("greatest", array.dtype),
+        const(_NEAR.get(array.dtype.size_bytes, 1e-2), array.dtype),
+    )
+
+    def grown(at: tuple[kernel.Expr, ...]) -> kernel.Stmt:
+        size = unary("abs", kernel.Load(other.name, at, array.dtype))
+        return kernel.UpdateLocal(greatest.name, "max", size, where)
+
+    body = _over(array, asserted, where)
+    if array.dtype.is_float and not is_exact:
+        begun = kernel.SetLocal(greatest.name, const(0.0, array.dtype), where)
+        body = (begun, *_over(array, grown, where), *body)
+    return kernel.KernelIR("compare", (array, other), (), body, where)
 
 
 def _over(

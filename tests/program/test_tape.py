@@ -549,6 +549,67 @@ def test_fields_that_change_outside_of_kernels_are_found() -> None:
         tape.grad()
 
 
+def growing():
+    """A state that is small beside 1, and grows by a number that Python may change between calls."""
+    x = ks.field(float, 4, needs_grad=True)
+    rate, loss = ks.field(float, ()), ks.field(float, (), needs_grad=True)
+
+    @ks.kernel
+    def grow():
+        for i in x:
+            x[i] += rate[None] * x[i] * x[i]
+
+    @ks.kernel
+    def total():
+        for i in x:
+            loss[None] += x[i]
+
+    x.fill(1e-5)
+    return x, rate, loss, grow, total
+
+
+def test_small_changes_by_python_are_found_and_leave_fields_as_they_are() -> None:
+    x, rate, loss, grow, total = growing()
+    tape = ks.ad.Tape(snapshot_every=1)
+    with tape:
+        for k in range(3):
+            rate[None] = 0.1 * k
+            grow()
+        total()
+    loss.grad.fill(1.0)
+    after = x.to_numpy()
+    with pytest.raises(ks.errors.KernelAssertionError, match="differs when the calls of a tape"):
+        tape.grad()
+    assert np.array_equal(x.to_numpy(), after)
+    with pytest.raises(ks.LanguageError, match="gradients of a tape are computed once"):
+        tape.grad()
+
+
+def test_snapshots_refuse_views_that_overlap_and_uses_of_gradients() -> None:
+    x, _, loss, *_ = growing()
+    memory = np.ones(6)
+
+    @ks.kernel
+    def halve(a: ks.types.ndarray()):
+        for i in range(a.shape[0]):
+            a[i] *= 0.5
+
+    @ks.kernel
+    def descend():
+        for i in x:
+            x[i] -= x.grad[i]
+
+    with ks.ad.Tape(snapshot_every=4):
+        halve(memory)
+        with pytest.raises(ks.LanguageError, match="arrays that do not overlap"):
+            halve(memory[2:])
+    with (
+        pytest.raises(ks.LanguageError, match="a gradient, so call it outside"),
+        ks.ad.Tape(loss, snapshot_every=4),
+    ):
+        descend()
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [
