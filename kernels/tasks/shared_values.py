@@ -1,7 +1,8 @@
 """Shared values: two bodies compute them alike, and the later body may load them from arrays that the earlier body fills.
 
 The adjoint of a kernel computes most locals of its kernel again. Recomputing them is rematerialisation (Briggs, Cooper and Torczon,
-1992). Storing them is checkpointing (Griewank and Walther, Evaluating Derivatives, 2008, chapter 12).
+1992), and recompute-all in reverse mode; storing them is store-all, a tape of intermediates (Griewank and Walther, Evaluating
+Derivatives, 2008, section 3.2). Snapshots of states are another thing (program/snapshots.py).
 """
 
 from __future__ import annotations
@@ -80,6 +81,15 @@ def shared_values(problem: Problem) -> tuple[SharedValues, ...]:
                 found.append(_named(problem, t, u, x, taken))
                 paired |= {t, u}
     return tuple(found)
+
+
+def spared_by(problem: Problem, producer: int, consumer: int) -> frozenset[str]:
+    """Returns the arrays from which a task loads less if another one stores the values that both share.
+
+    Of a part of a problem, too, whose own pairs may be others.
+    """
+    made = dict(_producers(problem, consumer)).get(producer)
+    return frozenset() if made is None else made.spared
 
 
 def materialised(problem: Problem, found: Iterable[SharedValues]) -> Problem:
@@ -190,7 +200,7 @@ def _handed(
         if name in front:
             return
         made = defined.get(name)
-        if made is not None and _is_computed_again(made.value, defined, needed):
+        if made is not None and _is_computed_again(made.value, defined, needed, changed):
             for x in locals_read(made.value):
                 deliver(x)
             front[name] = made
@@ -212,12 +222,17 @@ def _handed(
 
 
 def _is_computed_again(
-    value: ir.Expr, defined: Mapping[str, ir.SetLocal], needed: Collection[str]
+    value: ir.Expr,
+    defined: Mapping[str, ir.SetLocal],
+    needed: Collection[str],
+    changed: Collection[str],
 ) -> bool:
     """True for an integer, or a float without operations, of locals that have one value in an iteration.
 
-    So are few operations on locals that are `needed` themselves.
+    So are few operations on locals that are `needed` themselves. A load of a `changed` array might give another value.
     """
+    if any(x.array in changed for x in loads(value)):
+        return False
     operands, n = locals_read(value), _n_operations(value)
     is_cheap = not value.dtype.is_float or not n
     is_near = n < _LEAST_SAVED and not loads(value) and all(x in needed for x in operands)

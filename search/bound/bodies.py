@@ -22,7 +22,7 @@ from ...kernels.ir.task import Task
 from ...kernels.ir.walk import children, local_changed, locals_read, nested_statements, walk
 from ...kernels.tasks.profile import LINE_BYTES, Profile, TaskProfile, Touched
 from .traffic import distinct_elements, line_bytes
-from .weights import chain, told, weight
+from .weights import chain, told, told_together, weight
 
 # Rounding may send one iteration in many another way than in the run that was profiled.
 SURE = 0.98
@@ -110,8 +110,11 @@ class BodyOperations:
         self.loops: dict[int, frozenset[str]] = {}
         self.told: dict[int, str] = {}
         self.texts: dict[str, str] = {}
+        left = {name: len(statements) for name, statements in self.changes.items()}
         for s in nested_statements(task.body.statements):  # texts refer to earlier ones
-            self._text_of_local(local_changed(s))
+            name = local_changed(s)
+            left[name] = left.get(name, 1) - 1
+            self._note_change(name, is_last=left[name] == 0)
 
     def count(self, seen: set[str]) -> tuple[float, float]:
         """Returns the guaranteed number of f32 and of f64 operations.
@@ -308,14 +311,16 @@ class BodyOperations:
         if not isinstance(s, ir.UpdateLocal | ir.Update) or not s.value.dtype.is_float:
             return
         if isinstance(s, ir.UpdateLocal):
+            # Equal updates of equal locals are one, for value numbering of joined bodies and in stored values.
+            target = self._text_of_local(s.name)
             known, late = self.is_sure(ir.Local(s.name, s.value.dtype), n.block)
             loops = self.ties[s.name]
         else:
+            target = f"{s.array} in {self.task.name}"
             known, late = True, False
             loops = frozenset[str]().union(*(self._loops(i) for i in s.indices))
         loops |= self._loops(s.value)
-        target = s.name if isinstance(s, ir.UpdateLocal) else s.array
-        if known and _is_new(f"{target} {s.op}= {self.text(s.value)} {self.task.name}", seen):
+        if known and _is_new(f"{target} {s.op}= {self.text(s.value)}", seen):
             yield s.value.dtype.size_bytes, OPS[s.op].flops * self.runs(n, loops, late)
 
     def atomic_updates(self, array: str, dtype: ir.DType) -> float:
@@ -385,12 +390,25 @@ class BodyOperations:
         return told(e, list(map(self.text, parts)))
 
     def _text_of_local(self, name: str) -> str:
-        if name not in self.texts:
-            statements = self.changes.get(name, [])
-            self.texts[name] = f"{name} of {self.task.name}"
-            if len(statements) == 1 and isinstance(statements[0], ir.SetLocal):
-                self.texts[name] = self.text(statements[0].value)
-        return self.texts[name]
+        return self.texts.get(name) or f"{name} of {self.task.name}"
+
+    def _note_change(self, name: str, *, is_last: bool) -> None:
+        """Notes the text of a local at one of its changes: before the last one that of its first value, then that of all."""
+        statements = self.changes.get(name, [])
+        if len(statements) == 1 and isinstance(statements[0], ir.SetLocal):
+            self.texts[name] = self.text(statements[0].value)
+        elif is_last:
+            self.texts[name] = told_together(map(self._text_of_change, statements))
+        elif statements and name not in self.texts:
+            self.texts[name] = told_together((self._text_of_change(statements[0]), "..."))
+
+    def _text_of_change(self, s: ir.Stmt) -> str:
+        match s:
+            case ir.SetLocal():
+                return self.text(s.value)
+            case ir.UpdateLocal():
+                return f"{s.op}= {self.text(s.value)}"
+        return f"{type(s).__name__} of {self.task.name}"  # an element, or the result of an update
 
 
 def _is_new(text: str, seen: set[str]) -> bool:

@@ -12,10 +12,9 @@ from ...kernels.analysis.effects import arrays_read, arrays_written
 from ...kernels.ir.kernel import DType
 from ...kernels.ir.task import Task
 from ...kernels.tasks.guarded_bodies import followed
-from ...kernels.tasks.shared_values import shared_values
+from ...kernels.tasks.shared_values import spared_by
 from ...space.backbone import INNER, MID, OUTER
 from ...space.candidate import Space
-from ...space.families.materialisation import place_of
 from ...space.families.wavefronts import sweep_of
 from ...space.targets.target import CacheLevel, Target
 from .bodies import body_bytes, body_operations
@@ -303,12 +302,11 @@ def sources_of_reads(space: Space) -> dict[tuple[int, str], list[tuple[int, int]
 
 def _spared(space: Space) -> frozenset[tuple[int, str]]:
     """The arrays from which a body loads less where it finds values that another one has stored, each with its task."""
-    decided = space.variables.of_places.get("materialised", {})
+    number = {task.name: t for t, task in enumerate(space.problem.tasks)}
     return frozenset(
-        (x.consumer, array)
-        for x in shared_values(space.problem)
-        if place_of(space.problem, x) in decided
-        for array in x.spared
+        (consumer, array)
+        for consumer, names in space.variables.of_places.get("materialised", {})
+        for array in spared_by(space.problem, number[names.partition("->")[0]], consumer)
     )
 
 

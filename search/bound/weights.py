@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from ...kernels.ir.kernel import Binary, Bitcast, Cast, Compare, Const, Expr, Select, Unary
 from ...kernels.ir.ops import OPS, is_reduction
@@ -32,7 +32,15 @@ def told(e: Expr, parts: Sequence[str]) -> str:
     """
     name = getattr(e, "op", type(e).__name__)
     parts = sorted(parts) if isinstance(e, Binary) and is_reduction(e.op) else parts
-    text = f"({name} {e.dtype.name} {' '.join(parts)})"
+    return _short(f"({name} {e.dtype.name} {' '.join(parts)})")
+
+
+def told_together(parts: Iterable[str]) -> str:
+    """Returns the canonical text of a local, from the texts of its changes; long texts are hashed."""
+    return _short(f"{{{'; '.join(parts)}}}")
+
+
+def _short(text: str) -> str:
     return text if len(text) < 100 else hashlib.blake2b(text.encode(), digest_size=12).hexdigest()
 
 

@@ -1,6 +1,7 @@
-"""Rematerialisation or checkpointing: two bodies compute a shared value twice, or the earlier body stores it in a temporary array.
+"""Materialisation of shared values: two bodies compute a value twice, or the earlier body stores it in a temporary array.
 
-The locals of a kernel that its adjoint needs are such values (Griewank and Walther, Evaluating Derivatives, 2008, chapter 12).
+The locals of a kernel that its adjoint needs are such values: recompute-all or store-all (Griewank and Walther, Evaluating
+Derivatives, 2008, section 3.2).
 Joined bodies have their shared values in registers, whatever is decided (codegen/passes/joining.py).
 
 The bound has no term for it: it counts a shared value once, and of the later body no loads that stored values may spare.

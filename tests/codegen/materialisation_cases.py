@@ -67,6 +67,70 @@ def squares(x: nd, z: nd):
             z[i, j] = d * d - x[i, k]
 
 
+@kernel
+def forwarded(x: nd, k: nd, y: nd):
+    """Loads an integer from an array to which it stored it."""
+    for i in range(x.shape[0]):
+        k[i] = i + 1
+        g = ks.cast(k[i], ks.f64)
+        y[k[i] - 1] += ks.sin(g) * ks.exp(g * 0.01) + g
+
+
+@kernel
+def clear(k: nd):
+    for i in range(k.shape[0]):
+        k[i] = 0
+
+
+@kernel
+def counted(x: nd, k: nd, y: nd):
+    for i in range(x.shape[0]):
+        g = ks.cast(i + 1, ks.f64)
+        s = ks.sin(g) * ks.exp(g * 0.01) + g
+        y[k[i]] += s * g - g - x[i]
+
+
+@kernel
+def summed(x: nd, k: nd, y: nd):
+    """A value of a local that changes several times."""
+    for i in range(x.shape[0]):
+        s = ks.sin(x[k[i]])
+        s += ks.exp(x[i]) * x[i]
+        if x[i] > 0.5:
+            s = ks.cos(x[i])
+        y[k[i]] += ks.sqrt(s * s + 1.0) / (s + 3.0) + ks.exp(s) * ks.sin(s)
+
+
+@kernel
+def summed_twice(x: nd, k: nd, y: nd):
+    for i in range(x.shape[0]):
+        s = ks.sin(x[k[i]])
+        s += ks.exp(x[i]) * x[i]
+        if x[i] > 0.5:
+            s = ks.cos(x[i])
+        y[k[i]] += 2.0 * (ks.sqrt(s * s + 1.0) / (s + 3.0) + ks.exp(s) * ks.sin(s))
+
+
+def cleared_between(x, k, y, z):
+    forwarded(x, k, y)
+    clear(k)
+    counted(x, k, z)
+
+
+def changing(x, k, y, z):
+    summed(x, k, y)
+    summed_twice(x, k, z)
+
+
+def apart(x, k, y, z):
+    """Two pairs, one of them across a loop of time steps."""
+    summed(x, k, y)
+    for _ in range(40):
+        summed(x, k, z)
+    for out in (y, z, y):
+        summed_twice(x, k, out)
+
+
 def gradient(x, edge, total, f):
     energy(x, edge, total)
     force(x, edge, f)
@@ -90,6 +154,9 @@ def moved_by_itself(x, edge, total, f):
 
 def arguments(fn: Any, seed: int = 1, n: int = 23) -> tuple[Any, ...]:
     rng = np.random.default_rng(seed)
+    if fn in (cleared_between, changing, apart):
+        k = rng.permutation(n).astype(np.int64)
+        return rng.random(n), k, np.zeros(n), np.zeros(n)
     if fn is nest:
         x = rng.uniform(-0.5, 1.5, (5, n)).astype(np.float32)
         return x, np.zeros_like(x), np.ones_like(x)

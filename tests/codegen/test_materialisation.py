@@ -34,11 +34,13 @@ from kernelscape.kernels.ir.walk import children, loads, nested_statements
 from kernelscape.kernels.tasks import shared_values as module
 from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.kernels.tasks.shared_values import materialised, shared_values
+from kernelscape.search.bound import tables
 from kernelscape.search.bound.bounder import Bounder
 from kernelscape.space import build
 from kernelscape.space.build import build_space
 from kernelscape.space.candidate import Candidate, DeadEnd
 from kernelscape.space.choices import BEFORE, SEPARATE
+from kernelscape.space.component_space import component_spaces
 from kernelscape.space.engine import cpsat
 from kernelscape.space.families.materialisation import RECOMPUTED, STORED
 from kernelscape.space.targets.cpu import CPU_KIND
@@ -48,6 +50,9 @@ from kernelscape.testing.run_tasks import run_tasks
 from kernelscape.testing.violations import violations
 
 from .materialisation_cases import (
+    apart,
+    changing,
+    cleared_between,
     decided,
     gradient,
     inputs_of,
@@ -86,6 +91,32 @@ def test_values_whose_operands_are_overwritten_are_not_shared(fn: Any) -> None:
     _, problem, _ = problem_of(fn)
     assert shared_values(problem) == ()
     assert materialised(problem, ()) is problem
+
+
+def test_integers_loaded_from_an_array_that_changes_are_stored() -> None:
+    _, problem, arrays = problem_of(cleared_between)
+    pairs = shared_values(problem)
+    want, found = (run_tasks(p, arrays, {}) for p in (problem, materialised(problem, pairs)))
+    for name, array in want.items():
+        np.testing.assert_array_equal(found[name], array)
+
+
+def test_the_bound_counts_no_value_that_may_be_loaded() -> None:
+    """Also of locals that change several times, and where a part of the sequence is bounded by itself."""
+    _, problem, _ = problem_of(changing)
+    space = build_space(problem, checking.target(1, 16))
+    other = build_space(materialised(problem, shared_values(problem)), checking.target(1, 16))
+    stored, root = decided(space.root(), STORED), other.root()
+    assert Bounder(space).bound(stored).ns <= Bounder(other).bound(root).ns
+
+
+def test_parts_of_a_sequence_spare_the_loads_of_their_own_pairs() -> None:
+    root: Any = build_space(problem_of(apart)[1], checking.target(1, 16)).root()
+    parts = component_spaces(root, root.random_completion(np.random.default_rng(0)))
+    pairs = [list(x.space.variables.of_places.get("materialised", ())) for x in parts]
+    assert any(pairs)
+    for part, places in zip(parts, pairs, strict=True):
+        assert {t for t, _ in tables._spared(part.space)} == {t for t, _ in places}
 
 
 @pytest.mark.compiler
