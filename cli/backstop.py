@@ -10,17 +10,18 @@ import ctypes
 import os
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from ..runtime.cutting import last_resort
 from .exits import Exit
 from .speaking import say
 
 PATIENCE_S = 1.5  # that such a call is given
+_POLL_S = 0.005
 _ENDS = {signal.SIGINT: Exit.INTERRUPTED, signal.SIGTERM: Exit.TERMINATED}
-_PENDING = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
 
 
 @contextmanager
@@ -63,19 +64,20 @@ def _end_late() -> None:
 
 
 def _comes_back(patience_s: float) -> bool:
-    """True if the main thread executes Python code within `patience_s` seconds."""
-    is_back = threading.Event()
+    """True if the main thread executes Python code within `patience_s` seconds.
 
-    def step(_: object) -> int:
-        is_back.set()
-        return 0
+    What it is asked to do is a function of C: in one of Python it would handle signals, and their exceptions would be lost.
+    """
+    asked = {None}
+    _ASKED.append(asked)  # the main thread may clear it at any time
+    ctypes.pythonapi.Py_AddPendingCall(ctypes.pythonapi.PySet_Clear, ctypes.py_object(asked))
+    late = time.monotonic() + patience_s
+    while asked and time.monotonic() < late:
+        time.sleep(_POLL_S)
+    return not asked
 
-    _STEPS.append(_PENDING(step))  # the main thread may call it at any time
-    ctypes.pythonapi.Py_AddPendingCall(_STEPS[-1], None)
-    return is_back.wait(patience_s)
 
-
-_STEPS: list[Any] = []
+_ASKED: list[set[None]] = []
 
 
 def _end(sentence: str, code: Exit) -> NoReturn:

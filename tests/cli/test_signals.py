@@ -86,6 +86,27 @@ def test_the_second_signal_stops_at_once(tmp_path: Path) -> None:
     assert "Traceback" not in err
 
 
+def test_the_backstop_handles_no_signal() -> None:
+    """Kind: functions of Python that C calls may handle a signal, and its exception is lost."""
+    program = """
+import signal, threading
+from kernelscape.cli import backstop
+
+handled, answers = set(), []
+signal.signal(signal.SIGALRM, lambda _, frame: handled.add(frame.f_code.co_filename))
+asking = threading.Thread(target=lambda: answers.extend(backstop._comes_back(10.0) for _ in range(200)))
+signal.setitimer(signal.ITIMER_REAL, 5e-5, 5e-5)
+asking.start()
+while asking.is_alive():
+    pass
+signal.setitimer(signal.ITIMER_REAL, 0)
+assert all(answers) and len(answers) == 200
+assert handled and backstop.__file__ not in handled
+"""
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stderr
+
+
 def test_kill_9_loses_no_finished_evaluation(explore, tmp_path: Path) -> None:
     """With a fake target records follow one another closely; experiments/kill_resume.py does it with a real one."""
     folder = tmp_path / "run"
