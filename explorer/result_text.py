@@ -54,7 +54,8 @@ def result_lines(e: Ended, unit: TimeUnit) -> list[str]:
         lines.append(f"Bound        withdrawn: {below}")
     else:
         counted = "; non-affine bodies count with what they surely do" if e.non_affine else ""
-        lines.append(f"Bound        {unit.text(e.bound_ns)} ({below}{counted}{fixed}){_gaps(e)}")
+        lines.append(f"Bound        {unit.text(e.bound_ns)} ({below}{counted}{fixed})")
+        lines += _gap(e)
     lines.append(f"Speed-up     {_speed_up(e)}")
     failed = ", ".join(f"{n} {kind}" for kind, n in e.failures.items())
     lines.append(f"Failures     {failed or 'none'} of {e.evaluations} evaluations")
@@ -88,16 +89,16 @@ def default_word(is_fixed: bool) -> str:
     return "default with the fixed decisions" if is_fixed else "unfused default"
 
 
-def _gaps(e: Ended) -> str:
-    """Returns text of the proved gap and of the gap for the current machine state; "" if times mean nothing."""
+def _gap(e: Ended) -> list[str]:
+    """Returns a line of the proved gap and of the gap for the current machine state; none if times mean nothing."""
     if e.gap is None:
-        return ""
+        return []
     if gap_text(e.gap) == "-":
-        return "   No gap: the bound says next to nothing of this sequence"
+        return ["Gap          none: the bound says next to nothing of this sequence"]
     now = f"; not known against the machine as it is now: {e.why_not_now}" * bool(e.why_not_now)
     if e.gap_now is not None:
         now = f", {gap_text(e.gap_now)} against the machine as it is now"
-    return f"   Gap {gap_text(e.gap)} proved{' for this input' * e.is_for_input}{now}"
+    return [f"Gap          {gap_text(e.gap)} proved{' for this input' * e.is_for_input}{now}"]
 
 
 def _speed_up(e: Ended) -> str:

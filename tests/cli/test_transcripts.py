@@ -24,7 +24,7 @@ MASKS = (
     (r"(?m)^[* ][UWMRDN]    \|", "* R    |"),
     (r"-?\d[\d.]* ?(ns|us|ms|s)\b", "TIME"),
     # Tiny programs: the bound of a machine that is not calibrated may say next to nothing.
-    (r"(Gap [\d.]+% proved( for this input)?(; not known .*)?|No gap: the bound says .*)", "GAP"),
+    (r"(?m)^Gap +([\d.]+% proved.*|none: the bound says .*)$", "Gap          GAP"),
     (r"(?m)^(bound .* gap) (-|[\d.]+%)$", r"\1 GAP"),
 )
 NUMBERS = (r"(?<!line )(?<![\w.^-])[-+]?\d[\d.,]*(e[-+]?\d+)?(?=x\b|\W|$)", "N")
