@@ -55,16 +55,20 @@ class Server:
         """True if a process with this environment may be forked."""
         return said_to_loaders(environment) == self._environment
 
-    def fork(self, command: Mapping[str, Any], fds: Mapping[int, int]) -> tuple[int, socket.socket]:
-        """Returns the number of a new process and a socket, which tells how it ended. `fds`: the new process's by their numbers."""
+    def fork(self, command: Mapping[str, Any], fds: Mapping[int, int]) -> tuple[int, int]:
+        """Returns the numbers of a new process and of a socket that tells how it ended. `fds`: its files by their numbers there.
+
+        A number, since sockets that are found in a circle warn before what holds them can close them.
+        """
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         asked = json.dumps({**command, "fds": list(fds)}).encode()
-        with self._lock, theirs:
-            socket.send_fds(self._ours, [asked], [theirs.fileno(), *fds.values()])
-        told = ours.recv(100)
-        if not told:
-            raise OSError("the server of forked processes has ended")
-        return int(told), ours
+        with ours:
+            with self._lock, theirs:
+                socket.send_fds(self._ours, [asked], [theirs.fileno(), *fds.values()])
+            told = ours.recv(100)
+            if not told:
+                raise OSError("the server of forked processes has ended")
+            return int(told), ours.detach()
 
     def close(self) -> None:
         self._ours.close()
@@ -109,7 +113,7 @@ class Popen(_Popen):
     """`subprocess.Popen`, which forks a process of `python -m kernelscape...` where it may."""
 
     reaped_s = 0.0  # CPU seconds of all forked processes that were waited for
-    _ending: socket.socket | None = None  # tells how a forked process ended
+    _ending: int | None = None  # a socket, which tells how a forked process ended; closed: -1
 
     def _execute_child(self, args: Any, *given: Any) -> None:
         pass_fds, cwd, env = given[3:6]
@@ -132,20 +136,24 @@ class Popen(_Popen):
             self._close_pipe_fds(p2cread, p2cwrite, c2pread, c2pwrite, errread, errwrite)
 
     def __del__(self, *given: Any) -> None:
-        if self._ending is not None:  # a process that outlives this one is waited for by nobody
-            self._ending.close()
+        self._close_ending()  # a process that outlives this one is waited for by nobody
         super().__del__(*given)
+
+    def _close_ending(self) -> None:
+        if self._ending is not None and self._ending >= 0:
+            number, self._ending = self._ending, -1
+            os.close(number)
 
     def _try_wait(self, wait_flags: int) -> tuple[int, int]:
         if self._ending is None:
             return super()._try_wait(wait_flags)
-        flags = socket.MSG_DONTWAIT if wait_flags & os.WNOHANG else 0
-        try:
-            told = self._ending.recv(100, flags)
-        except BlockingIOError:
-            return 0, 0
+        with socket.socket(fileno=os.dup(self._ending)) as ending:
+            try:
+                told = ending.recv(100, socket.MSG_DONTWAIT if wait_flags & os.WNOHANG else 0)
+            except BlockingIOError:
+                return 0, 0
         status, used_s = told.split() if told else (b"0", b"0")
-        self._ending.close()
+        self._close_ending()
         Popen.reaped_s += float(used_s)
         return self.pid, int(status)
 
