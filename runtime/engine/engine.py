@@ -17,6 +17,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from errno import ENOSPC
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -48,6 +49,7 @@ _TEAM_FLAGS = (
     "-O1",
     "-std=gnu11",
 )  # half the time of -O3 to compile; the team's code is bound by memory
+_compiling = threading.local()  # `is_here` in the threads that compile
 _LEAST_BYTES = 1 << 20  # with less free, a build that fails is one for which there was no room
 
 
@@ -83,7 +85,7 @@ class Engine:
         """Initialises the state that depends on threads of this process."""
         self._lock = threading.RLock()
         self._pool = ThreadPoolExecutor(
-            max(2, self.options.cores), thread_name_prefix="kernelscape"
+            max(2, self.options.cores), "kernelscape", partial(setattr, _compiling, "is_here", True)
         )
         self._extension: Future[Any] | None = None
         self._finding: Future[tuple[Compiler, str]] | None = None
@@ -153,7 +155,7 @@ class Engine:
             return None
         try:
             wanted = self._load(ir)
-            kernel = wanted.result()
+            kernel = self._awaited(ir, wanted)
         except NoFolderError as e:
             self._do_without(e)
             return None
@@ -225,6 +227,17 @@ class Engine:
             key = self._key(ir)
             wanted = self._kernels.add(ir, key, self._code(ir, key))
         return wanted
+
+    def _awaited(self, ir: KernelIR, wanted: Wanted) -> LoadedKernel:
+        """Waits for the code of a kernel and returns it.
+
+        A thread that compiles, in which a finalizer may call kernels, would wait for itself: it compiles the kernel once more.
+        """
+        if wanted.code.done() or not getattr(_compiling, "is_here", False):
+            return wanted.result()
+        with self._lock:
+            folder = self._folder_of_program()
+        return self._build(ir, self._key(ir), self._cores, self._begun_team(), folder)
 
     def _code(self, ir: KernelIR, key: str) -> Future[LoadedKernel]:
         codes = self._kernels.codes

@@ -194,7 +194,7 @@ class PlannedWindow(AbstractDeferringExecutor):
             if expected is None or not self._follows:
                 return False
             called, n = expected.called, len(held)
-            if n == len(called):  # an interrupt came before they ran
+            if n == len(called):  # an interrupt came before they ran, or their code is missing
                 return False
             known = called[n]
             if known is None or kernel is not known[0]:
@@ -202,9 +202,13 @@ class PlannedWindow(AbstractDeferringExecutor):
             if args is not known[1] and not all(map(is_, args, known[1])):
                 return False
             held.append(known[2])
-            if n + 1 == len(called):
-                self._run_expected(expected)
-            return True
+            if n + 1 < len(called):
+                return True
+            missing = self._run_expected(expected)
+        if missing is not None:
+            self._settle(missing)
+            self._take_up()
+        return True
 
     def _take(
         self, held_as: WaitingKernel, *values: Any, kernel: object = None, args: Values = ()
@@ -212,24 +216,43 @@ class PlannedWindow(AbstractDeferringExecutor):
         """Defers a call. False, without effect, if its numbers need conversion."""
         if not held_as.fits(values):
             return False
-        with self._lock:
-            expected, held = self._expected, self._held
-            if self._follows and expected is not None and len(held) == len(expected.shape):
-                self._run_expected(expected)  # an interrupt came before
-                expected, held = self._expected, self._held
-            call = (held_as, values)
-            if self._follows and expected is not None:
-                wanted, arrays = expected.shape[len(held)]
-                self._follows = held_as is wanted and all(map(is_, values, arrays))
-                if self._follows and kernel is not None:
-                    expected.called[len(held)] = kernel, args, call
-            held.append(call)
-            if self._follows and expected is not None:
-                if len(held) == len(expected.shape):
-                    self._run_expected(expected)
-            elif len(held) >= self._limit:
-                self._end("the limit", keeps_rest=True)
-            return True
+        self._take_up((held_as, values), kernel, args)
+        return True
+
+    def _take_up(self, call: Held | None = None, kernel: object = None, args: Values = ()) -> None:
+        """Runs the deferred calls if they are a whole window, then defers `call` behind them.
+
+        It waits for code without the lock: a thread that compiles may need the lock, since Python runs finalizers of the program
+        in any thread.
+        """
+        while True:
+            with self._lock:
+                missing = self._run_whole()
+                if missing is None and call is not None:
+                    self._hold(call, kernel, args)
+                    call, missing = None, self._run_whole()
+            if missing is None:
+                return
+            self._settle(missing)
+
+    def _hold(self, call: Held, kernel: object, args: Values) -> None:
+        expected, held = self._expected, self._held
+        if self._follows and expected is not None:
+            wanted, arrays = expected.shape[len(held)]
+            self._follows = call[0] is wanted and all(map(is_, call[1], arrays))
+            if self._follows and kernel is not None:
+                expected.called[len(held)] = kernel, args, call
+        held.append(call)
+
+    def _settle(self, call: KernelCall) -> None:
+        """Waits for the code of a deferred call. An error drops all deferred calls."""
+        try:
+            self.behind.settle(call)
+        except Exception:
+            with self._lock:
+                self._held = []
+                self._follows = self._is_begun()
+            raise
 
     def give_way(self) -> bool:
         self._end("a call that cannot wait")
@@ -267,23 +290,54 @@ class PlannedWindow(AbstractDeferringExecutor):
 
     # --- windows
 
-    def _end(self, why: str, *, keeps_rest: bool = False) -> None:
-        """Ends the window: runs its deferred calls; with `keeps_rest`, not an unfinished period at the end."""
-        with self._lock:
-            if not self._held or self._is_running:
+    def _end(self, why: str) -> None:
+        """Ends the window: runs its deferred calls."""
+        while True:
+            with self._lock:
+                missing = self._run_held(why) if self._held and not self._is_running else None
+            if missing is None:
                 return
-            held = self._held[:]
-            unit = period_of(held, self._least_calls, is_whole=not keeps_rest)
-            n_whole = len(held) // unit * unit
-            ends = [*range(unit, n_whole + 1, unit)]
-            if n_whole < len(held) and not keeps_rest:
-                ends.append(len(held))
-            parts = (held[first:stop] for first, stop in zip([0, *ends], ends, strict=False))
-            self._run_windows(why, ((self._window(calls), calls) for calls in parts))
+            self._settle(missing)
 
-    def _run_expected(self, expected: RanWindow) -> None:
+    # The next three run nothing if code is missing, and return the call of which it is.
+
+    def _run_whole(self) -> KernelCall | None:
+        """Runs the deferred calls if they are all of the expected window, or as many as the limit."""
+        expected, n = self._expected, len(self._held)
+        if self._follows and expected is not None:
+            return self._run_expected(expected) if n == len(expected.shape) else None
+        is_full = n >= self._limit and not self._is_running
+        return self._run_held("the limit", keeps_rest=True) if is_full else None
+
+    def _run_held(self, why: str, *, keeps_rest: bool = False) -> KernelCall | None:
+        """Runs the deferred calls; with `keeps_rest`, not an unfinished period at the end."""
+        held = self._held[:]
+        missing = self._missing(held)
+        if missing is not None:
+            return missing
+        unit = period_of(held, self._least_calls, is_whole=not keeps_rest)
+        n_whole = len(held) // unit * unit
+        ends = [*range(unit, n_whole + 1, unit)]
+        if n_whole < len(held) and not keeps_rest:
+            ends.append(len(held))
+        parts = (held[first:stop] for first, stop in zip([0, *ends], ends, strict=False))
+        self._run_windows(why, ((self._window(calls), calls) for calls in parts))
+        return None
+
+    def _run_expected(self, expected: RanWindow) -> KernelCall | None:
         """Runs the deferred calls, which are exactly those of the window `expected`."""
+        if expected.bound is None or self.behind.waits:
+            missing = self._missing(self._held)
+            if missing is not None:
+                return missing
         self._run_windows("a window that ran before", ((expected, self._held[:]),))
+        return None
+
+    def _missing(self, held: Sequence[Held]) -> KernelCall | None:
+        """Returns the first call that would wait for its code; None if all can run."""
+        if not self.behind.waits and all(kernel.quick is not None for kernel, _ in held):
+            return None
+        return self.behind.missing(kernel.called(values) for kernel, values in held)
 
     def _run_windows(self, why: str, windows: Iterable[tuple[RanWindow, list[Held]]]) -> None:
         """Runs the first deferred calls, window by window.

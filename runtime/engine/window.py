@@ -11,6 +11,7 @@ import os
 import threading
 import weakref
 from collections import deque
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from ...kernels.frontend.dispatch import AbstractDeferringExecutor, Caller
@@ -55,6 +56,22 @@ class DeferralWindow(AbstractDeferringExecutor):
         self.release()
         engine.run(ir, *plain.in_order)
         return call.result()
+
+    def missing(self, calls: Iterable[KernelCall]) -> KernelCall | None:
+        """Returns the first of these calls for whose code `run` might wait, if they run in order; None if it waits for none."""
+        engine, n_held = current_engine(), len(self._held)
+        for call in calls:
+            plain = lowered_call(call)
+            if n_held or self.waits or not engine.prepare((plain.instance.ir,)):
+                if n_held >= _MOST_HELD or not self.may_wait(plain):
+                    return call
+                n_held += 1
+        return None
+
+    def settle(self, call: KernelCall) -> None:
+        """Runs the deferred calls, then waits for the code of this one. No lock is held while it waits."""
+        self.release()
+        current_engine().prepared(lowered(call.instance).ir)
 
     def caller(self, call: KernelCall) -> Caller | None:
         return current_engine().quick(lowered(call.instance).ir)

@@ -333,8 +333,8 @@ def test_a_plan_that_assumes_in_vain_is_made_without_assumptions() -> None:
     assert ks.engine.stats().n_planned > 0
 
 
-def pipeline() -> SimpleNamespace:
-    ks.init(cpu_max_num_threads=1, async_mode=True)
+def pipeline(limit: int = 1024) -> SimpleNamespace:
+    ks.init(cpu_max_num_threads=1, async_mode=limit > 0, async_flush_every=limit or 1)
     x, y, z = (ks.field(ks.i32, 8) for _ in range(3))
 
     @ks.kernel
@@ -500,6 +500,38 @@ def test_calls_that_returned_have_happened_whenever_interrupts_come() -> None:
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
+
+
+@pytest.mark.parametrize("limit", [0, 1, 1024])
+def test_finalizers_in_threads_that_compile_may_call_kernels_and_read_fields(
+    engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: int
+) -> None:
+    """The kind: a thread that waits for code with a lock, or for code that it compiles itself."""
+    made = Engine(EngineOptions(folder=tmp_path, cores=2))
+    monkeypatch.setattr(engine_room, "_engine", made)
+    p = pipeline(limit)
+    build, finalized, seen = made._build, threading.Event(), list[int]()
+
+    def finalizing(*given: Any) -> Any:
+        if not finalized.is_set():
+            finalized.set()
+            p.third()
+            seen.append(int(p.z[7]))
+        return build(*given)
+
+    monkeypatch.setattr(made, "_build", finalizing)
+
+    def calls() -> None:
+        for _ in range(40):  # more than are deferred
+            p.first()
+            p.second()
+        seen.append(int(p.x[7]))
+
+    thread = threading.Thread(target=calls, daemon=True)
+    thread.start()
+    thread.join(timeout=60)
+    assert seen[-1] == 40 and len(seen) == 2
+    made.close()
 
 
 def test_a_read_waits_for_the_window_that_another_thread_runs(
