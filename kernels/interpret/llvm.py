@@ -140,7 +140,7 @@ def _printed(kernel: KernelIR, held: tuple[tuple[str, DType], ...], is_moved: bo
     """
     writer = _LlvmWriter(kernel, dict(held), is_moved)
     writer.block(kernel.body)
-    writer.build.ret(ir.Constant(WORD, 0))
+    writer.end()
     return Printed(str(writer.module), tuple(writer.places))
 
 
@@ -193,8 +193,7 @@ class _LlvmWriter:
         self.function, self.at = function, function.args[-1]
         self.entry = ir.IRBuilder(function.append_basic_block("entry"))
         self.build = ir.IRBuilder(function.append_basic_block("body"))
-        # What is reserved on the stack is all in the block before, which ends here.
-        self.entry.branch(self.build.block)
+        self.first = self.build.block  # what is reserved on the stack is all in the block before
         self.mover: Mover | None = None
         if self.is_moved:
             counter = self._reserved(WORD)
@@ -209,6 +208,11 @@ class _LlvmWriter:
             p.name: self.build.trunc(x, type_of(p.dtype)) if p.dtype is DType.bool_ else x
             for p, x in given
         }
+
+    def end(self) -> None:
+        """Ends the function, and the block of what is reserved."""
+        self.build.ret(ir.Constant(WORD, 0))
+        self.entry.branch(self.first)
 
     # --- statements
 
@@ -335,14 +339,12 @@ class _LlvmWriter:
         """
         if (name, dtype) not in self.locals:
             place = self._reserved(type_of(dtype))
-            with self.entry.goto_block(self.entry.block):
-                self.entry.store(constant(0, dtype), place)
+            self.entry.store(constant(0, dtype), place)
             self.locals[name, dtype] = place
         return self.locals[name, dtype]
 
     def _reserved(self, kind: Any, n: int | None = None) -> Value:
         """Allocates stack memory for one value, or an array of `n`, once for each call of the function."""
-        self.entry.position_before(self.entry.block.terminator)
         return self.entry.alloca(kind, size=None if n is None else max(n, 1))
 
     # --- indices

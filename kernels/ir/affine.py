@@ -63,7 +63,8 @@ def to_affine(e: Expr) -> Affine | None:
             x = to_affine(e.x)
             return None if x is None else combine([(-1, x)])
         case Binary(op="add" | "sub" | "mul" | "floordiv" | "mod" | "min" | "max"):
-            a, b = to_affine(e.a), to_affine(e.b)
+            a = to_affine(e.a)
+            b = None if a is None else to_affine(e.b)
             return None if a is None or b is None else _binary(e.op, a, b)
         case _:
             return None

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from math import isfinite
-from operator import attrgetter, is_not
+from operator import attrgetter, is_, is_not
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from . import kernel
@@ -15,6 +15,7 @@ from .ops import OPS
 T = TypeVar("T")
 N = TypeVar("N", bound=kernel.Expr | kernel.Stmt)
 _EXPRESSIONS = frozenset(get_args(kernel.Expr))
+_NODES = _EXPRESSIONS.union(get_args(kernel.Stmt))
 
 _PARTS: dict[type[Any], tuple[tuple[str, bool, bool], ...]] = {}
 
@@ -34,44 +35,69 @@ def _parts(node: kernel.Expr | kernel.Stmt) -> tuple[tuple[str, bool, bool], ...
     return _PARTS[kind]
 
 
-_OPERANDS: dict[
-    type[Any], Callable[[Any], tuple[kernel.Expr, ...]]
-] = {}  # what reads them, by kind
+def _with(node: N, new: Mapping[str, Any]) -> N:
+    """Returns a copy of a node with the values `new` of some fields.
+
+    `dataclasses.replace` takes five times as long, and passes copy millions of nodes.
+    """
+    made = object.__new__(type(node))
+    values = vars(made)
+    values.update(vars(node))
+    values.update(new)
+    return made
+
+
+_Read = Callable[[Any], tuple[Any, ...]]
+# By kind of node: what reads its operands, and its blocks. Passes read those of millions of nodes.
+_OPERANDS: dict[type[Any], _Read] = {}
+_BLOCKS: dict[type[Any], _Read] = {}
 
 
 def children(node: kernel.Expr | kernel.Stmt) -> tuple[kernel.Expr, ...]:
     """Returns the operands of a node, in the order of its fields. Nested statements are not among them."""
-    kind = type(node)
-    found = _OPERANDS.get(kind)
-    if found is None:
-        found = _OPERANDS[kind] = _reader_of_operands(node)
-    return found(node)
+    return (_OPERANDS.get(type(node)) or _reader_of_operands(node))(node)
 
 
-def _reader_of_operands(
-    node: kernel.Expr | kernel.Stmt,
-) -> Callable[[Any], tuple[kernel.Expr, ...]]:
-    """Returns a specialised function for the operands of a node's kind: passes call it millions of times."""
+def _reader_of_operands(node: kernel.Expr | kernel.Stmt) -> _Read:
+    """Returns the function that reads the operands of the node's kind, and keeps it."""
     names = [(name, many) for name, is_block, many in _parts(node) if not is_block]
+    is_plain = not isinstance(node, kernel.Print | kernel.Assert)  # these have texts among them
+    if is_plain and (not any(many for _, many in names) or len(names) == 1):
+        made = _reader_of(names)
+    else:
+
+        def made(x: Any) -> tuple[kernel.Expr, ...]:
+            found: list[kernel.Expr] = []
+            for name, many in names:
+                held = getattr(x, name)
+                found.extend(e for e in held if not isinstance(e, str)) if many else found.append(
+                    held
+                )
+            return tuple(found)
+
+    _OPERANDS[type(node)] = made
+    return made
+
+
+def _reader_of(names: Sequence[tuple[str, bool]]) -> _Read:
+    """Returns a function that reads fields: one that is a tuple, or several (or none) that are not."""
     if not names:
         return lambda _: ()
-    if not any(many for _, many in names):
-        read: Callable[[Any], Any] = attrgetter(*(name for name, _ in names))
-        return read if len(names) > 1 else lambda x: (read(x),)
-
-    def operands(x: Any) -> tuple[kernel.Expr, ...]:
-        found: list[kernel.Expr] = []
-        for name, many in names:
-            held = getattr(x, name)
-            found.extend(e for e in held if not isinstance(e, str)) if many else found.append(held)
-        return tuple(found)
-
-    return operands
+    read: Any = attrgetter(*(name for name, _ in names))
+    is_tuple = len(names) > 1 or names[0][1]
+    return read if is_tuple else lambda x: (read(x),)
 
 
 def blocks(s: kernel.Stmt) -> tuple[tuple[kernel.Stmt, ...], ...]:
     """Returns the blocks of statements nested in statement `s`."""
-    return tuple(getattr(s, name) for name, is_block, _ in _parts(s) if is_block)
+    return (_BLOCKS.get(type(s)) or _reader_of_blocks(s))(s)
+
+
+def _reader_of_blocks(s: kernel.Stmt) -> _Read:
+    """Returns the function that reads the blocks of the statement's kind, and keeps it."""
+    names = [(name, False) for name, is_block, _ in _parts(s) if is_block]
+    made = _BLOCKS[type(s)] = _reader_of(names)
+    return made
 
 
 def with_blocks(
@@ -79,7 +105,7 @@ def with_blocks(
 ) -> kernel.Stmt:
     """Returns the statement with each nested block replaced by `change` of it."""
     inner: dict[str, Any] = {k: change(getattr(s, k)) for k, is_block, _ in _parts(s) if is_block}
-    return replace(s, **inner) if inner else s
+    return _with(s, inner) if inner else s
 
 
 def mapped(
@@ -91,16 +117,18 @@ def mapped(
 
     An expression without changes is returned itself. Statements are always new objects, since passes distinguish them by identity.
     """
-    new: dict[str, Any] = {}
-    for name, is_block, many in _parts(node):
+    if type(node) in _EXPRESSIONS:
+        operands = children(node)
+        changed = tuple(map(on_expr, operands))  # type: ignore[arg-type]
+        return node if all(map(is_, changed, operands)) else rebuild(node, changed)  # type: ignore[type-var,return-value]
+    parts, new = _parts(node), dict[str, Any]()
+    for name, is_block, many in parts:
         old = getattr(node, name)
         on = on_stmt if is_block else on_expr
         now: Any = tuple(x if isinstance(x, str) else on(x) for x in old) if many else on(old)
         if any(map(is_not, now, old)) if many else now is not old:
             new[name] = now
-    if new or (_parts(node) and type(node) not in _EXPRESSIONS):
-        return replace(node, **new)
-    return node
+    return _with(node, new) if parts else node
 
 
 def rebuild(e: kernel.Expr, parts: tuple[kernel.Expr, ...]) -> kernel.Expr:
@@ -114,7 +142,7 @@ def rebuild(e: kernel.Expr, parts: tuple[kernel.Expr, ...]) -> kernel.Expr:
         new[name] = (
             tuple(x if isinstance(x, str) else next(left) for x in old) if many else next(left)
         )
-    return replace(e, **new) if new else e
+    return _with(e, new) if new else e
 
 
 def walk(e: kernel.Expr) -> Iterator[kernel.Expr]:
@@ -123,8 +151,7 @@ def walk(e: kernel.Expr) -> Iterator[kernel.Expr]:
     while left:
         e = left.pop()
         yield e
-        if inner := children(e):
-            left.extend(reversed(inner))
+        left += children(e)[::-1]
 
 
 def size(e: kernel.Expr) -> int:
@@ -169,6 +196,8 @@ class Renaming:
     def apply(self, e: kernel.Expr) -> kernel.Expr:
         """Returns `e` with the names replaced."""
         match e:
+            case kernel.Const():
+                return e
             case kernel.Param():
                 return self.params.get(e.name, e)
             case kernel.Local():
@@ -241,10 +270,12 @@ def joined(op: kernel.ReduceOp, a: kernel.Expr, b: kernel.Expr, dtype: kernel.DT
 
 def nested_statements(body: tuple[kernel.Stmt, ...]) -> Iterator[kernel.Stmt]:
     """Yields all statements of `body`, parents first, in program order."""
-    for s in body:
+    left = [*reversed(body)]
+    while left:
+        s = left.pop()
         yield s
-        for block in blocks(s):
-            yield from nested_statements(block)
+        for block in reversed(blocks(s)):
+            left += block[::-1]
 
 
 def identified(body: tuple[kernel.Stmt, ...]) -> tuple[kernel.Stmt, ...]:
@@ -252,7 +283,7 @@ def identified(body: tuple[kernel.Stmt, ...]) -> tuple[kernel.Stmt, ...]:
     numbers = itertools.count(1)
 
     def block(some: tuple[kernel.Stmt, ...]) -> tuple[kernel.Stmt, ...]:
-        return tuple(with_blocks(replace(s, uid=next(numbers)), block) for s in some)
+        return tuple(with_blocks(_with(s, {"uid": next(numbers)}), block) for s in some)
 
     return block(body)
 
@@ -274,6 +305,9 @@ def rewrite(node: T, change: Callable[[Any], Any]) -> T:
     """Returns `node` with `change` applied to every part, bottom-up: dataclasses, tuples and leaves."""
     if isinstance(node, tuple):
         return change(tuple(rewrite(x, change) for x in node))  # type: ignore[no-any-return]
+    if type(node) in _NODES:
+        inside = {name: rewrite(x, change) for name, x in vars(node).items()}
+        return change(_with(node, inside))  # type: ignore[no-any-return,type-var]
     if not is_dataclass(node) or isinstance(node, (type, kernel.Location)):
         return change(node)  # type: ignore[no-any-return]
     parts = {f.name: rewrite(getattr(node, f.name), change) for f in fields(node)}

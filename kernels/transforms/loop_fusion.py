@@ -67,21 +67,24 @@ def _mate(made: Sequence[ir.Stmt], s: ir.Stmt) -> int | None:
 def _may_join(first: ir.Stmt, second: ir.Stmt, between: Sequence[ir.Stmt]) -> bool:
     """True if two statements may become one, behind the assignments `between` them."""
     match first, second:
-        case ir.For(), ir.For():
-            a, b = _NamesIn.of(first), _NamesIn.of(second)
-            may_join = bool(a.loaded & b.loaded) and _is_same(first.extent, second.extent, a)
-        case ir.If(orelse=()), ir.If(orelse=()):
-            a, b = _NamesIn.of(first), _NamesIn.of(second)
-            may_join = _is_same(first.condition, second.condition, a)
+        case ir.For(extent=head), ir.For(extent=same) if head == same:
+            is_loop = True
+        case ir.If(condition=head, orelse=()), ir.If(condition=same, orelse=()) if head == same:
+            is_loop = False
         case _:
             return False
+    a, b = _NamesIn.of(first), _NamesIn.of(second)
     return (
-        may_join
+        not _arrays_in(head) & a.written
+        and (not is_loop or bool(a.loaded & b.loaded))
         and all(isinstance(x, _KINDS) for x in walk.nested_statements((first, second)))
         and not any(_conflict(a, _NamesIn.of(x)) for x in between)
         and not a.share_locals(b)
         and not (
-            isinstance(first, ir.For) and isinstance(second, ir.For) and _depend(first, second)
+            isinstance(first, ir.For)
+            and isinstance(second, ir.For)
+            and a.conflict_in_arrays(b)
+            and _depend(first, second)
         )
     )
 
@@ -111,13 +114,10 @@ class _NamesIn:
         either = other.changed | other.read
         return bool(self.changed & either or other.changed & self.read)
 
-
-def _is_same(a: ir.Expr, b: ir.Expr, first: _NamesIn) -> bool:
-    """True if two equal expressions have equal values before and behind a statement.
-
-    `first`: the names in that statement, which changes no local of the expressions.
-    """
-    return a == b and not _arrays_in(a) & first.written
+    def conflict_in_arrays(self, other: _NamesIn) -> bool:
+        """True if one of two statements writes an array that the other statement writes or loads from."""
+        either = other.written | other.loaded
+        return bool(self.written & either or other.written & self.loaded)
 
 
 def _conflict(first: _NamesIn, value: _NamesIn) -> bool:

@@ -28,9 +28,10 @@ _COMMUTE = ("add", "mul")  # in either order the same bits
 
 def numbered(body: Statements, arrays: Mapping[str, ir.DType]) -> Statements:
     """Returns `body` with equal values computed once. `arrays`: types of elements. Results are equal bit by bit."""
-    wanted = _Numbering(body, arrays, frozenset())
+    names = _Locals.of(body)
+    wanted = _Numbering(names, arrays, frozenset())
     wanted.block(body)
-    made = _Numbering(body, arrays, frozenset(wanted.used))
+    made = _Numbering(names, arrays, frozenset(wanted.used))
     found = made.block(body)
     return without_unread(without_dead_stores(found, made.stored_at, made.places, made.differ))
 
@@ -43,9 +44,10 @@ def numbered_apart(
     `changed`: arrays with elements that another iteration, or a body between the two, may write. Precondition: no local or inner
     loop is in both.
     """
-    wanted = _Numbering((*first, *then), arrays, frozenset())
+    names = _Locals.of((*first, *then))
+    wanted = _Numbering(names, arrays, frozenset())
     wanted.apart(first, then, changed)
-    made = _Numbering((*first, *then), arrays, frozenset(wanted.used))
+    made = _Numbering(names, arrays, frozenset(wanted.used))
     return made.apart(first, then, changed)
 
 
@@ -74,6 +76,25 @@ class _Known:
         return _Known(dict(self.locals), dict(self.stored), dict(self.held))
 
 
+@dataclass(frozen=True)
+class _Locals:
+    """Locals of a body: the type of each that is set, and the names of all."""
+
+    types: dict[str, ir.DType]
+    names: frozenset[str]
+
+    @staticmethod
+    def of(body: Statements) -> _Locals:
+        types: dict[str, ir.DType] = {}
+        names = set[str]()
+        for s in walk.nested_statements(body):
+            if isinstance(s, ir.SetLocal):
+                types.setdefault(s.name, s.value.dtype)
+            names.add(walk.local_changed(s))
+            names.update(n for e in walk.children(s) for n in walk.locals_read(e))
+        return _Locals(types, frozenset(names))
+
+
 class _Numbering:
     """One pass of value numbering over a body.
 
@@ -82,7 +103,7 @@ class _Numbering:
     """
 
     def __init__(
-        self, body: Statements, arrays: Mapping[str, ir.DType], wanted: frozenset[int]
+        self, names: _Locals, arrays: Mapping[str, ir.DType], wanted: frozenset[int]
     ) -> None:
         self.arrays, self.wanted = arrays, wanted
         self.used: set[int] = set()
@@ -93,19 +114,11 @@ class _Numbering:
         self.plain: dict[int, ir.Expr] = {}  # values that are constants and arguments
         self.known = _Known()
         self._numbers: dict[Hashable, int] = {}
-        self._n_numbers = self._n_evaluations = 0
+        # By identity, of the present statement's expressions: each level of a nested one asks for those inside.
+        self._seen: dict[int, int] = {}
+        self._n_numbers = self._n_evaluations = self._n_names = 0
         self._out: list[ir.Stmt] = []
-        self._types: dict[str, ir.DType] = {}
-        for s in walk.nested_statements(body):
-            if isinstance(s, ir.SetLocal):
-                self._types.setdefault(s.name, s.value.dtype)
-        self._taken = {walk.local_changed(s) for s in walk.nested_statements(body)}
-        self._taken.update(
-            n
-            for s in walk.nested_statements(body)
-            for e in walk.children(s)
-            for n in walk.locals_read(e)
-        )
+        self._types, self._taken = names.types, {*names.names}
 
     # --- numbers
 
@@ -128,6 +141,12 @@ class _Numbering:
 
     def number(self, e: ir.Expr) -> int:
         """Returns the value number of an expression at the current point."""
+        found = self._seen.get(id(e))
+        if found is None:
+            found = self._seen[id(e)] = self._numbered(e)
+        return found
+
+    def _numbered(self, e: ir.Expr) -> int:
         match e:
             case ir.Const():
                 key: Hashable = ("const", repr(e.value), e.dtype)
@@ -270,11 +289,10 @@ class _Numbering:
         self.known.held[number] = (*self.known.held.get(number, ()), what)
 
     def new_name(self) -> str:
-        k = 1
-        while f"value{k}" in self._taken:
-            k += 1
-        self._taken.add(f"value{k}")
-        return f"value{k}"
+        while (name := f"value{self._n_names + 1}") in self._taken:
+            self._n_names += 1
+        self._taken.add(name)
+        return name
 
     # --- statements
 
@@ -294,6 +312,7 @@ class _Numbering:
         return made
 
     def statement(self, s: ir.Stmt) -> None:
+        self._seen.clear()
         match s:
             case ir.SetLocal():
                 self.set(s)
@@ -379,14 +398,16 @@ class _Numbering:
     @contextmanager
     def changing(self, body: Statements) -> Iterator[None]:
         """Context for a loop body: values that the body changes are unknown in it and behind it."""
-        self.unknown(_changed(body), walk.written_in(body))
+        names, arrays = _changed(body), walk.written_in(body)
+        self.unknown(names, arrays)
         before = self.known
         self.known = before.copy()
         yield
         self.known = before
-        self.unknown(_changed(body), walk.written_in(body))
+        self.unknown(names, arrays)
 
     def unknown(self, names: Sequence[str] | frozenset[str], arrays: frozenset[str]) -> None:
+        self._seen.clear()
         for name in names:
             self.known.locals[name] = self.fresh()
         for array in arrays:
