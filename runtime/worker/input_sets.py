@@ -29,8 +29,8 @@ class InputSet:
     rounding: Rounding | None = None  # how far it carries the results, where that can be measured
 
     def measured(self) -> InputSet:
-        """Returns the set with the expected results of the rounding analysis, computed now. Raises Stopped."""
-        return self if self.rounding is None else replace(self, expected=self.rounding.expected(1))
+        """Returns the set with the expected results of perturbed runs, computed now. Raises Stopped."""
+        return self if self.rounding is None else replace(self, expected=self.rounding.expected(2))
 
 
 @dataclass(frozen=True)

@@ -2,10 +2,13 @@
 
 The tolerance of `verify.py` covers sums. A recurrence, a division or a difference may amplify each rounding far more. A threshold
 turns one unit in the last place into another value. So if a candidate exceeds that tolerance, the reference runs again: once in
-the types of the sequence, and several times with every rounded result moved by a unit in the last place, up or down at random
-(kernels/interpret/moved.py). This is done at the first need, and for one input set: most sequences never need it.
+the types of the sequence, and if need be several times with every rounded result moved by a unit in the last place, up or down at
+random (kernels/interpret/moved.py). This is done at the first need, and for one input set: most sequences never need it.
 
-The runs can show two different things for an element.
+The run in the types of the sequence is the program itself: its values are right, however many of them a candidate has. Where it
+leaves the tolerance at few elements only, these are looked at first. This is stricter than perturbed runs, and often enough.
+
+The perturbed runs can show two different things for an element.
 
 They spread. Rounding is amplified more than by sums, and a candidate may lie `MARGIN` times as far from the reference as the
 farthest of the runs among 64 neighbours. With four samples of a normal distribution a factor of 8.3 covers 99 % of it with a
@@ -16,10 +19,10 @@ last place is 3.5 times the standard deviation of a rounding.
 They agree on a few values that lie far apart: the element lies on a branch. It is undecided, either side is right, and a
 candidate must have one of these values, within the tolerance of its neighbours. The same holds for an integer that is not equal
 in all runs. If it takes many values, as the steps of an orbit near the edge of a Mandelbrot set, it may lie `MARGIN` times as
-far from them as they do. A candidate may have a `share` of an array undecided, and one element in any case: more would be no
-verification.
+far from them as they do. A candidate may have values of perturbed runs at a `share` of the elements of an array, and at one in any
+case: more would be no verification.
 
-If few elements are still wrong there are `_SAMPLES[1]` runs, since the branch that a run takes is left to chance.
+If few elements are still wrong there are `_SAMPLES[2]` runs, since the branch that a run takes is left to chance.
 """
 
 from __future__ import annotations
@@ -55,7 +58,10 @@ class BegunRun(Protocol):
 
 
 MARGIN = 8.0  # how much farther than any run the result of a candidate may lie
-_SAMPLES = (4, 16)  # perturbed runs of each level
+_SAMPLES = (0, 4, 16)  # perturbed runs of each level
+_OWN_VALUES = (
+    1e-2  # share of elements up to which those of the unperturbed run are looked at by themselves
+)
 _NEIGHBOURS = (
     64  # elements that are looked at together: a few samples of one may lie near by chance
 )
@@ -84,16 +90,16 @@ class Rounding:
 
     def __post_init__(self) -> None:
         self._n_run = 0
-        self._seen: dict[str, _PerturbedRuns] = {}
+        self._seen: dict[str, _Runs] = {}
         self._found: dict[int, Mapping[str, Expected]] = {0: self.plain}
 
     def is_worth(self, level: int, at: Disagreement) -> bool:
         """True if an analysis at `level` may show that the disagreement `at` is an effect of rounding."""
         is_few = at.n_wrong <= max(1.0, _FEW * at.n_elements)
-        return level == 1 or (level <= len(_SAMPLES) and is_few)
+        return level < len(_SAMPLES) or (level == len(_SAMPLES) and is_few)
 
     def expected(self, level: int) -> Mapping[str, Expected]:
-        """Returns the expected values at a level: 0 without perturbed runs, each further level with more.
+        """Returns the expected values at a level: 0 without further runs, 1 without perturbed ones, each further level with more.
 
         Raises Stopped.
         """
@@ -101,10 +107,13 @@ class Rounding:
             if level not in self._found:
                 self._take(_SAMPLES[level - 1])
                 self._found[level] = {
-                    name: self._seen[name].expected(self.share) if name in self._seen else e
+                    name: self._expected(self._seen[name], level) if name in self._seen else e
                     for name, e in self.plain.items()
                 }
             return self._found[level]
+
+    def _expected(self, seen: _Runs, level: int) -> Expected:
+        return seen.expected(self.share) if _SAMPLES[level - 1] else seen.of_first_run()
 
     def _take(self, n: int) -> None:
         """Runs the reference plain, then perturbed, up to `n` perturbed runs.
@@ -139,12 +148,16 @@ class Rounding:
     def _add(self, sample: Mapping[str, Array]) -> None:
         for name, e in self.plain.items():
             if name in sample and sample[name].shape == e.want.shape and e.want.size:
-                seen = self._seen.setdefault(name, _PerturbedRuns(e, sample[name].dtype))
+                seen = self._seen.get(name)
+                if seen is None:
+                    seen = self._seen[name] = _Runs(e, sample[name].dtype)
+                    if self._n_run > 1:  # the first one failed
+                        seen.add(e.want)
                 seen.add(sample[name])
 
 
-class _PerturbedRuns:
-    """Perturbed runs of one output.
+class _Runs:
+    """Runs of one output in the types of the sequence, the first without perturbation.
 
     For each element it stores the largest distance from the expected value, and for each run the elements outside the tolerance.
     """
@@ -180,6 +193,17 @@ class _PerturbedRuns:
         np.maximum(self._apart[part], far, out=self._apart[part])
         off: NDArray[np.bool_] = far > allowed_error(self._plain, self._dtype, part)
         return off
+
+    def of_first_run(self) -> Expected:
+        """Returns the expected values, or in their place those of the first run where these are others.
+
+        They are unchanged if the values of that run are others at more than a few elements: it carries rounding far, then.
+        """
+        at, values = self._off[0]
+        if not 0 < at.size <= max(1.0, _OWN_VALUES * self._want.size):
+            return self._plain
+        either = UndecidedElements(at, values[:, None], np.zeros(at.size), n_allowed=0)
+        return replace(self._plain, branches=either)
 
     def expected(self, share: float) -> Expected:
         """Returns the expected values with the tolerances and branches that the runs show.

@@ -36,8 +36,8 @@ _CHUNK = 1 << 15  # elements compared at a time: three float64 buffers of it sta
 class UndecidedElements:
     """Elements that lie on a branch (rounding decides their value): each may have any of its values.
 
-    `at`: sorted indices in the flat array. `values`: one row for each. `reach`: tolerance around a value. A candidate may have
-    other values than the expected ones at `n_allowed` of them.
+    `at`: sorted indices in the flat array. `values`: one row for each, which begins with that of the program in its own types.
+    `reach`: tolerance around a value. A candidate may have values other than this and the expected one at `n_allowed` of them.
     """
 
     at: Array
@@ -161,7 +161,7 @@ def _judged(
 def _on_another_side(
     got: Array, branches: UndecidedElements, wrong: NDArray[np.bool_], allowed: Array
 ) -> tuple[int, NDArray[np.bool_]]:
-    """Returns the number of elements on branches that have another value than expected, and their mask."""
+    """Returns the number of elements on branches that have values of perturbed runs only, and a mask of those with any value."""
     is_wrong = wrong.reshape(-1)[branches.at]
     at, values = branches.at[is_wrong], branches.values[is_wrong]
     mine = got.reshape(-1)[at][:, None]
@@ -171,7 +171,7 @@ def _on_another_side(
         near = np.abs(mine.astype(np.float64) - values.astype(np.float64)) <= error
     same = (mine == values) | (np.isfinite(mine) & near) | (np.isnan(mine) & np.isnan(values))
     found: NDArray[np.bool_] = same.any(axis=1)
-    return int(np.count_nonzero(found)), found
+    return int(np.count_nonzero(found & ~same[:, 0])), found
 
 
 def _all_close(got: Array, expected: Expected) -> bool:

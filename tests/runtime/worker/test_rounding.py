@@ -186,6 +186,7 @@ BRANCHES = UndecidedElements(
         ([3, 9, 2], False),
         ([3, 0, np.nan], True),
         ([3, 1, 5], False),  # two of them, and one may
+        ([3, 1, np.nan], True),  # the second is the program's own
         ([2, 1, 2], False),
     ],
 )
@@ -216,13 +217,68 @@ def test_the_share_that_is_undecided_can_be_raised():
     plain = {"y": Expected(np.zeros(1000), 16.0, 1.0)}
     got = (np.arange(1000) % 10 < 1).astype(np.float32)
     rounding = Rounding(plain, partial(Begun, moved), lambda: False)
-    assert find_mismatch(got, rounding.expected(1)["y"]) is not None
+    assert find_mismatch(got, rounding.expected(2)["y"]) is not None
     assert (
         find_mismatch(
-            got, Rounding(plain, partial(Begun, moved), lambda: False, 0.2).expected(1)["y"]
+            got, Rounding(plain, partial(Begun, moved), lambda: False, 0.2).expected(2)["y"]
         )
         is None
     )
+
+
+def own_values(n):
+    """The analysis of 1,000 zeros, of which `n` are ones in the types of the sequence; the seeds of its runs."""
+    seeds = []
+
+    def moved(seed):
+        seeds.append(seed)
+        return {"y": (np.arange(1000) < n).astype(np.float32)}
+
+    plain = {"y": Expected(np.zeros(1000), 16.0, 1.0)}
+    return Rounding(plain, partial(Begun, moved), lambda: False), seeds
+
+
+def test_values_of_the_program_in_its_own_types_are_right_without_perturbed_runs():
+    """MacCormack's advection: 114 of 163,840 elements, all with these values, for which the runs took 10 s of a processor."""
+    rounding, seeds = own_values(10)
+    e = rounding.expected(1)["y"]
+    assert seeds == [None]
+    ones = (np.arange(1000) < 10).astype(np.float32)
+    assert find_mismatch(ones, e) is None
+    assert find_mismatch(ones * (np.arange(1000) % 2), e) is None
+    for at, value in ((3, 0.5), (10, 1.0), (3, np.nan)):
+        got = ones.copy()
+        got[at] = value
+        assert find_mismatch(got, e).index == (at,)
+
+
+def test_values_of_a_program_that_carries_rounding_far_are_not_taken_by_themselves():
+    rounding, seeds = own_values(11)
+    assert rounding.expected(1)["y"] is rounding.plain["y"]
+    rounding.expected(2)
+    assert seeds == [None, 1, 2, 3, 4]
+
+
+def test_own_values_stay_right_once_others_were_perturbed():
+    """No verdict depends on who came first."""
+    rounding, _ = own_values(10)
+    e = rounding.expected(2)["y"]
+    assert find_mismatch((np.arange(1000) < 10).astype(np.float32), e) is None
+
+
+def test_a_run_that_failed_has_no_values_of_its_own():
+    def moved(seed):
+        if seed is None:
+            raise IndexError
+        return {"n": np.arange(9) + (np.arange(9) < 3 * (seed % 2))}
+
+    rounding = Rounding({"n": Expected(np.arange(9), 0.0)}, partial(Begun, moved), lambda: False)
+    assert rounding.expected(1)["n"] is rounding.plain["n"]
+    got = np.arange(9)
+    got[0] += 1
+    assert find_mismatch(got, rounding.expected(2)["n"]) is None
+    got[1] += 1
+    assert find_mismatch(got, rounding.expected(2)["n"]) is not None
 
 
 def test_runs_that_say_nothing_are_left_out():
@@ -236,11 +292,11 @@ def test_runs_that_say_nothing_are_left_out():
         return {"y": np.full(3, 1.0 + (seed or 0))}
 
     plain = {"y": Expected(np.ones(3), 16.0, 1.0)}
-    e = Rounding(plain, partial(Begun, moved), lambda: False).expected(1)["y"]
+    e = Rounding(plain, partial(Begun, moved), lambda: False).expected(2)["y"]
     assert find_mismatch(np.full(3, 1.0 + 8 * 4), e) is None
     assert find_mismatch(np.full(3, 2.0 + 8 * 4), e) is not None
     with pytest.raises(Stopped):
-        Rounding(plain, partial(Begun, moved), lambda: True).expected(1)
+        Rounding(plain, partial(Begun, moved), lambda: True).expected(2)
 
 
 @pytest.mark.parametrize("is_over", [False, True])
@@ -259,9 +315,9 @@ def test_runs_side_by_side_say_what_runs_in_turn_say(is_over):
     rounding = Rounding(plain, partial(Begun, moved), lambda: is_over, at_once=3)
     if is_over:
         with pytest.raises(Stopped):
-            rounding.expected(1)
+            rounding.expected(2)
     else:
-        e = rounding.expected(1)["y"]
+        e = rounding.expected(2)["y"]
         assert find_mismatch(np.full(3, 1.0 + 8 * 4), e) is None
         assert find_mismatch(np.full(3, 2.0 + 8 * 4), e) is not None
     assert order == [None, 1, 2, 3, *([] if is_over else [4])]
@@ -274,7 +330,7 @@ def test_integers_that_no_rounding_reaches_are_exact():
     rounding = Rounding(
         plain, partial(Begun, lambda seed: {"n": np.array(values.get(seed, [1, 2]))}), lambda: False
     )
-    e = rounding.expected(1)["n"]
+    e = rounding.expected(2)["n"]
     assert find_mismatch(np.array([1, 3]), e) is None
     assert find_mismatch(np.array([2, 2]), e) is not None
     assert find_mismatch(np.array([1, 4]), e) is not None
@@ -289,7 +345,7 @@ def test_integers_that_take_many_values_may_take_others():
         partial(Begun, lambda seed: {"n": np.array([5, values.get(seed, 189)])}),
         lambda: False,
     )
-    e = rounding.expected(1)["n"]
+    e = rounding.expected(2)["n"]
     assert find_mismatch(np.array([5, 192]), e) is None
     assert find_mismatch(np.array([5, 900]), e) is not None
     assert find_mismatch(np.array([6, 189]), e) is not None
