@@ -263,8 +263,7 @@ class Inliner:
             return False
         tree = scope.parsed.tree
         only_returns = isinstance(tree.body[-1], ast.Return) and len(tree.body) == 1
-        uses = sum(isinstance(n, ast.Name) and n.id == name for n in ast.walk(tree))
-        if only_returns and uses == 1 and isinstance(x, Typed):
+        if only_returns and scope.parsed.uses[name] == 1 and isinstance(x, Typed):
             return not arrays or not stores(scope)
         return (
             all(isinstance(n, Typed) and isinstance(n.expr, Local) for n in leaves(x))

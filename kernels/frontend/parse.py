@@ -11,6 +11,7 @@ import textwrap
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from ..ir.kernel import Location
@@ -35,6 +36,20 @@ class ParsedFunction:
     @property
     def name(self) -> str:
         return self.tree.name
+
+    @cached_property
+    def nodes(self) -> tuple[ast.AST, ...]:
+        """All nodes of the tree: they are asked for at each call that is inlined."""
+        return tuple(ast.walk(self.tree))
+
+    @cached_property
+    def calls(self) -> tuple[ast.Call, ...]:
+        return tuple(n for n in self.nodes if isinstance(n, ast.Call))
+
+    @cached_property
+    def uses(self) -> Counter[str]:
+        """Number of times that each name stands in the function."""
+        return Counter(n.id for n in self.nodes if isinstance(n, ast.Name))
 
     def where(self, node: ast.AST) -> Location:
         return Location(self.file, getattr(node, "lineno", self.tree.lineno))

@@ -46,7 +46,7 @@ class FunctionScope:
 
     def _struct_of(self, name: str) -> StructType | None:
         """Returns the struct type of a local name that is assigned `Type(...)`; None for other names."""
-        for node in ast.walk(self.parsed.tree):
+        for node in self.parsed.nodes:
             match node:
                 case ast.Assign(targets=[ast.Name(id=target)], value=ast.Call(func=maker)) if (
                     target == name and not self.parsed.assigned[root_of(maker)]
@@ -109,7 +109,7 @@ def names_changed(scope: FunctionScope, seen: _Seen = frozenset()) -> set[str]:
 
 def names_passed_to_change(scope: FunctionScope, seen: _Seen = frozenset()) -> set[str]:
     """Returns the names that a function passes, in whole or in part, to functions that change them."""
-    calls = _calls([scope.parsed.tree])
+    calls = scope.parsed.calls
     return {root_of(place) for call in calls for place in _given_to_change(scope, call, seen)}
 
 

@@ -115,12 +115,15 @@ class CellNames:
     taken: set[str]
     arrays: dict[str, tuple[str, str]] = field(default_factory=dict)  # name -> (tree, key)
     by_key: dict[tuple[str, str], str] = field(default_factory=dict)
+    _numbers: dict[str, int] = field(default_factory=dict)  # last number behind each stem
 
     def fresh(self, stem: str) -> str:
-        name, k = stem, 1
+        name, k = stem, self._numbers.get(stem, 0)
         while name in self.taken:
-            name, k = f"{stem}_{k}", k + 1
+            k += 1
+            name = f"{stem}_{k}"
         self.taken.add(name)
+        self._numbers[stem] = k
         return name
 
     def section(self, tree: str, key: str) -> str:
