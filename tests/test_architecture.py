@@ -347,6 +347,15 @@ def test_an_import_by_name_is_found(text: str) -> None:
     assert imports_by_name(ast.parse(text)) == [ast.unparse(ast.parse(text))]
 
 
+def test_calls_of_kernels_wait_for_no_lock_of_python() -> None:
+    """Kind: an interrupt in `Condition.__enter__` leaves a future locked for ever (runtime/engine/work.py)."""
+    for path in files("runtime/engine", "program", "kernels"):
+        modules = [n for n in ast.walk(tree_of(path)) if isinstance(n, ast.Import | ast.ImportFrom)]
+        named = {getattr(n, "module", None) or x.name for n in modules for x in n.names}
+        assert not named & {"concurrent.futures", "queue.Queue"}, path
+        assert not re.search(r"\bthreading\.(Condition|Event|Semaphore)\b", path.read_text()), path
+
+
 def test_interrupts_are_for_users() -> None:
     """The kind: `KeyboardInterrupt` as control flow. The second signal raises it, and the command ends by it."""
     by_users = {"explorer/sitting.py", "runtime/forked.py", "cli/__init__.py", "cli/commands.py"}

@@ -5,6 +5,7 @@ Code that this machine compiled before is loaded in some milliseconds, without i
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import hashlib
 import os
@@ -13,7 +14,6 @@ import threading
 import warnings
 import weakref
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from errno import ENOSPC
@@ -41,10 +41,11 @@ from .known import Called, KnownKernels, Wanted
 from .loaded import LoadedKernel, caller_of, rows_of_kernel
 from .spelling import code_version, spelled
 from .toolchain import engine_compiler, is_remembered
+from .work import Work, Workers
 
 Array = NDArray[Any]
 T = TypeVar("T")
-Team = Future[ctypes.CDLL]
+Team = Work[ctypes.CDLL]
 _TEAM_FLAGS = (
     "-O1",
     "-std=gnu11",
@@ -84,19 +85,19 @@ class Engine:
     def _begin(self) -> None:
         """Initialises the state that depends on threads of this process."""
         self._lock = threading.RLock()
-        self._pool = ThreadPoolExecutor(
-            max(2, self.options.cores), "kernelscape", partial(setattr, _compiling, "is_here", True)
-        )
-        self._extension: Future[Any] | None = None
-        self._finding: Future[tuple[Compiler, str]] | None = None
+        begin = partial(setattr, _compiling, "is_here", True)
+        self._pool = Workers(max(2, self.options.cores), begin)
+        self._extension: Work[Any] | None = None
+        self._finding: Work[tuple[Compiler, str]] | None = None
         if self._team is not None and not self._team.done():
             self._team = None
         self._folder = WritableFolder(self._kept)  # of code compiled from now on
         self._unkept: WritableFolder | None = None  # of programs without an offline cache
+        atexit.register(_wait_for_work, weakref.ref(self))
 
     def close(self) -> None:
         """Waits for running compilations, and removes temporary files of this process. Loaded kernels still run."""
-        self._pool.shutdown()
+        self._pool.wait()
         self._folder.close()
         if self._unkept is not None:
             self._unkept.close()
@@ -138,7 +139,7 @@ class Engine:
             self._do_without(e)
             return True
 
-    def submit(self, work: Callable[[], T]) -> Future[T]:
+    def submit(self, work: Callable[[], T]) -> Work[T]:
         """Runs `work` in the background, in a thread of the compilers."""
         return self._pool.submit(work)
 
@@ -239,7 +240,7 @@ class Engine:
             folder = self._folder_of_program()
         return self._build(ir, self._key(ir), self._cores, self._begun_team(), folder)
 
-    def _code(self, ir: KernelIR, key: str) -> Future[LoadedKernel]:
+    def _code(self, ir: KernelIR, key: str) -> Work[LoadedKernel]:
         codes = self._kernels.codes
         found = codes.get(key)
         if found is not None:
@@ -254,8 +255,7 @@ class Engine:
                 return found
             kept = self._kept_code(library, team) if is_kept else None
             if kept is not None:
-                found = codes[key] = Future()
-                found.set_result(kept)
+                found = codes[key] = Work.of(kept)
                 return found
             folder, cores = self._folder_of_program(), self._cores
             found = self._pool.submit(self._build, ir, key, cores, team, folder)
@@ -334,7 +334,7 @@ class Engine:
                 team = self._team = self._pool.submit(self._folder.use, self._built_team)
             return team
 
-    def _first_team(self, found: Future[tuple[Compiler, str]]) -> ctypes.CDLL:
+    def _first_team(self, found: Work[tuple[Compiler, str]]) -> ctypes.CDLL:
         found.result()  # where there is no compiler, the first call says so
         return self._folder.use(self._built_team)
 
@@ -408,6 +408,13 @@ class Engine:
             return load_extension(compiler, options)
         except ImportError as e:
             raise OSError(str(e)) from e
+
+
+def _wait_for_work(of: weakref.ref[Engine]) -> None:
+    """Waits, when the program ends, for an engine's compilations, before their folders are removed."""
+    engine = of()
+    if engine is not None:
+        engine._pool.wait()
 
 
 def _keeps() -> bool:

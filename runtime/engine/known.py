@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import weakref
-from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
 
@@ -12,6 +11,7 @@ from ...kernels.ir.kernel import KernelIR
 from ..api.backend import AbstractCaller
 from ..by_identity import ByIdentity
 from .loaded import LoadedKernel
+from .work import Work
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Called:
 class Wanted:
     """Code of a kernel, loaded or being compiled, and from the first call on its caller. No reference to the IR."""
 
-    code: Future[LoadedKernel]
+    code: Work[LoadedKernel]
     called: Called | None = None
 
     def result(self) -> LoadedKernel:
@@ -40,7 +40,7 @@ class KnownKernels:
 
     def __init__(self) -> None:
         self._wanted = ByIdentity[KernelIR, Wanted]()
-        self.codes = weakref.WeakValueDictionary[str, Future[LoadedKernel]]()
+        self.codes = weakref.WeakValueDictionary[str, Work[LoadedKernel]]()
 
     def get(self, ir: KernelIR) -> Wanted | None:
         """Returns the added kernel of this IR; None if it was not added."""
@@ -51,15 +51,13 @@ class KnownKernels:
         wanted = self._wanted.get(ir)
         return None if wanted is None else wanted.called
 
-    def add(self, ir: KernelIR, key: str, code: Future[LoadedKernel]) -> Wanted:
+    def add(self, ir: KernelIR, key: str, code: Work[LoadedKernel]) -> Wanted:
         """Adds a kernel with its code; it is removed if loading fails, so that the next call tries again."""
         wanted = self._wanted.setdefault(ir, Wanted(code))
         wanted.code.add_done_callback(partial(self._forget_failed, key, weakref.ref(ir)))
         return wanted
 
-    def _forget_failed(
-        self, key: str, of: weakref.ref[KernelIR], done: Future[LoadedKernel]
-    ) -> None:
+    def _forget_failed(self, key: str, of: weakref.ref[KernelIR], done: Work[LoadedKernel]) -> None:
         if done.exception() is None:
             return
         if self.codes.get(key) is done:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Sequence
-from concurrent.futures import Future
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import combinations, starmap, takewhile
@@ -23,6 +22,7 @@ from ..api.backend import AbstractCaller
 from . import current_engine
 from .folder import CompileError
 from .tree_marks import TreeMarks
+from .work import Work
 
 if TYPE_CHECKING:  # the rules of plans are imported with the first of them
     from ...kernels.fields.tree import Structure
@@ -47,10 +47,7 @@ class WindowPlan:
     unsure: frozenset[int] = frozenset()
     n_met: int = 0
     is_usable: bool = True
-    _kernels: Future[WindowKernels] | None = field(default=None, repr=False)
-    _is_made: bool = (
-        False  # `_kernels` is done: to ask it takes a lock, which an interrupt might leave locked
-    )
+    _kernels: Work[WindowKernels] | None = field(default=None, repr=False)
 
     def kernels(self) -> WindowKernels | None:
         """Returns the plan's kernels if their code is loaded; None while it is built, or without a usable plan."""
@@ -62,12 +59,7 @@ class WindowPlan:
                 self._kernels = current_engine().submit(partial(_begun, self.calls, self.unsure))
             except RuntimeError:  # Python ends, and starts no thread
                 return None
-            self._kernels.add_done_callback(self._note_made)
-        return self._built(waits=False) if self._is_made else None
-
-    def _note_made(self, made: Future[WindowKernels]) -> None:
-        if made is self._kernels:
-            self._is_made = True
+        return self._built(waits=False) if self._kernels.done() else None
 
     def complete(self) -> None:
         """Waits until the plan is built, if that has begun."""
@@ -80,7 +72,7 @@ class WindowPlan:
 
     def assume_less(self, trees: Iterable[int]) -> None:
         """Adds trees to `unsure`, the trees without assumptions; the plan is built anew."""
-        self.unsure, self._kernels, self._is_made = self.unsure.union(trees), None, False
+        self.unsure, self._kernels = self.unsure.union(trees), None
 
     def _built(self, *, waits: bool) -> WindowKernels | None:
         assert self._kernels is not None

@@ -12,7 +12,6 @@ import subprocess
 import sys
 import threading
 import weakref
-from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +23,7 @@ from kernelscape.runtime.api.backend import AbstractCaller
 from kernelscape.runtime.cpu.compiler import IN_TWO_PARTS
 from kernelscape.runtime.engine.engine import Engine, EngineOptions
 from kernelscape.runtime.engine.loaded import LoadedKernel, caller_of
+from kernelscape.runtime.engine.work import Work
 
 pytestmark = [
     pytest.mark.compiler,
@@ -68,7 +68,7 @@ def library_of(engine: Engine, ir: KernelIR) -> Path:
 
 
 def extension_of(engine: Engine, way: str) -> Any | None:
-    found: Future[Any] | None = engine._extension
+    found: Work[Any] | None = engine._extension
     assert found is not None
     return found.result() if way == "quick" else None
 
