@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from math import isfinite
 from operator import attrgetter, is_, is_not
-from typing import Any, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any, TypeVar, cast, get_args, get_origin, get_type_hints
 
 from . import kernel
 from .ops import OPS
@@ -118,9 +118,10 @@ def mapped(
     An expression without changes is returned itself. Statements are always new objects, since passes distinguish them by identity.
     """
     if type(node) in _EXPRESSIONS:
-        operands = children(node)
-        changed = tuple(map(on_expr, operands))  # type: ignore[arg-type]
-        return node if all(map(is_, changed, operands)) else rebuild(node, changed)  # type: ignore[type-var,return-value]
+        e: Any = node
+        operands = children(e)
+        changed = tuple(map(on_expr, operands))
+        return node if all(map(is_, changed, operands)) else cast(N, rebuild(e, changed))
     parts, new = _parts(node), dict[str, Any]()
     for name, is_block, many in parts:
         old = getattr(node, name)
