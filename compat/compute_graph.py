@@ -43,7 +43,7 @@ class Arg:
         if not isinstance(self.tag, ArgKind) or not isinstance(self.name, str):
             fail("an argument of a graph has an ArgKind and a name", ProgramRuntimeError)
         if self.tag in (ArgKind.TEXTURE, ArgKind.RWTEXTURE):
-            fail(f"the argument {self.name} of a graph is a texture: textures are not there yet")
+            fail(f"the argument {self.name} of a graph is a texture, which CPUs have not")
         is_matrix = isinstance(self.dtype, MatrixType)
         if (self.tag is ArgKind.MATRIX and not is_matrix) or (
             self.tag is ArgKind.SCALAR and is_matrix

@@ -91,6 +91,14 @@ def to_taichi_type(dt: Any) -> Any:
     return element_dtype(dt)
 
 
+class RunningProgram:
+    """The program that `ti.init` began, in the form of Taichi's `impl.get_runtime().prog`."""
+
+    def config(self) -> Any:
+        """Returns the options of the program."""
+        return needed_program("impl.get_runtime").config
+
+
 class Runtime:
     """The program in the form of Taichi's `impl.get_runtime()`.
 
@@ -121,6 +129,11 @@ class Runtime:
 
     def materialize(self) -> None:
         """Does nothing: fields get memory at their first use."""
+
+    @property
+    def prog(self) -> RunningProgram:
+        """The program that `ti.init` began, as Taichi's inner modules hold it."""
+        return RunningProgram()
 
 
 def _configure(**options: Any) -> None:

@@ -6,7 +6,7 @@ from typing import Final
 
 # What is missing: the sentence's subject, then its names in `taichi` and in its modules.
 _MISSING: Final = {
-    "textures": "Texture Format types.texture types.rw_texture types.texture_type",
+    "textures, which Taichi has on Vulkan and OpenGL alone,": "Texture Format types.texture types.rw_texture types.texture_type",
     "threads and shared memory of one block": (
         "simt global_thread_idx cache_read_only mesh_local mesh_patch_idx"
     ),

@@ -213,6 +213,19 @@ def member_value(member: Any, x: Any) -> Any:
         return fail(f"{x!r} is given where one number is wanted, {type_name(member)}")
 
 
+def are_one_type(a: Any, b: Any) -> bool:
+    """True if two types have equal numbers, in equal shapes and members; `float` and `int` are the program's defaults."""
+    match a, b:
+        case StructType(), StructType():
+            mine, others = a.members, b.members
+            return [*mine] == [*others] and all(are_one_type(mine[n], others[n]) for n in mine)
+        case MatrixType(), MatrixType():
+            return a.shape == b.shape and a.dtype is b.dtype
+        case (StructType() | MatrixType(), _) | (_, StructType() | MatrixType()):
+            return False
+    return element_dtype(a) is element_dtype(b)
+
+
 def type_name(x: Any) -> str:
     """Returns the name of an element type in messages, such as `f32`."""
     if isinstance(x, DType):

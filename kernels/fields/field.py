@@ -47,6 +47,11 @@ class AbstractField(ABC):
         """The name of the field in messages."""
         return f"the field {self.name}" if self.name else f"the field made in {self.where}"
 
+    @property
+    def _name(self) -> str:
+        """The name of the field, under Taichi's name."""
+        return self.name
+
     @abstractmethod
     def leaves(self) -> tuple[AbstractLeaf, ...]:
         """The fields with an array that this field consists of: itself, or its members for structs."""

@@ -235,7 +235,7 @@ class Matrix(NDArrayOperatorsMixin):
         kwargs.pop("out", None)  # `a += b` makes a new value, as it does in Taichi
         arrays = [_operand(x, ufunc.__name__) for x in inputs]
         shapes = {np.shape(a) for a in arrays if np.ndim(a)}
-        if len(shapes) > 1 and ufunc is not np.matmul:
+        if len(shapes) > 1 and not _fit(ufunc, shapes):
             fail(
                 f"{' and '.join(sorted(map(_shown, shapes)))} do not fit together",
                 ProgramValueError,
@@ -253,11 +253,11 @@ class Matrix(NDArrayOperatorsMixin):
         if not np.ndim(result):
             return result
         made = Matrix(result)
-        made._joined = _JOINED.get(ufunc.__name__)
+        made._joined = _joined(ufunc, inputs, arrays)
         return made
 
     def __bool__(self) -> bool:
-        """True for `v == w` if all components are equal, for `v != w` if some are not.
+        """True for `v == w` if all components are equal, for `v != w` if some are not: in the type of an element of a field.
 
         LanguageError for other vectors and matrices of truth values; True for all others.
         """
@@ -350,6 +350,36 @@ class Vector(metaclass=_VectorClass):
 
 # One truth value of those of all components, for comparisons that Python asks for one.
 _JOINED: dict[str, Callable[..., Any]] = {"equal": np.all, "not_equal": np.any}
+
+
+def _fit(ufunc: np.ufunc, shapes: set[tuple[int, ...]]) -> bool:
+    """True if operands of different shapes have a result: those of products, and of comparisons that repeat rows, as in NumPy."""
+    if ufunc.__name__ not in _JOINED:
+        return ufunc is np.matmul
+    try:
+        np.broadcast_shapes(*shapes)
+    except ValueError:
+        return False
+    return True
+
+
+def _joined(
+    ufunc: np.ufunc, operands: tuple[Any, ...], arrays: list[Any]
+) -> Callable[[NDArray[Any]], Any] | None:
+    """Returns the function that makes one truth value of those of a comparison; None for other operators.
+
+    `arrays`: the operands' numbers. Beside an element of a field of floats other floats are rounded to its type, as a store
+    rounds them.
+    """
+    join = _JOINED.get(ufunc.__name__)
+    kinds = {x._data.dtype for x in operands if isinstance(x, Matrix) and x._is_element}
+    if join is None or len(kinds) != 1 or (kind := kinds.pop()).kind != "f":
+        return join
+    floats = [np.asarray(a) for a in arrays]
+    rounded = [a.astype(kind) if a.dtype.kind == "f" else a for a in floats]
+    with np.errstate(all="ignore"):
+        truths = ufunc(*rounded)
+    return lambda _: join(truths)
 
 
 def _operand(x: Any, what: str) -> Any:

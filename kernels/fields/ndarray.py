@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -20,6 +22,22 @@ from .field import indices, torch_tensor
 from .matrix import Matrix, python_number
 from .program import element_dtype
 from .tree import extents_of
+
+
+@dataclass(frozen=True)
+class TensorType:
+    """Type of elements that are vectors or matrices, as `Ndarray.element_type` gives it."""
+
+    dtype: DType
+    extents: tuple[int, ...]
+
+    def element_type(self) -> DType:
+        """Returns the type of the components."""
+        return self.dtype
+
+    def shape(self) -> list[int]:
+        """Returns the number of components along each axis."""
+        return list(self.extents)
 
 
 class Ndarray:
@@ -75,6 +93,19 @@ class Ndarray:
     @property
     def m(self) -> int:
         return self.element_shape[1] if len(self.element_shape) == 2 else 1
+
+    @property
+    def element_type(self) -> DType | TensorType:
+        """Type of the elements: that of numbers, or one with the shape of vectors and matrices."""
+        return TensorType(self.dtype, self.element_shape) if self.element_shape else self.dtype
+
+    def _get_nelement(self) -> int:
+        """Returns the number of elements, under Taichi's name."""
+        return math.prod(self.shape)
+
+    def _get_element_size(self) -> int:
+        """Returns the number of bytes of one element, under Taichi's name."""
+        return self.array.itemsize * math.prod(self.element_shape)
 
     def to_numpy(self) -> NDArray[Any]:
         """Returns a copy of the elements."""

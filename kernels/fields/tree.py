@@ -260,6 +260,20 @@ class SNode:
             node = node._above if node is not None else None
         return node
 
+    def _path_from_root(self) -> list[SNode]:
+        """Returns the nodes from the root down to this one, under Taichi's name."""
+        above = self._above
+        return [self] if above is None else [*above._path_from_root(), self]
+
+    def _get_children(self) -> list[SNode]:
+        """Returns the nodes directly below, under Taichi's name."""
+        return list(self.below)
+
+    @property
+    def _name(self) -> str:
+        """Name of the field of a place, under Taichi's name; "" for other nodes."""
+        return self.leaf.name if self.leaf is not None else ""
+
     @property
     def shape(self) -> tuple[int, ...]:
         """Number of cells along each axis that this node and its ancestors split, in the order of the axes."""

@@ -15,7 +15,7 @@ from .operators import COMPARE
 from .protocol import Frontend
 from .scopes import Pass
 from .typing_rules import python_value, truth
-from .values import MatrixValue, StructValue, TupleValue, Typed, Value, is_data, loaded
+from .values import MatrixValue, Static, StructValue, TupleValue, Typed, Value, is_data, loaded
 
 
 class Branches:
@@ -116,6 +116,16 @@ class Branches:
         return Typed(unary("not", result) if is_negated else result)
 
     def _identical(self, a: Value, b: Value, is_negated: bool, node: ast.expr) -> Typed:
+        """Returns the truth value of `a is b`, which is known when the kernel is compiled.
+
+        One of them is None or another Python object. LanguageError for two numbers, vectors, arrays or fields.
+        """
+        if not any(isinstance(x, Static) for x in (a, b)):
+            self._state.fail(
+                f"`{ast.unparse(node)}` asks if {what(a)} and {what(b)} are one object: write ==, or ask in ks.static",
+                node,
+                KernelSyntaxError,
+            )
         try:
             same = python_value(a) is python_value(b)
         except KeyError:

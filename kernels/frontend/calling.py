@@ -34,8 +34,8 @@ def passed(
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Returns the arrays, and the numbers, that a call passes, each by parameter name.
 
-    `values`: the arguments by name. Vectors and structs become one number for each component. LanguageError if their members do not
-    fit.
+    `values`: the arguments by name. Vectors and structs become one number for each component, large vectors arrays. LanguageError
+    if their members do not fit.
     """
     arrays: dict[str, Any] = {}
     scalars: dict[str, Any] = {}
@@ -54,6 +54,9 @@ def passed(
             case CompoundArgument(kind=kind):
                 label = f"the argument {name} of the kernel {kernel}"
                 numbers = flattened(kind, value, label, where)
+                if argument.is_array:
+                    arrays[name] = np.array(numbers, kind.dtype.numpy).reshape(kind.shape)
+                    continue
                 scalars.update(zip((n for n, _ in members_of(kind, name)), numbers, strict=True))
     return arrays, scalars
 

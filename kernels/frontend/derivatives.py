@@ -239,7 +239,7 @@ def checked_call(
     """Returns the call with checks of the access rule: no element may be stored to after it was read.
 
     `flags`: one mark for each element, set when it is read, by the `id` of the field; marks of more fields are added.
-    `copied`: arrays that the call itself may read and then overwrite, since the tape has copies.
+    `copied`: arrays that the call itself reads and then overwrites, of which the tape has copies.
     """
     instance = call.instance
     dense = [(n, x) for n, x in instance.fields if isinstance(x, AbstractLeaf)]

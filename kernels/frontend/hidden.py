@@ -31,12 +31,13 @@ class Hidden:
     """Hidden arguments of a kernel, which each call passes in addition to the program's arguments.
 
     `draws`: the kernel draws random numbers, so it has a seed. `addresses`: base addresses of arrays.
-    `gradients`: arrays of the kernel, each with the argument whose gradient it is.
+    `gradients`: arrays of the kernel, each with the argument whose gradient it is. `vectors`: arrays that are vectors of a call.
     """
 
     draws: bool = False
     addresses: tuple[Address, ...] = ()
     gradients: tuple[tuple[str, str], ...] = ()
+    vectors: tuple[str, ...] = ()
 
     def bound(self) -> dict[str, int]:
         """Returns the base addresses in bytes by parameter name. They are valid until the program ends."""

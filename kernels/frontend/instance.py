@@ -17,7 +17,7 @@ from .results import Results
 
 @dataclass(frozen=True)
 class Fields:
-    """Fields of the program in a recorded call. `names`: arrays of the kernel that are fields, not arguments.
+    """Fields of the program in a recorded call. `names`: arrays of the kernel that are fields, or vectors of the call.
 
     `logical`: for a kernel on sparse fields, the kernel before sparse lowering; `trees`: its trees.
     """
@@ -72,7 +72,8 @@ class Instance:
         """Returns the record of the program's fields that a recorded sequence stores with a call of this instance."""
         layouts = [s.layout for _, s in self.structures]
         trees = tuple(UsedTree(x.tree, x.fields) for x in layouts)
-        return Fields(frozenset(name for name, _ in self.fields), self.logical, trees)
+        names = frozenset((*(name for name, _ in self.fields), *self.hidden.vectors))
+        return Fields(names, self.logical, trees)
 
     @property
     def storages(self) -> dict[str, TreeStorage]:

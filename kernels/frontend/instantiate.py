@@ -21,6 +21,7 @@ from ..ir.simplify import const
 from .clamping import clamped_indices
 from .complex_numbers import COMPLEX, PARTS, ComplexType
 from .control import without_unread
+from .elements import element_of
 from .errors import KernelError, KernelSyntaxError
 from .hidden import Hidden
 from .instance import Instance
@@ -41,7 +42,16 @@ from .signature import (
 from .statements import Statements
 from .triplets import TRIPLETS
 from .typing_rules import Rules
-from .values import ArrayRef, MatrixValue, StructArray, StructValue, Triplets, Typed, Value
+from .values import (
+    ArrayRef,
+    MatrixValue,
+    StructArray,
+    StructValue,
+    Triplets,
+    Typed,
+    Value,
+    loaded_leaf,
+)
 
 Aliases = tuple[tuple[str, str], ...]  # of arrays: the one that is given again, the one that it is
 MAX_TYPE_PASSES = 16  # each pass widens the type of at least one local
@@ -101,6 +111,7 @@ def _walk(
     state.frames.append(frame)
     arrays: list[ArrayParam] = []
     scalars: list[Param] = []
+    vectors: list[str] = []
     aliases = dict(subject.aliases)
     for name, argument in subject.signature:
         state.taken[name] = 0
@@ -125,6 +136,12 @@ def _walk(
             case ScalarArgument(dtype=dtype):
                 scalars.append(Param(name, dtype or state.default_float))
                 frame.bind(name, Typed(scalars[-1]))
+            case CompoundArgument(kind=MatrixType() as kind) if argument.is_array:
+                arrays.append(ArrayParam(name, kind.dtype.stored, kind.shape))
+                vectors.append(name)
+                is_truth = kind.dtype is DType.bool_
+                held = ArrayRef(arrays[-1], kind.shape, is_trailing=True, is_truth=is_truth)
+                frame.bind(name, LoopVar(_loaded(element_of(state, held, (), parsed.tree))))
             case CompoundArgument(kind=kind):
                 params = [
                     Param(n, t if isinstance(t, DType) else _number_type(t, rules))
@@ -176,7 +193,8 @@ def _walk(
     )
     gradients = tuple((param.name, name) for name, param in state.gradients.items())
     fields = tuple((param.name, source) for param, source in state.captured.values())
-    instance = Instance(ir, fields, results, Hidden(state.seed is not None, addresses, gradients))
+    hidden_arguments = Hidden(state.seed is not None, addresses, gradients, tuple(vectors))
+    instance = Instance(ir, fields, results, hidden_arguments)
     if state.has_forms and not subject.is_differentiated:
         form = partial(instantiate, replace(subject, is_differentiated=True))
         instance = replace(instance, differentiable=form)
@@ -205,6 +223,12 @@ def _of_pairs(ref: ArrayRef) -> StructArray:
     """Returns an array of (real, imaginary) pairs as the value of a complex array: a struct of two arrays."""
     parts = [(n, replace(ref, is_trailing=True, component=(k,))) for k, n in enumerate(PARTS)]
     return StructArray(tuple(parts), COMPLEX)
+
+
+def _loaded(x: Value) -> Value:
+    """Returns a vector whose components cannot be assigned, also where one is chosen at run time."""
+    assert isinstance(x, MatrixValue)
+    return replace(x, items=tuple(loaded_leaf(i) for i in x.items))
 
 
 def _pack(kind: PackType, bound: Iterator[Binding]) -> StructValue | Triplets:

@@ -38,6 +38,7 @@ class Loops:
             )
         inside = self._expr.static_argument(node.iter)
         if inside is not None:
+            self._check_static(inside)
             return self._written_out(node, self._expr.static_items(inside, node.iter))
         is_grouped, iterated = False, node.iter
         if (
@@ -66,6 +67,21 @@ class Loops:
         else:
             self._over_value(self._expr.value(iterated), node, is_grouped)
         return None
+
+    def _check_static(self, inside: ast.expr) -> None:
+        """Raises LanguageError for `for ... in ks.static(inside)` if `inside` is marked static again, or is a field."""
+        if not isinstance(inside, ast.Call):
+            return
+        written = f"`ks.static({ast.unparse(inside)})`"
+        if self._expr.static_argument(inside) is not None:
+            text = f"{written} marks one loop twice: write ks.static once"
+            self._state.fail(text, inside, KernelSyntaxError)
+        over = inside.args[0] if self._expr.callee(inside) is grouped and inside.args else inside
+        if isinstance(over, ast.Name | ast.Attribute) and isinstance(
+            self._expr.value(over), values.ArrayRef | values.StructArray
+        ):
+            text = f"{written} writes out a loop over all elements: leave out ks.static, or give ks.ndrange"
+            self._state.fail(text, inside, KernelSyntaxError)
 
     def _positional(self, call: ast.Call, least: int = 0) -> None:
         if call.keywords or len(call.args) < least:
@@ -238,7 +254,7 @@ class Loops:
         jumps = escapes(node.body, self._statements.taken, targets_of(node))
         bounds = held_bounds(state, self._expr, bounds, names, node)
         is_outermost = len(state.frames) == 1 and not state.frame.loops and not state.frame.depth
-        is_serial = is_outermost and state.is_serial
+        is_serial = is_outermost and (state.is_serial or self._shares_vector(node))
         state.is_serial = state.is_serial and not is_outermost
         is_left = bool(jumps & {"break", "return"})
         if is_serial or (is_left and (not is_outermost or state.frame.in_branch)):
@@ -246,6 +262,15 @@ class Loops:
             return
         with state.frame.scope():
             self._loop(list(bounds), names, [], node, is_grouped, is_outermost)
+
+    def _shares_vector(self, node: ast.For) -> bool:
+        """True if the body uses a vector made before the loop whose components are a local array."""
+        names = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
+        bound = [self._state.frame.find(name) for name in names]
+        return any(
+            isinstance(x, values.MatrixValue) and isinstance(x.items[0], values.LocalItem)
+            for x in bound
+        )
 
     def _refuse_known(self, node: ast.For) -> None:
         """Raises LanguageError for a loop index whose name already has a value: Python's loop would overwrite it.

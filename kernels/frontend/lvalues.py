@@ -384,7 +384,8 @@ class Places:
     def _is_array(self, name: str, x: MatrixValue) -> bool:
         """True if a new vector becomes a local array rather than one local for each component.
 
-        It must have many components, all of known types, and be created where no parallel loop could share it.
+        It must have many components, all of known types, and be created where no parallel loop could share it. Loops at top level
+        that store to components share it, and run in order (`Loops`).
         """
         state = self._state
         most = _MOST_CHOSEN if _is_indexed(state.frame.parsed.tree, name) else MOST_COMPONENTS
@@ -392,8 +393,13 @@ class Places:
             return False
         if not state.rules.is_strict and any(loaded_leaf(i).weak for i in x.items):
             return False
-        body = state.frames[0].parsed.tree.body
-        return state.iteration is not None or not any(isinstance(s, ast.For) for s in body)
+        loops = [s for s in state.frames[0].parsed.tree.body if isinstance(s, ast.For)]
+        if state.iteration is not None or not loops:
+            return True
+        if len(state.frames) > 1 or not _is_stored_in(loops, name):
+            return False
+        state.has_forms = True  # loops in order have no derivative
+        return not state.is_differentiated
 
     def _new_array(self, name: str, x: MatrixValue, node: ast.AST) -> MatrixValue:
         """Copies a vector or matrix to a new local array, whose elements can be indexed at run time."""
@@ -402,10 +408,15 @@ class Places:
         dtype = numbers[0].dtype
         where = state.frame.parsed.where(node)
         made = LocalRef(state.fresh(name), dtype, x.shape, is_shared=False)
-        state.emit(ir.LocalArray(made.name, len(numbers), const(0, dtype), where))
+        given = [adopt(number, dtype) for number in numbers]
+        is_one = (
+            isinstance(given[0], ir.Const) and len(set(map(repr, given))) == 1
+        )  # 0.0 is not -0.0
+        start = given[0] if is_one else const(0, dtype)
+        state.emit(ir.LocalArray(made.name, len(numbers), start, where))
         items = tuple(LocalItem(made, const(k, ir.DType.i64)) for k in range(len(numbers)))
-        for item, number in zip(items, numbers, strict=True):
-            state.emit(ir.SetElement(made.name, item.index, adopt(number, dtype), where))
+        for item, number in zip(items, () if is_one else given, strict=not is_one):
+            state.emit(ir.SetElement(made.name, item.index, number, where))
         return MatrixValue(x.shape, items)
 
     def declared(self, name: str, like: Value) -> tuple[Value, list[ir.SetLocal]]:
@@ -466,10 +477,32 @@ def _is_packed(place: Place) -> bool:
 
 def _is_indexed(tree: ast.AST, name: str) -> bool:
     """True if a function indexes the name with anything other than a literal."""
-    return any(
+    return any(_is_component(n, name) for n in ast.walk(tree))
+
+
+def _is_component(n: ast.AST, name: str) -> bool:
+    """True for a component of the name whose index is no literal."""
+    return (
         isinstance(n, ast.Subscript)
         and isinstance(n.value, ast.Name)
         and n.value.id == name
         and not isinstance(n.slice, ast.Constant)
-        for n in ast.walk(tree)
+    )
+
+
+_OVER_NUMBERS = ("range", "ndrange", "static")  # loops that can run in order
+
+
+def _is_stored_in(loops: list[ast.For], name: str) -> bool:
+    """True if some of the loops store to components of the name, and all that use it are loops over numbers."""
+    using = [s for s in loops if any(isinstance(n, ast.Name) and n.id == name for n in ast.walk(s))]
+    stored = (
+        isinstance(n, ast.Subscript) and isinstance(n.ctx, ast.Store) and _is_component(n, name)
+        for s in using
+        for n in ast.walk(s)
+    )
+    return any(stored) and all(
+        isinstance(s.iter, ast.Call)
+        and ast.unparse(s.iter.func).rpartition(".")[2] in _OVER_NUMBERS
+        for s in using
     )

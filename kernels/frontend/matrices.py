@@ -11,7 +11,7 @@ from typing import Any
 from ..fields import methods
 from ..ir.errors import KernelError, KernelIndexError, KernelTypeError, LanguageError
 from ..ir.kernel import Const, DType, Expr, LocalElement
-from ..ir.simplify import binary, cast, compare, const, select
+from ..ir.simplify import binary, cast, const, select
 from . import values
 from .elements import checked_index, component_of
 from .lvalues import Places
@@ -203,7 +203,8 @@ class Matrices:
             array, at, nearest = base.whole
             if array.clamps:
                 indices = _clamped(indices, array.element)
-            return component_of(array, at, nearest, indices)
+            found = component_of(array, at, nearest, indices)
+            return found if isinstance(base.items[0], values.Element) else found.loaded
         array_of = _local_array(base)
         if array_of is not None:
             indices = [
@@ -217,12 +218,11 @@ class Matrices:
             return item if isinstance(base.items[0], values.LocalItem) else item.loaded
         if all(isinstance(i, values.LocalVar) for i in base.items):
             return values.OneOf(tuple(base.items), number)  # type: ignore[arg-type]
-        items = [values.loaded_leaf(i) for i in base.items]
-        result = items[-1]
-        for k in range(len(items) - 2, -1, -1):
-            a, b, weak = self._operators.unified(items[k], result)
-            result = values.Typed(select(compare("eq", number, const(k, DType.i64)), a, b), weak)
-        return result
+        return values.chosen([values.loaded_leaf(i) for i in base.items], number, self._either)
+
+    def _either(self, condition: Expr, x: values.Typed, y: values.Typed) -> values.Typed:
+        a, b, weak = self._operators.unified(x, y)
+        return values.Typed(select(condition, a, b), weak)
 
     def _inside(self, index: Const, extent: int, node: ast.AST) -> int:
         k = int(index.value)

@@ -6,6 +6,7 @@ It also gives the numbers and arrays of a call.
 from __future__ import annotations
 
 import inspect
+import math
 import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
@@ -64,9 +65,19 @@ class ArrayArgument:
 
 @dataclass(frozen=True)
 class CompoundArgument:
-    """Signature entry of a vector, matrix or struct, passed as one scalar parameter for each of its numbers."""
+    """Signature entry of a vector, matrix or struct, passed as one scalar parameter for each of its numbers.
+
+    A vector or matrix of many numbers is passed as one array.
+    """
 
     kind: MatrixType | StructType | ComplexType
+
+    @property
+    def is_array(self) -> bool:
+        return isinstance(self.kind, MatrixType) and math.prod(self.kind.shape) > _MOST_SCALARS
+
+
+_MOST_SCALARS = 32  # components of a vector that are parameters
 
 
 @dataclass(frozen=True)

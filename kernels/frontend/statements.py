@@ -6,6 +6,7 @@ import ast
 from collections.abc import Sequence
 from typing import Any
 
+from ..fields.compound import StructType, are_one_type
 from ..ir.kernel import Assert, Const, DType, If, Part, Print, SetLocal, Stmt
 from ..ir.simplify import const
 from .assignments import Assignments
@@ -21,7 +22,16 @@ from .recursion import Recursion
 from .results import Returns
 from .scopes import Binding, LoopVar, Pass
 from .side_effects import is_chain
-from .values import ArrayRef, LocalVar, Static, TupleValue, Value, is_data, loaded
+from .values import (
+    ArrayRef,
+    LocalVar,
+    Static,
+    StructValue,
+    TupleValue,
+    Value,
+    is_data,
+    loaded,
+)
 
 _NAMES: dict[type[ast.AST], tuple[str, str]] = {
     ast.Try: ("try", "remove it"),
@@ -284,7 +294,16 @@ class Statements:
             return TupleValue(
                 tuple(self._declared(i, k, node) for i, k in zip(x.items, kind, strict=True))
             )
-        return self._expr.converted(x, kind, node)
+        converted = self._expr.converted(x, kind, node)
+        given = x.kind if isinstance(x, StructValue) else None
+        types = isinstance(given, StructType) and isinstance(kind, StructType)
+        if types and self._state.rules.is_strict and not are_one_type(given, kind):
+            self._state.fail(
+                f"`{ast.unparse(node)}` gives {given} where {kind} is wanted: make one of this type",
+                node,
+                KernelTypeError,
+            )
+        return converted
 
     # --- expressions that stand alone
 

@@ -6,9 +6,9 @@ whose leaves are numbers or places. So `v.xy = ...`, `x[i].pos[1] += ...` and a 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from ..fields.bit_codec import WordLayout
 from ..fields.quantised_types import QuantType
@@ -354,12 +354,33 @@ def loaded_leaf(x: Typed | Place) -> Typed:
         case Typed():
             return x
         case OneOf(options, index):
-            result = options[-1].loaded.expr
-            for k in range(len(options) - 2, -1, -1):
-                here = compare("eq", index, const(k, index.dtype))
-                result = select(here, options[k].loaded.expr, result)
-            return Typed(result)
+            return Typed(chosen([o.loaded.expr for o in options], index, select))
     return x.loaded
+
+
+_CHAIN = 16  # components of which a chain of comparisons chooses one
+
+
+_T = TypeVar("_T")
+
+
+def chosen(
+    items: Sequence[_T], index: Expr, either: Callable[[Expr, _T, _T], _T], first: int = 0
+) -> _T:
+    """Returns the item at an index of the run; `either(condition, a, b)` joins two items.
+
+    Many items are a balanced tree of chains, so that expressions are not nested deeply. `first`: the index of the first item.
+    """
+    if len(items) > _CHAIN:
+        half = len(items) // 2
+        below = compare("lt", index, const(first + half, index.dtype))
+        low = chosen(items[:half], index, either, first)
+        return either(below, low, chosen(items[half:], index, either, first + half))
+    result = items[-1]
+    for k in range(len(items) - 2, -1, -1):
+        here = compare("eq", index, const(first + k, index.dtype))
+        result = either(here, items[k], result)
+    return result
 
 
 def is_data(x: Value) -> bool:

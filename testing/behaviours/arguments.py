@@ -349,3 +349,16 @@ def elements_of_a_shape_are_the_last_axes():
 
 def more_axes_than_elements_have():
     return refused(lambda: ti.types.ndarray(element_dim=3))
+
+
+def ndarrays_have_types_of_elements():
+    a, v = ti.ndarray(ti.i32, shape=4), ti.Vector.ndarray(3, ti.f32, shape=(2, 2))
+    m = ti.Matrix.ndarray(3, 4, ti.f64, shape=2)
+    types = [x.element_type for x in (v, m)]
+    found = [t.element_type() == d for t, d in zip(types, (ti.f32, ti.f64), strict=True)]
+    return [a.element_type == ti.i32, found, [list(t.shape()) for t in types]]
+
+
+def ndarrays_have_sizes():
+    a, v = ti.ndarray(ti.i32, shape=8), ti.Vector.ndarray(10, ti.f64, shape=5)
+    return [(x._get_element_size(), x._get_nelement()) for x in (a, v)]

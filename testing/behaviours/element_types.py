@@ -366,3 +366,14 @@ def arrays_of_matrices_of_any_size():
     f(x)
     f(y)
     return [x.to_numpy(), y.to_numpy(), refused(lambda: f(ti.ndarray(ti.math.vec2, 3)))]
+
+
+def elements_are_equal_to_the_numbers_they_were_given():
+    v = ti.Vector.field(2, ti.f32, shape=1)
+    v[0] = [0.1, 0.7]
+    return [bool(v[0] == [0.1, 0.7]), bool(v[0] == ti.Vector([0.1, 0.7]))]
+
+
+def vectors_are_compared_with_rows():
+    v = ti.Vector([1, 2])
+    return [(v == [[1, 2], [1, 3]]).to_numpy(), bool(v == [v, v])]

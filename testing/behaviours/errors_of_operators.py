@@ -184,3 +184,13 @@ def numbers_outside_of_their_type():
         print(b)
 
     return [raised(of_the_default), raised(of_a_named_one)]
+
+
+@raises(x=f32(), y=f32())
+def fields_that_are_the_same():
+    a = x is y
+
+
+@raises(x=f32())
+def fields_that_are_not_the_same():
+    a = x is not x

@@ -2,7 +2,7 @@
 
 import taichi as ti
 
-from .seeing import f32, raised, raises, vectors
+from .seeing import f32, i32, raised, raises, vectors
 
 
 def assertions_that_do_not_hold():
@@ -245,3 +245,15 @@ def static_ranges_that_are_not_known(n: ti.i32) -> ti.i32:
     for i in ti.static(range(n)):
         s += i
     return s
+
+
+@raises()
+def loops_that_are_static_twice():
+    for i in ti.static(ti.static(range(2))):
+        pass
+
+
+@raises(x=i32(2, 2))
+def static_loops_over_the_elements_of_fields():
+    for I in ti.static(ti.grouped(x)):
+        pass

@@ -392,3 +392,19 @@ def truth_values_of_numpy_are_stored():
     x = ti.field(ti.i32, shape=2)
     x[1] = np.float64(2.5) > 1
     return x.to_numpy()
+
+
+def fields_have_the_names_that_they_are_given():
+    x = ti.field(ti.f32, shape=2, name="first")
+    v = ti.Vector.field(3, ti.f32, shape=2, name="second")
+    return [x._name, v._name, v.snode._name]
+
+
+def nodes_are_found_from_the_root():
+    x = ti.field(ti.i32)
+    outer = ti.root.dense(ti.j, 3)
+    inner = outer.dense(ti.i, 2)
+    inner.place(x)
+    path = [ti.root, outer, inner, x.snode]
+    below = [outer._get_children() == [inner], inner._get_children() == [x.snode]]
+    return [x.snode._path_from_root() == path, below]

@@ -154,3 +154,36 @@ def large_matrices_are_put_into_themselves(k: ti.i32) -> ti.i32:
     v = ti.Vector([a for a in range(40)])  # noqa: C416
     v = ti.Vector([v[39 - a] for a in ti.static(range(40))])
     return m[k, 3] * 10000 + m[3, k] * 100 + v[k]
+
+
+def vectors_of_1024_components_are_arguments():
+    vector = ti.types.vector(1024, ti.i32)
+
+    @ti.kernel
+    def f(v: vector, k: ti.i32) -> ti.i32:
+        s = 0
+        for i in range(1024):
+            s += v[i] * (i % 3)
+        return s + v[k]
+
+    return f(vector(list(range(1024))), 700)
+
+
+@each(0, 20, 39)
+def components_that_one_loop_stores_and_another_reads(k: ti.i32) -> ti.i32:
+    v = ti.Vector([0] * 40)
+    for i in range(40):
+        v[i] = i + k
+    s = 0
+    for i in range(40):
+        s += v[39 - i] * i
+    return s
+
+
+@leaves("x", x=i32(40))
+def counts_in_components_over_a_loop():
+    v = ti.Vector([0] * 40)
+    for i in range(200):
+        v[(i * 7) % 40] += 1
+    for i in range(40):
+        x[i] = v[i]

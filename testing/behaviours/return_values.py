@@ -243,3 +243,38 @@ def long_vectors_are_returned() -> ti.types.vector(20, ti.i32):
     for i in range(20):
         v[i] = i * i
     return v
+
+
+def structs_of_another_type_are_refused():
+    ball = ti.types.struct(center=ti.math.vec3, radius=ti.f32)
+    disc = ti.types.struct(center=ti.math.vec2, radius=ti.f32)
+    whole = ti.types.struct(center=ti.math.vec3, radius=ti.i32)
+
+    @ti.kernel
+    def f() -> ball:
+        return disc(center=ti.math.vec2(1, 2), radius=2)
+
+    @ti.kernel
+    def g() -> ball:
+        return whole(center=ti.math.vec3(1, 2, 3), radius=2)
+
+    return [refused(f), refused(g)]
+
+
+def structs_of_an_equal_type_are_returned():
+    ball = ti.types.struct(center=ti.math.vec3, radius=float)
+    same = ti.types.struct(center=ti.types.vector(3, ti.f32), radius=ti.f32)
+
+    @ti.kernel
+    def f() -> ball:
+        return same(center=ti.math.vec3(1, 2, 3), radius=2)
+
+    return [f().radius, f().center.to_numpy()]
+
+
+@returns(kind=lambda: ti.types.vector(1024, ti.i32))
+def vectors_of_1024_components_are_returned() -> ti.types.vector(1024, ti.i32):
+    v = kind(0)
+    for i in range(1024):
+        v[i] = i * 3
+    return v

@@ -407,3 +407,23 @@ def kernels_use_gradients_of_their_arrays():
         work(x, y)
     descend(x, 0.25)
     return [x.to_numpy(), x.grad.to_numpy(), refused(lambda: descend.grad(x, 0.25))]
+
+
+def validation_refuses_calls_that_overwrite_what_they_read():
+    ti.init(arch=ti.cpu, debug=True, default_fp=f64)
+    x, y = (ti.field(f64, shape=(), needs_grad=True) for _ in range(2))
+
+    @ti.kernel
+    def work():
+        y[None] += x[None] * x[None]
+        x[None] += 1.0
+
+    @ti.kernel
+    def only_reads():
+        y[None] += x[None] * x[None]
+
+    def run(kernel):
+        with ti.ad.Tape(y, validation=True):
+            kernel()
+
+    return [refused(lambda: run(work)), refused(lambda: run(only_reads))]

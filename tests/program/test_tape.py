@@ -114,7 +114,7 @@ def test_state_that_is_updated_in_place_has_the_gradient_of_differences() -> Non
     def loss_of(w_now) -> float:
         x.from_numpy(x_first)
         w.from_numpy(w_now)
-        with ks.ad.Tape(loss, validation=True):
+        with ks.ad.Tape(loss):
             turn()
             turn()
             total()
@@ -270,6 +270,23 @@ def test_validation_names_the_kernel_the_line_and_the_field() -> None:
         read()
         with pytest.raises(AssertionError, match=sentence):
             overwrite()
+
+
+def test_validation_refuses_kernels_that_overwrite_what_they_read() -> None:
+    ks.init(default_fp=ks.f64, debug=True)
+    x = ks.field(float, (), needs_grad=True)
+    loss = ks.field(float, (), needs_grad=True)
+
+    @ks.kernel
+    def double():
+        loss[None] += x[None] ** 2
+        x[None] *= 2.0
+
+    with (
+        ks.ad.Tape(loss, validation=True),
+        pytest.raises(AssertionError, match="the field x that was read before, which the access"),
+    ):
+        double()
 
 
 def test_check_of_gradients_takes_a_gradient_of_zero() -> None:

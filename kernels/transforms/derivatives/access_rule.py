@@ -19,15 +19,23 @@ def with_checks(
     """Returns the kernel with marks of the elements that it reads, and assertions against stores to them.
 
     `flags`: for each checked array the name of an array of marks (i32). `labels`: the names of the arrays in messages. `copied`:
-    arrays without marks, since the adjoint reads copies of them.
+    arrays of which the adjoint reads copies.
     """
-    marked = {name: flag for name, flag in flags.items() if name not in copied}
+    ends = {
+        name: "which the access rule forbids: Taichi's gradients are wrong, a tape here reads a copy"
+        if name in copied
+        else "so gradients are wrong"
+        for name in flags
+    }
 
     def checked(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
         made: list[Stmt] = []
         for s in body:
-            made += _marks(s, marked)
-            made += _assertion(s, flags, labels, ir.name)
+            made += _marks(s, flags)
+            if isinstance(s, Store | Update) and s.array in flags:
+                what = f"stores to an element of {labels[s.array]} that was read before"
+                text = f"{s.where}: the kernel {ir.name} {what}, {ends[s.array]}"
+                made.append(_assertion(s, flags[s.array], text))
             made.append(with_blocks(s, checked))
         return tuple(made)
 
@@ -43,12 +51,7 @@ def _marks(s: Stmt, flags: Mapping[str, str]) -> Iterator[Stmt]:
                 yield Store(flags[x.array], x.indices, const(1, DType.i32), s.where)
 
 
-def _assertion(
-    s: Stmt, flags: Mapping[str, str], labels: Mapping[str, str], kernel: str
-) -> Iterator[Stmt]:
-    """Yields the assertion that the element to which a statement stores was not read."""
-    if isinstance(s, Store | Update) and s.array in flags:
-        mark = Load(flags[s.array], s.indices, DType.i32)
-        what = f"stores to an element of {labels[s.array]} that was read before"
-        text = f"{s.where}: the kernel {kernel} {what}, so gradients are wrong"
-        yield Assert(compare("eq", mark, const(0, DType.i32)), text, (), s.where)
+def _assertion(s: Store | Update, flag: str, text: str) -> Assert:
+    """Returns the assertion that the element to which a statement stores was not read."""
+    mark = Load(flag, s.indices, DType.i32)
+    return Assert(compare("eq", mark, const(0, DType.i32)), text, (), s.where)
