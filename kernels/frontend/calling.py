@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ..fields.compound import MatrixType
 from ..fields.conversion import wrapped
 from ..fields.ndarray import Ndarray
 from ..fields.program import current_program
@@ -54,7 +55,7 @@ def passed(
             case CompoundArgument(kind=kind):
                 label = f"the argument {name} of the kernel {kernel}"
                 numbers = flattened(kind, value, label, where)
-                if argument.is_array:
+                if isinstance(kind, MatrixType) and argument.is_array:
                     arrays[name] = np.array(numbers, kind.dtype.numpy).reshape(kind.shape)
                     continue
                 scalars.update(zip((n for n, _ in members_of(kind, name)), numbers, strict=True))
