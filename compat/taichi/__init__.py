@@ -352,9 +352,10 @@ def install(examples: Path | None = None) -> Iterator[None]:
     try:
         yield
     finally:
-        sys.meta_path.remove(last)
-        _taken()
-        sys.modules.update(before)
+        if sys.meta_path is not None:  # Python's own end takes it away first
+            sys.meta_path.remove(last)
+            _taken()
+            sys.modules.update(before)
 
 
 def _taken() -> dict[str, ModuleType]:

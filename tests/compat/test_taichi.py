@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from kernelscape.kernels.frontend.recorder import record_sequence
 from kernelscape.kernels.ir.errors import LanguageError
 
 WAVES = """
+import subprocess
 import sys
 import taichi as ti
 
@@ -215,3 +217,9 @@ def test_a_graph_is_a_sequence() -> None:
     recording = record_sequence(step, [a, a.copy()])
     ks.reset()
     assert [call.ir.name for call in recording.calls] == ["scale", "add"]
+
+
+def test_a_program_may_end_within_its_block() -> None:
+    code = "from kernelscape.compat.taichi import install\nc = install()\nc.__enter__()\nimport taichi as ti\nprint(ti.f32)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout and not done.stderr
