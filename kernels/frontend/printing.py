@@ -12,7 +12,7 @@ from string import Formatter
 from ..fields.compound import type_name
 from ..ir.kernel import DType, Part
 from ..ir.text import default_format, takes_format
-from .errors import KernelTypeError
+from .errors import KernelSyntaxError, KernelTypeError
 from .protocol import Frontend
 from .typing_rules import settle
 from .values import MatrixValue, Static, StructValue, TupleValue, Value, leaves, loaded_leaf
@@ -92,9 +92,10 @@ def _formatted(frontend: Frontend, arg: ast.expr) -> list[str | _Formatted] | No
             func=ast.Attribute(value=ast.Constant(value=str(text)), attr="format"), args=args
         ):
             named: dict[str, ast.expr] = {k.arg: k.value for k in arg.keywords if k.arg}
-            return _of_format(text, args, named)
+            return _of_format(frontend, text, arg, (args, named))
         case ast.BinOp(left=ast.Constant(value=str(text)), op=ast.Mod(), right=right):
-            return _of_percent(text, right.elts if isinstance(right, ast.Tuple) else [right])
+            given = right.elts if isinstance(right, ast.Tuple) else [right]
+            return _of_percent(frontend, text, arg, given)
     return None
 
 
@@ -112,8 +113,12 @@ def _formatting(conversion: str | None, spec: str) -> Callable[[object], str]:
 
 
 def _of_format(
-    text: str, args: list[ast.expr], named: dict[str, ast.expr]
-) -> list[str | _Formatted] | None:
+    frontend: Frontend,
+    text: str,
+    node: ast.expr,
+    given: tuple[list[ast.expr], dict[str, ast.expr]],
+) -> list[str | _Formatted]:
+    args, named = given
     found: list[str | _Formatted] = []
     used = count()
     for literal, field, spec, conversion in Formatter().parse(text):
@@ -122,16 +127,26 @@ def _of_format(
             continue
         at = int(field) if field.isdecimal() else next(used) if not field else -1
         value = named.get(field) if at < 0 else dict(enumerate(args)).get(at)
-        if value is None:  # refused as any other call
-            return None
+        if value is None:
+            frontend.refuse(
+                f"`{ast.unparse(node)}` has no value for the field {{{field}}}: give one for each field",
+                node,
+                KernelSyntaxError,
+            )
         found.append(_Formatted(value, spec or "", _formatting(conversion, spec or "")))
     return found
 
 
-def _of_percent(text: str, args: list[ast.expr]) -> list[str | _Formatted] | None:
+def _of_percent(
+    frontend: Frontend, text: str, node: ast.expr, args: list[ast.expr]
+) -> list[str | _Formatted]:
     parts = _PERCENT.split(text)
     if len(parts) // 2 != len(args):
-        return None
+        frontend.refuse(
+            f"`{ast.unparse(node)}` has {len(parts) // 2} formats for {len(args)} values: give a value for each",
+            node,
+            KernelSyntaxError,
+        )
     found: list[str | _Formatted] = []
     for k, part in enumerate(parts):
         if k % 2:

@@ -2,7 +2,7 @@
 
 import taichi as ti
 
-from .seeing import printed, prints
+from .seeing import printed, prints, raises
 
 
 @prints()
@@ -149,3 +149,13 @@ def formats_without_a_letter_of_vectors(x: ti.f32):
 @prints(1.25)
 def formatted_strings_without_a_letter(x: ti.f32):
     print(f"{x:.2}")
+
+
+@raises()
+def texts_with_fewer_values_than_fields():
+    print("{0} {1} {2}".format(1, 2))  # noqa: F524
+
+
+@raises()
+def texts_with_fields_of_unknown_names():
+    print("{k}".format())  # noqa: F524
