@@ -262,14 +262,21 @@ class QuantField(AbstractQuantField):
 
 @final
 class QuantMatrixField(AbstractQuantField):
-    """Field of vectors or matrices of a quantised type: a field for each component."""
+    """Field of vectors or matrices of quantised types: a field for each component.
 
-    def __init__(self, kind: QuantType, element_shape: tuple[int, ...], name: str) -> None:
+    `kinds`: the type of each component. Their compute types are equal, and `kind` is the first. LanguageError for others.
+    """
+
+    def __init__(
+        self, kinds: dict[tuple[Any, ...], QuantType], element_shape: tuple[int, ...], name: str
+    ) -> None:
         super().__init__(name)
-        self.kind, self.element_shape = kind, element_shape
+        self.kind, self.element_shape = next(iter(kinds.values())), element_shape
+        if len({kind.compute for kind in kinds.values()}) > 1:
+            fail(f"the components of {self.label} have one compute type", ProgramRuntimeError)
         self.components = {
             at: QuantField(kind, "_".join(map(str, (self.name or "field", *at))))
-            for at in np.ndindex(*element_shape)
+            for at, kind in kinds.items()
         }
 
     @property
@@ -306,7 +313,8 @@ class QuantMatrixField(AbstractQuantField):
         return self._first.shape
 
     def __getitem__(self, key: Any) -> Matrix:
-        found = np.empty(self.element_shape, self.kind.compute.numpy)
+        wide = np.float64 if self.kind.compute.is_float else np.int64  # as elements of other fields
+        found = np.empty(self.element_shape, wide)
         for at, x in self.components.items():
             found[at] = x[key]
         return Matrix(found)
@@ -445,12 +453,18 @@ class QuantArray:
 def _field(
     dtype: Any, element_shape: tuple[int, ...], name: str
 ) -> QuantField | QuantMatrixField | None:
-    """A field of a quantised type; None for other types."""
-    if not isinstance(dtype, QuantInt | QuantFixed | QuantFloat):
+    """A field of a quantised type, or of matrices with a list of a type for each component; None for other types."""
+    given = np.empty(element_shape, object)
+    try:
+        given[...] = dtype
+    except ValueError:  # a list of another shape
+        return None
+    kinds: dict[tuple[Any, ...], Any] = {at: given[at] for at in np.ndindex(*element_shape)}
+    if not all(isinstance(kind, QuantInt | QuantFixed | QuantFloat) for kind in kinds.values()):
         return None
     if not element_shape:
-        return QuantField(dtype, name)
-    return QuantMatrixField(dtype, element_shape, name)
+        return QuantField(kinds[()], name)
+    return QuantMatrixField(kinds, element_shape, name)
 
 
 make_fields_by(_field)

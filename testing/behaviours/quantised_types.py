@@ -404,3 +404,27 @@ def what_does_not_fit_is_refused():
         _packed(real, shared=True)
 
     return [refused(call) for call in (without_words, too_many_bits, one_shared)]
+
+
+def components_of_matrices_have_types_of_their_own():
+    real = ti.types.quant.float(exp=8, frac=5, signed=True)
+    fixed = ti.types.quant.fixed(bits=10, signed=True, scale=0.1)
+    a, b = (ti.Matrix.field(2, 2, dtype=[[real, fixed], [real, fixed]]) for _ in range(2))
+    for x in (a, b):
+        for row in range(2):
+            word = ti.BitpackedFields(max_num_bits=32)
+            word.place(*(x.get_scalar_field(row, k) for k in range(2)))
+            ti.root.dense(ti.i, 2).place(word)
+
+    @ti.kernel
+    def work():
+        a[0] = [[1.0, 3.0], [2.0, 1.0]]
+        b[1] = a[0] + a[0]
+
+    work()
+    return [b[1].to_numpy(), b[0].to_numpy()]
+
+
+def components_of_two_compute_types_are_refused():
+    kinds = [ti.types.quant.int(10), ti.types.quant.fixed(bits=10, max_value=2.0)]
+    return refused(lambda: ti.Vector.field(2, dtype=kinds))
