@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -118,7 +118,8 @@ class Tape:
     is called by the program. `validation` checks, in debug mode, that no element of a dense field with a gradient is stored to
     after it was read. `grad_check` are fields whose gradients are compared with central differences.
     With `snapshot_every`, what calls write is copied before every so many calls, from where they run again before their adjoints.
-    Then calls may overwrite what others have read, as the steps of a time loop do.
+    Then calls may overwrite what others have read, as the steps of a time loop do. With "auto" the tape finds the number: about the
+    root of the number of all calls, which needs least memory.
     """
 
     def __init__(
@@ -127,21 +128,15 @@ class Tape:
         clear_gradients: bool = True,
         validation: bool = False,
         grad_check: Sequence[Any] | None = None,
-        snapshot_every: int = 0,
+        snapshot_every: int | Literal["auto"] = 0,
     ) -> None:
-        if isinstance(snapshot_every, bool) or not isinstance(snapshot_every, int):
-            fail(
-                f"snapshot_every= is a number of calls, not {snapshot_every!r:.60}",
-                ProgramTypeError,
-            )
-        if snapshot_every < 0:
-            fail(f"snapshot_every= is a number of calls, not {snapshot_every}", ProgramValueError)
+        n_calls = _distance(snapshot_every)
         if snapshot_every and (validation or grad_check):
             fail(
                 "a tape with snapshot_every= has no validation= and no grad_check=: it runs calls again from snapshots",
                 ProgramValueError,
             )
-        self._snapshots = Snapshots(snapshot_every) if snapshot_every else None
+        self._snapshots = Snapshots(n_calls) if n_calls != 0 else None
         self.loss, self._clears, self._validates = loss, clear_gradients, validation
         self._grad_check = grad_check
         self._check: GradCheck | None = None
@@ -226,6 +221,20 @@ class Tape:
         assert self._taping is not None
         for call in self._taping.calls:
             call.again()
+
+
+def _distance(snapshot_every: int | Literal["auto"]) -> int | None:
+    """Returns the calls between two snapshots: 0 without snapshots, None for automatic ones."""
+    if snapshot_every == "auto":
+        return None
+    if isinstance(snapshot_every, bool) or not isinstance(snapshot_every, int):
+        fail(
+            f'snapshot_every= is a number of calls or "auto", not {snapshot_every!r:.60}',
+            ProgramTypeError,
+        )
+    if snapshot_every < 0:
+        fail(f"snapshot_every= is a number of calls, not {snapshot_every}", ProgramValueError)
+    return snapshot_every
 
 
 def _check_loss(loss: Any) -> None:

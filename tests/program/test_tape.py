@@ -495,14 +495,14 @@ def oscillators(n: int = 5):
         for i in x:
             loss[None] += x[i] * x[i] + 0.5 * v[i] * v[i]
 
-    def steps(every: int, n_steps: int) -> None:
+    def steps(every: int | str, n_steps: int) -> None:
         with ks.ad.Tape(loss, snapshot_every=every):
             for k in range(n_steps):
                 forces()
                 advance(0.1 + 0.05 * k)
             energy()
 
-    def run(x_first, every: int) -> float:
+    def run(x_first, every: int | str) -> float:
         x.from_numpy(x_first)
         v.fill(0.1)
         steps(every, 4)
@@ -511,8 +511,8 @@ def oscillators(n: int = 5):
     return x, steps, run
 
 
-@pytest.mark.parametrize("every", [1, 2, 3, 9, 100])
-def test_snapshots_give_time_loops_in_place_their_gradients(every: int) -> None:
+@pytest.mark.parametrize("every", [1, 2, 3, 9, 100, "auto"])
+def test_snapshots_give_time_loops_in_place_their_gradients(every: int | str) -> None:
     x, _, run = oscillators()
     first, h = np.random.default_rng(5).random(5), 1e-6
     found = [(run(first + h * e, every) - run(first - h * e, every)) / (2 * h) for e in np.eye(5)]
@@ -524,6 +524,52 @@ def test_snapshots_give_time_loops_in_place_their_gradients(every: int) -> None:
     )  # leaves the same state, and other gradients: the steps overwrite what they have read
     assert np.array_equal(x.to_numpy(), after)
     assert x.grad.to_numpy() != pytest.approx(found, rel=1e-3)
+
+
+@pytest.mark.parametrize("n_calls", [1, 9, 50, 199, 200])
+def test_automatic_snapshots_keep_about_twice_the_root_of_all_calls(n_calls: int) -> None:
+    x, _, loss, grow, total = growing()
+    tape = ks.ad.Tape(snapshot_every="auto")
+    kept = copies_of(tape)
+    with tape:
+        for _ in range(n_calls):
+            grow()
+        n_snapshots = len(kept)
+        total()
+    loss.grad.fill(1.0)
+    tape.grad()
+    assert np.isfinite(x.grad.to_numpy()).all()
+    # Besides: the last state of x, its state behind a segment, and the loss.
+    assert n_snapshots <= len(kept) <= 2.13 * n_calls**0.5 + 5
+
+
+def copies_of(tape) -> dict[int, object]:
+    """The memory of all copies that a tape makes from now on, by its id."""
+    snapshots, found = tape._snapshots, {}
+    copied = snapshots._copied
+
+    def counted(call, name):
+        made = copied(call, name)
+        found[id(made.copy)] = made.copy  # holds it: no other gets its id
+        return made
+
+    snapshots._copied = counted
+    return found
+
+
+def test_automatic_snapshots_refuse_overlapping_views_also_where_they_join_segments() -> None:
+    memory = np.ones(6)
+
+    @ks.kernel
+    def halve(a: ks.types.ndarray()):
+        for i in range(a.shape[0]):
+            a[i] *= 0.5
+
+    with ks.ad.Tape(snapshot_every="auto"):
+        halve(memory)
+        halve(memory[2:])
+        with pytest.raises(ks.LanguageError, match="arrays that do not overlap"):
+            halve(memory)
 
 
 def test_snapshots_are_calls_of_a_recorded_sequence() -> None:
@@ -630,7 +676,8 @@ def test_snapshots_refuse_views_that_overlap_and_uses_of_gradients() -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"snapshot_every": 1.5}, "is a number of calls, not 1.5"),
+        ({"snapshot_every": 1.5}, 'is a number of calls or "auto", not 1.5'),
+        ({"snapshot_every": "often"}, 'is a number of calls or "auto", not .often'),
         ({"snapshot_every": -1}, "is a number of calls, not -1"),
         ({"snapshot_every": 2, "validation": True}, "no validation= and no grad_check="),
     ],
