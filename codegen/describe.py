@@ -48,6 +48,7 @@ _SCATTERS = {
     ch.PRIVATE: "in a copy of it for each thread, and adds the copies up at the end",
     ch.SORTED: "in place, slab by slab, for which it sorts its iterations; no two threads conflict",
     ch.COLOUR: "in place, block by block, for which it sorts its iterations; no two threads conflict",
+    ch.GREEDY: "in place, by blocks of iterations coloured by what they update; no two threads conflict",
     ch.TILE: "in a tile for each block, for which it sorts its iterations; tiles are added where no two threads conflict",
 }
 _ACCUMULATORS = {
@@ -212,6 +213,8 @@ def scatters_of_task(plan: Plan, t: TaskPlan) -> Iterator[str]:
     """Yields the phrases of `scatters` for one task, without its name."""
     for x in t.scatters:
         size = "" if x.blocks is None else f" (blocks of {_cells(x.blocks.cells)})"
+        if x.how == ch.GREEDY and t.colouring is not None:
+            size = f" (blocks of {t.colouring.n_iterations})"
         yield f"updates {x.array} {_SCATTERS[x.how]}{size}"
     shared = {x.array for x in t.scatters}
     alone = [x.array for x in scatters_of(t.task, plan.problem) if x.array not in shared]

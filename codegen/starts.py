@@ -61,7 +61,7 @@ def _meetings(plan: Plan, nodes: Sequence[Node]) -> int:
         if isinstance(node, Barrier):
             n += 1
         elif isinstance(node, InBlocks):
-            n += (node.n_colours - 1) * has_parallel(node)
+            n += max(0, node.n_colours - 1) * has_parallel(node)
         elif isinstance(node, Loop):
             n += _trips(plan, node) * _meetings(plan, node.children)
     return n

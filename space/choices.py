@@ -49,7 +49,9 @@ from .families.ranges import ALONG, IN_TURN, RANGES
 from .families.rows import ROWS, ROWS_KIND, WALK
 from .families.scatter import (
     BY_ATOMICS,
+    BY_BLOCKS,
     COLOUR,
+    GREEDY,
     PRIVATE,
     SCATTER,
     SERIAL,
@@ -86,6 +88,7 @@ __all__ = [
     "BLOCKED",
     "BRANCH",
     "BY_ATOMICS",
+    "BY_BLOCKS",
     "BY_DIAGONALS",
     "BY_ROWS",
     "BY_TEAM",
@@ -106,6 +109,7 @@ __all__ = [
     "FUSED",
     "GATHERS",
     "GLOBAL",
+    "GREEDY",
     "GUARD",
     "GUIDED",
     "HASH",

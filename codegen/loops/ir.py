@@ -18,6 +18,7 @@ Its nodes are frozen; passes make new ones (codegen/passes).
               | StartCopies | AwaitCopies | AdvanceCopies            asynchronous copies of blocks into shared memory
               | ClearCopies | AddCopies                              of arrays that each thread updates a copy of
               | CountIterations | StartBlocks | SortIterations       a counting sort of iterations by block
+              | FindRows | ColourBlocks                              a greedy colouring of blocks of iterations
 
 Values of a loop's `schedule`:
 
@@ -315,7 +316,31 @@ SumPhase = (
 )
 PackPhase = PackBlock | PackFirstBlock | OpenBlock | PackRest
 CopyPhase = StartCopies | AwaitCopies | AdvanceCopies
-ScatterPhase = ClearCopies | AddCopies | CountIterations | StartBlocks | SortIterations
+
+
+@dataclass(frozen=True)
+class FindRows:
+    """Phase: each thread computes the rows of arrays that its part of the iterations updates."""
+
+    task: int
+
+
+@dataclass(frozen=True)
+class ColourBlocks:
+    """Phase: one thread colours blocks of iterations, so that no two of one colour update one row, and orders them by colour."""
+
+    task: int
+
+
+ScatterPhase = (
+    ClearCopies
+    | AddCopies
+    | CountIterations
+    | StartBlocks
+    | SortIterations
+    | FindRows
+    | ColourBlocks
+)
 Phase = TileBody | JoinedBodies | SumPhase | PackPhase | CopyPhase | ScatterPhase
 
 
@@ -396,12 +421,12 @@ class Alone:
 
 @dataclass(frozen=True)
 class InBlocks:
-    """A loop of a task, its only child, that runs its iterations sorted by block.
+    """A loop of a task, its only child, that runs its iterations block by block.
 
     It runs as many iterations at once as the child's step. Blocks of one colour are distributed by
     their numbers of iterations, and run before those of the next colour, with a barrier in between.
     A block's tiles, if it has any, are cleared before its iterations and added to their arrays
-    behind them.
+    behind them. `n_colours`: 0 if it is found when the sequence runs.
     """
 
     task: int

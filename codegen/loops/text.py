@@ -45,7 +45,7 @@ def _line(plan: Plan, node: loop_ir.Node) -> str:
         case loop_ir.Late(loop):
             return f"for the iteration of {_member(plan, loop.members[0])} before"
         case loop_ir.InBlocks(task, n_colours):
-            return f"blocks of {_task(plan, task)}, {n_colours} colours"
+            return f"blocks of {_task(plan, task)}, {n_colours or 'few'} colours"
         case loop_ir.Alone(n_threads):
             return "one thread alone" if n_threads == 1 else f"{n_threads} threads"
         case loop_ir.Barrier():

@@ -9,6 +9,9 @@ from ...space.backbone import MID, OUTER
 from ..plan.plan import Member, Plan
 from . import ir as loop_ir
 
+_SORT = (loop_ir.CountIterations, loop_ir.StartBlocks, loop_ir.SortIterations)
+_COLOURING = (loop_ir.FindRows, loop_ir.ColourBlocks)
+
 
 class IllFormedError(AssertionError):
     """Raised for a tree of the loop IR that breaks a rule of well-formed launches."""
@@ -40,6 +43,7 @@ def verify(launch: loop_ir.Launch, plan: Plan) -> None:
     _sums(launch, [p for p in places if p.is_late], is_whole=False)
     _rescaled(launch, plan, places)
     _blocks(launch, places)
+    _ordered_blocks(places)
 
 
 def _expect(holds: bool, what: str) -> None:
@@ -106,7 +110,7 @@ def _in_blocks(
         and [m.task for m in children[0].members] == [task]
     )
     _expect(is_own, f"a loop that runs in blocks is none of task {task} alone")
-    _expect(n_colours > 0, f"task {task} has no colour")
+    _expect(n_colours >= 0, f"task {task} has no colour")
     is_shared = is_own and isinstance(children[0], loop_ir.Loop) and children[0].is_parallel
     apart = any(
         isinstance(x, loop_ir.Alone) or (isinstance(x, loop_ir.Loop) and x.is_parallel)
@@ -115,6 +119,20 @@ def _in_blocks(
     _expect(
         not (is_shared and apart), f"blocks of task {task} are shared out where threads have parted"
     )
+
+
+def _ordered_blocks(places: Sequence[_PhasePlace]) -> None:
+    """Verifies that the iterations of an `InBlocks` node have been sorted, or their blocks coloured, before it."""
+    for k, p in enumerate(places):
+        if not any(isinstance(x, loop_ir.InBlocks) for x in p.around):
+            continue
+        before = [type(q.phase) for q in places[:k] if q.phase.task == p.phase.task]
+        of_sort = [x for x in before if x in _SORT]
+        of_colours = [x for x in before if x in _COLOURING]
+        _expect(
+            (of_sort, of_colours) in (([*_SORT], []), ([], [*_COLOURING])),
+            f"blocks of task {p.phase.task} are neither sorted nor coloured before",
+        )
 
 
 def _loop(loop: loop_ir.Loop, around: tuple[loop_ir.Node, ...]) -> None:

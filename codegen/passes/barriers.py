@@ -150,6 +150,8 @@ def _team_touches(launch: loop_ir.Launch, plan: Plan, node: loop_ir.Node) -> Ite
                 loop_ir.CountIterations()
                 | loop_ir.StartBlocks()
                 | loop_ir.SortIterations()
+                | loop_ir.FindRows()
+                | loop_ir.ColourBlocks()
                 | loop_ir.ClearCopies()
                 | loop_ir.AddCopies()
             ):
@@ -172,7 +174,7 @@ def _team_touches(launch: loop_ir.Launch, plan: Plan, node: loop_ir.Node) -> Ite
 
 
 def _scatter_touches(p: loop_ir.Phase, task: TaskPlan, alone: frozenset[str]) -> Iterator[Touch]:
-    """Yields the further touches of a scatter phase: data of the counting sort, and private copies.
+    """Yields the further touches of a scatter phase: data of the sort or the colouring, and private copies.
 
     A body updates only the copies of its own thread.
     """
@@ -189,7 +191,15 @@ def _scatter_touches(p: loop_ir.Phase, task: TaskPlan, alone: frozenset[str]) ->
         case loop_ir.SortIterations():
             yield Touch(counts_name(t), True, own)
             yield Touch(order_name(t), True, own)
-        case loop_ir.TileBody() if task.sort is not None:
+        case loop_ir.FindRows():
+            assert task.colouring is not None
+            for array in task.colouring.arrays_read:
+                yield Touch(array, False, alone)
+            yield Touch(rows_name(t), True, own)
+        case loop_ir.ColourBlocks():
+            yield Touch(rows_name(t), False, frozenset([_ONE_THREAD]))
+            yield Touch(order_name(t), True, frozenset([_ONE_THREAD]))
+        case loop_ir.TileBody() if task.sort is not None or task.colouring is not None:
             yield Touch(order_name(t), False, alone)
     if any(x.how == PRIVATE for x in task.scatters):
         match p:
@@ -209,7 +219,7 @@ def _is_serial(plan: Plan, node: loop_ir.Node) -> bool:
             return not loop_ir.has_parallel(node)
         case loop_ir.TileBody(task):
             return not plan.tasks[task].is_of_team
-        case loop_ir.StartBlocks():
+        case loop_ir.StartBlocks() | loop_ir.ColourBlocks():
             return True
         case loop_ir.InBlocks():
             return not loop_ir.has_parallel(node)
@@ -306,8 +316,13 @@ def counts_name(task: int) -> str:
 
 
 def order_name(task: int) -> str:
-    """Returns the name, for hazards, of a task's sorted iterations with the start of each block."""
+    """Returns the name, for hazards, of a task's sorted iterations or blocks, with the start of each block or colour."""
     return f"order of task {task}"
+
+
+def rows_name(task: int) -> str:
+    """Returns the name, for hazards, of the rows that iterations update."""
+    return f"rows of task {task}"
 
 
 def copies_name(task: int) -> str:

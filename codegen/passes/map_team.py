@@ -135,7 +135,7 @@ def _left_alone(
                 return False
             case loop_ir.Loop() | loop_ir.InBlocks():
                 return not loop_ir.has_parallel(node) and all(map(is_alone, node.children))
-            case loop_ir.StartBlocks():
+            case loop_ir.StartBlocks() | loop_ir.ColourBlocks():
                 return True
             case loop_ir.CombineSums(task):
                 return launch.accumulators[task].is_small

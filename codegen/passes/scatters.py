@@ -1,4 +1,4 @@
-"""Scatters: places the phases of private copies, and of the counting sort of iterations by block."""
+"""Scatters: places the phases of private copies, and of sorts and colourings of iterations by block."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def place_scatters(launch: loop_ir.Launch, plan: Plan) -> loop_ir.Launch:
     """Places the phases of each scatter in a launch.
 
     Copies are cleared before the outermost loop around their task and added up behind it. The loop of a sorted task runs in blocks,
-    behind the sort.
+    behind the sort; that of a coloured task behind the colouring.
     """
     if not any(plan.tasks[t].scatters for t in launch.tasks):
         return launch
@@ -29,13 +29,15 @@ def place_scatters(launch: loop_ir.Launch, plan: Plan) -> loop_ir.Launch:
 
 
 def _in_blocks(node: loop_ir.Node, tasks: Sequence[TaskPlan]) -> Sequence[loop_ir.Node]:
-    task = next((t for t in tasks if t.sort is not None), None)
+    task = next((t for t in tasks if t.sort is not None or t.colouring is not None), None)
     if task is None:
         return [node]
     assert isinstance(node, loop_ir.Loop) and len(tasks) == 1, (
         "iterations that are sorted run alone"
     )
-    assert task.sort is not None and task.sort.blocks is not None
     t = task.index
+    if task.sort is None:
+        return [loop_ir.FindRows(t), loop_ir.ColourBlocks(t), loop_ir.InBlocks(t, 0, (node,))]
+    assert task.sort.blocks is not None
     blocks = loop_ir.InBlocks(t, task.sort.blocks.n_colours, (node,))
     return [loop_ir.CountIterations(t), loop_ir.StartBlocks(t), loop_ir.SortIterations(t), blocks]

@@ -231,6 +231,45 @@ class SortMemory:
 
 
 @dataclass(frozen=True)
+class ColourMemory:
+    """Buffers of a colouring of blocks.
+
+    `rows`: rows that each iteration updates. `taken`: colours of the blocks that update a row, a bit each.
+    `colours`: of each block. `order`: the blocks by colour. `ends`: end of each colour in that order, and the number of colours.
+    `kept`: None if each call colours anew.
+    """
+
+    rows: Buffer
+    taken: Buffer
+    colours: Buffer
+    order: Buffer
+    ends: Buffer
+    kept: KeptColouring | None = None
+
+    @property
+    def buffers(self) -> tuple[Buffer, ...]:
+        state = () if self.kept is None else (self.kept.is_valid,)
+        return (self.rows, self.taken, self.colours, self.order, self.ends, *state)
+
+
+@dataclass(frozen=True)
+class KeptColouring:
+    """Colouring that a later call may use again: its buffers are in memory of the library, not in the workspace.
+
+    While one call uses this memory, others at the same time have theirs in the workspace.
+    `is_valid`: a word, 1 while the colouring is that of `rows`. `place`: a word of the workspace, the address of the memory in use.
+    `base`, `memory`, `in_use`, `is_mine`: names of C variables, that of the address, and those of the launch's function.
+    """
+
+    is_valid: Buffer
+    place: Buffer
+    base: str
+    memory: str
+    in_use: str
+    is_mine: str
+
+
+@dataclass(frozen=True)
 class ScatterMemory:
     """Targets of the updates of a task's scatters, by array: private copies, or tiles with the variable of their origin."""
 

@@ -10,6 +10,7 @@ from ...kernels.analysis.inner_ranges import widest
 from ...kernels.analysis.scatters import placing, scatters
 from ...kernels.ir.domain import Loop
 from ...kernels.ir.kernel import For
+from ...kernels.ir.on_trees import IF_OLD
 from ...kernels.ir.task import Problem, Task
 from ...kernels.ir.walk import nested_statements
 from ...space import choices as ch
@@ -24,6 +25,7 @@ from ...space.families.wavefronts import sweep_of
 from ...space.targets.target import Target
 from .plan import (
     Ahead,
+    Colouring,
     LoopPlan,
     Member,
     Plan,
@@ -210,6 +212,7 @@ class _Reader:
             ),
             ranges=self.ranges(task, t),
             scatters=self.scatters(t),
+            colouring=self.colouring(t),
             wave=self.wave(t),
             compaction=self.value("compaction", t) or "SERIAL",
         )
@@ -255,6 +258,25 @@ class _Reader:
             elif how != ch.SERIAL:
                 found.append(ScatterPlan(x, how))
         return tuple(found)
+
+    def colouring(self, t: int) -> Colouring | None:
+        """Returns the colouring of a task's iterations.
+
+        Arrays whose rows are the same share theirs.
+        """
+        problem, task, methods = self.problem, self.problem.tasks[t], self.table("scatter")
+        greedy = ch.SCATTER[ch.GREEDY]
+        found = {
+            (x.rows.extents, x.rows.rows): x.rows
+            for x in (scatters(task, problem) if any(u == t for u, _ in methods) else ())
+            if methods[t, x.array] == greedy and x.rows is not None
+        }
+        rows = tuple(found.values())
+        made = placing(task, [e for x in rows for e in x.bases]) if rows else None
+        if made is None:
+            return None
+        is_kept = self.value("colouring", t) == IF_OLD
+        return Colouring(int(self.value("greedy_block", t)), rows, made, is_kept)
 
     def wave(self, t: int) -> Wave | None:
         order = self.value("waves", t) or ch.WAVES[ch.IN_ORDER]

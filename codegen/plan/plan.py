@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from math import prod
 
 from ...kernels.analysis.scatters import Placing, Scatter
+from ...kernels.analysis.updated_rows import UpdatedRows
 from ...kernels.ir.access import Access, access_of, index_loops
 from ...kernels.ir.domain import Loop
 from ...kernels.ir.repeats import Repeat, repeats_of
@@ -114,12 +115,34 @@ class ScatterPlan:
     def arrays_read(self) -> tuple[str, ...]:
         """Names of the arrays from which the sort computes the iterations' blocks."""
         assert self.placing is not None
-        values = (
-            *self.placing.conditions,
-            *self.scatter.bases,
-            *(s.value for s in self.placing.statements),
-        )
-        return tuple(dict.fromkeys(x.array for e in values for x in loads(e)))
+        return self.placing.arrays_read(self.scatter.bases)
+
+
+@dataclass(frozen=True)
+class Colouring:
+    """Blocks of `n_iterations` consecutive iterations of a task, coloured greedily by the rows of arrays that they update.
+
+    `placing`: statements that compute an iteration's rows. `is_kept`: later calls use the colouring while rows are the same.
+    """
+
+    n_iterations: int
+    rows: tuple[UpdatedRows, ...]
+    placing: Placing
+    is_kept: bool
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows of all arrays."""
+        return sum(prod(x.extents) for x in self.rows)
+
+    @property
+    def rows_per_iteration(self) -> int:
+        return sum(len(x.rows) for x in self.rows)
+
+    @property
+    def arrays_read(self) -> tuple[str, ...]:
+        """Names of the arrays from which the rows are computed."""
+        return self.placing.arrays_read([e for x in self.rows for e in x.bases])
 
 
 @dataclass(frozen=True)
@@ -146,6 +169,7 @@ class TaskPlan:
     shift: Shift | None = None  # where it runs one iteration late
     rescaled: Rescaled | None = None  # where its sums share the loop of results in their terms
     scatters: tuple[ScatterPlan, ...] = ()  # but for those of one thread
+    colouring: Colouring | None = None  # of iterations that run colour by colour
     wave: Wave | None = None  # of a sweep that does not run in order
     compaction: str = "SERIAL"  # of a task that makes a list, a value of COMPACTION
     ranges: dict[str, int] = field(

@@ -22,6 +22,7 @@ _SCATTERS = {
     scatter.SORTED: "by slabs",
     scatter.COLOUR: "by blocks",
     scatter.TILE: "by tiles",
+    scatter.GREEDY: "by coloured blocks",
 }
 
 
@@ -85,6 +86,8 @@ def decisions(plan: Plan, parallel: str = "parallel") -> tuple[str, ...]:
             if (said := p.short.get(value))
         ]
         extras += [f"scatters to {x.array} {_SCATTERS[x.how]}{_blocks(x)}" for x in t.scatters]
+        if t.colouring is not None:
+            extras.append(f"colours blocks of {t.colouring.n_iterations}")
         extras += [f"{loop} in vectors of {n}" for loop, n in t.ranges.items()]
         extras += [_wavefronts(t.wave)] if t.wave is not None else []
         if t.shift is not None:

@@ -47,6 +47,7 @@ class Emission:
         self.halves: dict[tuple[int, str], c.CExpr] = {}
         self.accumulators: dict[int, tuple[storage.Buffer, storage.AccumulatorLayout]] = {}
         self.scatters: dict[int, storage.ScatterMemory] = {}
+        self.colourings: dict[int, storage.ColourMemory] = {}
         self.opened: list[storage.Buffer] = []
         self.counters: list[
             storage.Buffer

@@ -31,7 +31,7 @@ from ..loops import ir as loop_ir
 from ..passes.packing import iterations
 from ..plan.plan import LoopPlan, Member, TaskPlan
 from ..text import csyntax as c
-from . import sorted_blocks
+from . import coloured_blocks, sorted_blocks
 from .compaction import compacted
 from .context import Context
 from .domain_cuts import Part, parts, shared_part
@@ -134,7 +134,7 @@ class LaunchWriter:
         self.scene.w.write(self.closed_call(statements, ctx.variables.values()))
 
     def in_blocks(self, node: loop_ir.InBlocks, ctx: Context) -> None:
-        """Writes the sorted iterations block by block; the work of one block is a function."""
+        """Writes iterations block by block; the work of one block is a function."""
         scene, task = self.scene, self.scene.plan.tasks[node.task]
         (loop,) = node.children
         assert isinstance(loop, loop_ir.Loop)
@@ -150,9 +150,15 @@ class LaunchWriter:
         with scene.w.scope() as body:
             self.children(loop.children, inside)
         self.may_outline = bool(self.name)
-        whole = sorted_blocks.one_block(scene, task, at, tuple(body.statements))
-        call = self.closed_call(whole, (*ctx.variables.values(), at.block, at.begin, at.end))
-        scene.w.write(sorted_blocks.in_colours(scene, task, at, call, loop.is_parallel))
+        around = (*ctx.variables.values(), at.block, at.begin, at.end)
+        if task.colouring is not None:
+            whole = coloured_blocks.one_block(task, at, tuple(body.statements))
+            call = self.closed_call(whole, around)
+            scene.w.write(coloured_blocks.in_colours(scene, task, at, call))
+        else:
+            whole = sorted_blocks.one_block(scene, task, at, tuple(body.statements))
+            call = self.closed_call(whole, around)
+            scene.w.write(sorted_blocks.in_colours(scene, task, at, call, loop.is_parallel))
         for array in arrays_written(task.task):
             scene.w.forget(array)
 

@@ -164,7 +164,7 @@ def _fill(scene: Emission, buffer: Buffer, x: ScatterPlan) -> None:
     scene.w.write(cleared(scene, buffer, x))
 
 
-def _part(scene: Emission, n: c.CExpr, task_is_parallel: bool) -> tuple[c.CExpr, c.CExpr]:
+def part(scene: Emission, n: c.CExpr, task_is_parallel: bool) -> tuple[c.CExpr, c.CExpr]:
     """Returns begin and end of this thread's part of `n` elements; all of them if the task is sequential."""
     if not task_is_parallel:
         return c.Num("0"), n
@@ -190,7 +190,7 @@ def _add_copies(scene: Emission, buffer: Buffer, x: ScatterPlan) -> None:
         n = scene.plan.problem.array(x.array).shape[-1]
         rest = n - n_shared
     with w.scope() as body:
-        begin, end = _part(scene, c.number(rest), True)
+        begin, end = part(scene, c.number(rest), True)
         row = w.fresh("row")
         w.used -= {row}
         first = c.linear(((c.Id(row), n),) if n < buffer.n_elements else (), n_shared)
@@ -246,7 +246,7 @@ def _count(scene: Emission, task: TaskPlan) -> None:
         for statement in made:
             w.write(statement)
     with w.scope() as body:
-        begin, end = _part(scene, c.number(loop.extent), task.is_parallel)
+        begin, end = part(scene, c.number(loop.extent), task.is_parallel)
         own = _own_counts(task, x)
         zero = c.Assign(_at(memory.counts, own, c.Id(k)), c.Num("0"))
         w.write(c.For(k, c.Num("0"), c.number(x.blocks.n_blocks), 1, (zero,)))
@@ -341,7 +341,7 @@ def _sort(scene: Emission, task: TaskPlan) -> None:
     assert x is not None and memory is not None
     w, loop = scene.w, task.loops[0].loop
     with w.scope() as body:
-        begin, end = _part(scene, c.number(loop.extent), task.is_parallel)
+        begin, end = part(scene, c.number(loop.extent), task.is_parallel)
         i = w.fresh(loop.name)
         w.used.discard(i)
         block = c.Index(c.Id(memory.blocks.name), c.Id(i))

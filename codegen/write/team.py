@@ -5,13 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import chain
 from math import prod
 
 from ...space.backbone import Flow
 from ..bodies.emitter import Builder
 from ..bodies.memory import CMemory
 from ..bodies.vectors import Prelude
-from ..loops.ir import CopyPhase, Loop, Owner, PackPhase, ScatterPhase, Strips, SumPhase
+from ..loops.ir import (
+    ColourBlocks,
+    CopyPhase,
+    FindRows,
+    Loop,
+    Owner,
+    PackPhase,
+    ScatterPhase,
+    Strips,
+    SumPhase,
+)
 from ..passes import storage
 from ..passes.nests import nests
 from ..passes.pipeline import PASSES, Passes, run
@@ -21,6 +32,13 @@ from ..text import csyntax as c
 from ..text.free_variables import parameters, thread_parameters, without_unused
 from ..text.types import type_name
 from .accumulators import Accumulators
+from .coloured_blocks import (
+    allocate_colouring,
+    open_colouring,
+    release_colouring,
+    take_colouring,
+    write_colouring,
+)
 from .context import Context
 from .emission import Emission
 from .launch_writer import LaunchWriter
@@ -66,6 +84,8 @@ class TeamThreads(Threads):
     ) -> None:
         if isinstance(phase, SumPhase):
             SumWriter(self.sums).write(phase, task, ctx)
+        elif isinstance(phase, FindRows | ColourBlocks):
+            write_colouring(self.scene, phase, task)
         elif isinstance(phase, ScatterPhase):
             write_scatter(self.scene, phase, task)
         else:
@@ -105,7 +125,12 @@ def written_launches(
         w = Builder(prelude, names, CMemory(), knows_alignment=launch.is_parallel)
         writer = team_writer(Emission(plan, launch, workspace, w), name)
         body, after = written(writer)
-        before = set_counters(writer.scene)
+        colourings = tuple(writer.scene.colourings.values())
+        before = (
+            *set_counters(writer.scene),
+            *chain.from_iterable(map(take_colouring, colourings)),
+        )
+        after = (*after, *chain.from_iterable(map(release_colouring, colourings)))
         named = parameters(plan.problem, (*before, *body, *after), names)
         functions.extend(writer.closed)
         comment = "; ".join(sentence(plan, t) for t in launch.tasks)
@@ -147,7 +172,9 @@ def written(writer: LaunchWriter) -> tuple[tuple[c.CStmt, ...], tuple[c.CStmt, .
     context = Context(is_team=scene.launch.is_parallel)
     with scene.w.scope() as body:
         writer.children(scene.launch.nodes, context)
-    opening = [open_buffer(scene, b) for b in scene.opened]
+    of_colours = {b.name for m in scene.colourings.values() for b in m.buffers}
+    opening = [open_buffer(scene, b) for b in scene.opened if b.name not in of_colours]
+    opening += chain.from_iterable(map(open_colouring, scene.colourings.values()))
     whole = (*opening, *scene.partition_declarations(), *body.statements)
     scene.w.knows_alignment = False
     with scene.w.scope() as after:
@@ -194,6 +221,8 @@ def allocate(scene: Emission, task: TaskPlan) -> None:
         scene.copies[t, operand.site] = (buffer, packed)
     if task.scatters:
         allocate_scatters(scene, task)
+    if task.colouring is not None:
+        scene.colourings[t] = allocate_colouring(scene, task, task.colouring)
 
 
 def own_array(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 
 from ..ir import kernel as ir
@@ -11,35 +11,14 @@ from ..ir.arrays import ArrayInfo
 from ..ir.body import Body
 from ..ir.domain import Loop
 from ..ir.task import Problem, Task
-from ..ir.walk import local_changed, locals_read, nested_statements, walk
+from ..ir.walk import loads, local_changed, locals_read, nested_statements, walk
 from .conflicts import conflicting
+from .reach import Reach, reach
 from .speculation import is_safe
+from .updated_rows import UpdatedRows, bases_of, updated_rows
 
 # Types whose updates no hardware makes at once.
 _LACKING = (ir.DType.f16, ir.DType.bool_)
-
-
-@dataclass(frozen=True)
-class Reach:
-    """Range of elements that an iteration touches along an axis: `base + least` to `base + largest`.
-
-    `base` is an expression of the iteration. If it is None, the range is `least` to `largest` in each iteration.
-    """
-
-    base: ir.Expr | None
-    least: int
-    largest: int
-
-    @property
-    def span(self) -> int:
-        """Number of elements of the range."""
-        return self.largest - self.least + 1
-
-    def with_(self, other: Reach) -> Reach:
-        """Returns the smallest range that contains this range and `other`, which has the same base."""
-        return replace(
-            self, least=min(self.least, other.least), largest=max(self.largest, other.largest)
-        )
 
 
 @dataclass(frozen=True)
@@ -47,12 +26,13 @@ class Scatter:
     """Scatter: an array with elements that several iterations update, all by operation `op`.
 
     `window` has a range per axis if all updates of an iteration lie in a box whose origin can be computed before the first of them.
-    Else it is ().
+    Else it is (). `rows`: the parts of the array that an iteration updates, if they can be computed before the first update.
     """
 
     array: str
     op: ir.ReduceOp
     window: tuple[Reach, ...] = ()
+    rows: UpdatedRows | None = None
 
     @property
     def bases(self) -> tuple[ir.Expr, ...]:
@@ -70,6 +50,11 @@ class Placing:
     conditions: tuple[ir.Expr, ...]
     statements: tuple[ir.SetLocal, ...]
     kept: tuple[ir.Local, ...] = ()
+
+    def arrays_read(self, bases: Sequence[ir.Expr]) -> tuple[str, ...]:
+        """Returns the names of the arrays that the computation of `bases` loads from."""
+        values = (*self.conditions, *bases, *(s.value for s in self.statements))
+        return tuple(dict.fromkeys(x.array for e in values for x in loads(e)))
 
 
 def scatters(task: Task, problem: Problem) -> tuple[Scatter, ...]:
@@ -107,7 +92,8 @@ def _of_body(task: Task, arrays: tuple[ArrayInfo, ...]) -> tuple[Scatter, ...]:
             or not is_free
         ):
             return ()
-        found.append(Scatter(array, ops.pop(), _window(task, updates, by_name)))
+        window, rows = _window(task, updates, by_name), _rows(task, updates, by_name)
+        found.append(Scatter(array, ops.pop(), window, rows))
     return tuple(found)
 
 
@@ -171,7 +157,7 @@ def _shared(body: Body, loops: tuple[Loop, ...]) -> list[str]:
     return [array for array in conflicting(body.sites, loops) if array not in body.trees.safe]
 
 
-# --- windows -------------------------------------------------------------------------------------
+# --- windows and rows ----------------------------------------------------------------------------
 
 
 def _window(
@@ -182,15 +168,10 @@ def _window(
     An axis along which the box does not move is clipped to the array.
     () if there is no such box, or if its origin cannot be computed before the first update.
     """
-    assert task.body is not None
-    lengths = {
-        s.loop: int(s.extent.value) if isinstance(s.extent, ir.Const) else 0
-        for s in nested_statements(task.body.statements)
-        if isinstance(s, ir.For)
-    }
+    lengths = _lengths(task)
     window: list[Reach] = []
     for s in updates:
-        here = [_reach(e, lengths) for e in s.indices]
+        here = [reach(e, lengths) for e in s.indices]
         if window and [r and r.base for r in here] != [r.base for r in window]:
             return ()
         known = [r for r in here if r is not None]
@@ -201,30 +182,59 @@ def _window(
         r if r.base is not None else Reach(None, max(0, r.least), min(n - 1, r.largest))
         for r, n in zip(window, arrays[updates[0].array].shape, strict=True)
     )
-    bases = [r.base for r in inside if r.base is not None]
-    has_place = bases and all(r.span > 0 for r in inside)
-    return inside if has_place and _is_ready(task, updates, bases, arrays) else ()
+    bases = tuple(r.base for r in inside if r.base is not None)
+    if not bases or any(r.span <= 0 for r in inside):
+        return ()
+    is_sure = any(s in _sure(task) for s in updates)
+    return inside if _is_ready(task, bases, () if is_sure else bases, arrays) else ()
+
+
+def _rows(
+    task: Task, updates: Sequence[ir.Update], arrays: Mapping[str, ArrayInfo]
+) -> UpdatedRows | None:
+    """Returns the rows of an array that an iteration updates; None if they depend on floats, or on the updates themselves."""
+    found = updated_rows(updates, arrays[updates[0].array].shape, _lengths(task))
+    if found is None:
+        return None
+    sure = frozenset(_sure(task))
+    unsure = [e for s, rows in found.of_updates if s not in sure for e in bases_of(rows)]
+    made = placing(task, found.bases)
+    is_known = made is not None and not made.kept
+    return found if is_known and _is_ready(task, found.bases, unsure, arrays) else None
+
+
+def _lengths(task: Task) -> dict[str, int]:
+    """Returns the extents of the loops inside a task's body; 0 for those that are not constant."""
+    assert task.body is not None
+    return {
+        s.loop: int(s.extent.value) if isinstance(s.extent, ir.Const) else 0
+        for s in nested_statements(task.body.statements)
+        if isinstance(s, ir.For)
+    }
 
 
 def _is_ready(
     task: Task,
-    updates: Sequence[ir.Update],
     bases: Sequence[ir.Expr],
+    unsure: Sequence[ir.Expr],
     arrays: Mapping[str, ArrayInfo],
 ) -> bool:
-    """True if the origin of the box (`bases`) can be computed before the updates of each iteration.
+    """True if `bases` can be computed before the updates of each iteration.
 
-    That holds also in iterations whose guards skip all of these updates.
+    That holds also in iterations whose guards skip the updates. `unsure`: the bases that such guards skip.
     """
-    assert task.body is not None
     made = placing(task, bases)
     if made is None:
         return False
-    sure = tuple(_surely(_inside(task.body.statements)[1]))
-    values = [s.value for s in made.statements if s not in sure]
-    if not any(u in sure for u in updates):
-        values += bases
+    sure = _sure(task)
+    values = [*unsure, *(s.value for s in made.statements if s not in sure)]
     return all(is_safe(e, task.scope, lambda name: arrays[name].shape) for e in values)
+
+
+def _sure(task: Task) -> tuple[ir.Stmt, ...]:
+    """Returns the statements that run in each iteration that the conditions around the whole body let through."""
+    assert task.body is not None
+    return tuple(_surely(_inside(task.body.statements)[1]))
 
 
 def _surely(body: Sequence[ir.Stmt]) -> Iterator[ir.Stmt]:
@@ -235,45 +245,3 @@ def _surely(body: Sequence[ir.Stmt]) -> Iterator[ir.Stmt]:
         yield s
         if isinstance(s, ir.For) and isinstance(s.extent, ir.Const) and s.extent.value > 0:
             yield from _surely(s.body)
-
-
-def _reach(e: ir.Expr, lengths: Mapping[str, int]) -> Reach | None:
-    """Returns the range of an index over all iterations of the loops inside the body; None if it is unknown.
-
-    `lengths`: the known extents of these loops.
-    """
-    match e:
-        case ir.Cast(x=x) if _is_wider(e):
-            return _reach(x, lengths)
-        case ir.Const():
-            return Reach(None, int(e.value), int(e.value))
-        case ir.LoopIndex() if e.loop in lengths:
-            return Reach(None, 0, lengths[e.loop] - 1) if lengths[e.loop] > 0 else None
-        case ir.Binary(op="add" | "sub" | "mul") if e.dtype.is_index:  # others wrap around
-            made = _of_parts(e, lengths)
-            if made is not None:
-                return made
-    inside = any(isinstance(x, ir.LoopIndex) and x.loop in lengths for x in walk(e))
-    return None if inside else Reach(e, 0, 0)
-
-
-def _of_parts(e: ir.Binary, lengths: Mapping[str, int]) -> Reach | None:
-    a, b = _reach(e.a, lengths), _reach(e.b, lengths)
-    if a is None or b is None:
-        return None
-    match e.op:
-        case "add" if a.base is None or b.base is None:
-            base = b.base if a.base is None else a.base
-            return Reach(base, a.least + b.least, a.largest + b.largest)
-        case "sub" if b.base is None:
-            return Reach(a.base, a.least - b.largest, a.largest - b.least)
-        case "mul" if a.base is None and b.base is None:
-            ends = [x * y for x in (a.least, a.largest) for y in (b.least, b.largest)]
-            return Reach(None, min(ends), max(ends))
-    return None
-
-
-def _is_wider(e: ir.Cast) -> bool:
-    """True if a cast preserves the value of every integer of its operand's type."""
-    of, to = e.x.dtype, e.dtype
-    return of.is_integer and to.is_index and to.size_bytes >= of.size_bytes and of.is_signed

@@ -23,6 +23,7 @@ from ...space.draft import AS_IT_IS
 from ...space.families.materialisation import RECOMPUTED, STORED
 from ...space.families.prefetch_distance import AHEAD_NONE, AHEAD_TWO, blocks_in
 from ...space.families.rescaling import RESCALED, WAITS
+from ...space.families.scatter_colours import GENERATE, IF_CHANGED
 from ..tree.ordering import open_in_order
 from .profitability import what_pays
 from .proposals import default_sketch, greedy_sketch, has_gaps, sketches
@@ -428,6 +429,12 @@ class _Wanted:
             sizes = [int(x) for x in self.space.choices[var].values]
             least = next((k for k, n in enumerate(sizes) if n >= self.threads.cells), 0)
             self.want(var, *range(least, len(sizes)), *range(least))
+        for var in self.v.of_tasks["greedy_block"].values():
+            sizes = [int(x) for x in self.space.choices[var].values]
+            is_small = [n <= self.threads.cells for n in sizes]
+            self.want(var, *reversed(range(sum(is_small))), *range(sum(is_small), len(sizes)))
+        for var in self.v.of_tasks["colouring"].values():
+            self.want(var, IF_CHANGED, GENERATE)
         for d, var in self.v.schedule.items():
             task = self.space.problem.tasks[d.task]
             is_cut = any(d.loop.name in cut.loops for cut in cuts_of(task))  # rows of a triangle

@@ -127,7 +127,11 @@ def _scatters(space: Space, greedy: Sketch) -> Iterator[Sketch]:
     for lanes in (False, True):
         for how, cells in most:
             yield replace(greedy, threads=Along(scatter=how, cells=cells, lanes=lanes))
-    for how, cells in ((ch.BY_ATOMICS, 1), *sorts[2:]):
+    blocks = {
+        int(x) for var in v.of_tasks["greedy_block"].values() for x in space.choices[var].values
+    }
+    coloured = [(ch.GREEDY, n) for n in sorted(blocks, reverse=True)]
+    for how, cells in ((ch.BY_ATOMICS, 1), *sorts[2:], *coloured):
         yield replace(greedy, threads=Along(scatter=how, cells=cells))
 
 

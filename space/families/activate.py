@@ -14,7 +14,7 @@ from ..backbone import INNER, MID, OUTER
 from ..draft import Draft, Family, Phrases, all_but, bits
 from ..targets.kind import CPU, GPU
 from .ranges import IN_TURN
-from .scatter import SCATTER, SORTING
+from .scatter import BY_BLOCKS, SCATTER
 from .tiling import DIM_KIND, PARALLEL, THREAD, VECTOR
 
 ACTIVATE, DEMOTED, ELEMENT = range(3)
@@ -50,7 +50,7 @@ def one_by_one(s: Draft) -> None:
         for ranges in (x for (u, _), x in s.v.ranges.items() if u == t):
             s.b.clause("activations one by one", [(var, bits(DEMOTED)), (ranges, bits(IN_TURN))])
         for x in (x for u, x in s.v.scatter if u == t):
-            unsorted = (s.v.scatter[t, x], all_but(SCATTER, *SORTING))
+            unsorted = (s.v.scatter[t, x], all_but(SCATTER, *BY_BLOCKS))
             s.b.clause("activations in program order", [(var, bits(DEMOTED)), unsorted])
 
 

@@ -4,6 +4,9 @@ Blocks are boxes of the array. An iteration's window is the box of all its updat
 decides the iteration's block. Iterations are sorted by block (a counting sort in each call), and
 all blocks of one colour run before those of the next. Blocks of one colour lie so far apart that no
 two of their windows overlap (red-black and multicolour orderings).
+
+Without a window, as at the corners of a mesh's elements, blocks are consecutive iterations. A greedy colouring gives two blocks
+that update one row of an array different colours (Mudalige et al., OP2, 2012). Each call makes it from the indices.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ from math import prod
 
 from ...kernels.analysis.scatters import Scatter, scatters
 from ...kernels.ir.arrays import ArrayInfo
+from ...kernels.ir.task import Task
 from ..backbone import MID, OUTER, Dim
 from ..draft import Draft, Family, all_but, bits
 from ..targets.gpu_facts import ATOMIC_OPERATIONS
@@ -22,7 +26,7 @@ from ..targets.kind import CPU, GPU
 from .order import APART
 from .tiling import DIM_KIND, PARALLEL, THREAD, kinds_of
 
-SERIAL, BY_ATOMICS, PRIVATE, SORTED, COLOUR, TILE = range(6)
+SERIAL, BY_ATOMICS, PRIVATE, SORTED, COLOUR, TILE, GREEDY = range(7)
 SCATTER = (
     "SERIAL",  # one thread makes all updates
     "ATOMIC",  # each update is atomic (the only way of a GPU's threads)
@@ -30,12 +34,16 @@ SCATTER = (
     "SORTED",  # iterations are sorted by slab of their window along its first axis; every other slab at a time, in place
     "COLOUR",  # sorted by block of their window along all axes; blocks of one colour at a time, in place
     "TILE",  # as COLOUR, into a tile of the thread that is added to the array when a block is done
+    "GREEDY",  # consecutive iterations are blocks, coloured greedily by the rows that they update; one colour at a time, in place
 )
-SORTING = (SORTED, COLOUR, TILE)  # iterations run block by block
+SORTING = (SORTED, COLOUR, TILE)  # iterations are sorted by block
+BY_BLOCKS = (*SORTING, GREEDY)  # iterations run block by block
+_OF_THREADS = (BY_ATOMICS, PRIVATE, GREEDY)  # one thread gains nothing by them
 
 MAX_BLOCKS = 1 << 15  # beyond that the sort has more to look up than its iterations are worth
 MAX_SORTED = 1 << 31  # iterations: their numbers have 32 bits
 _N_SIZES = 5  # of blocks to choose from
+MAX_ROWS = 1 << 28  # of an array: a colouring has a word of 8 bytes for each
 
 
 # --- sites -----------------------------------------------------------------------------------
@@ -93,14 +101,15 @@ def declare(s: Draft) -> None:
         sizes = sizes_of(s, found) if may_sort else ()
         for x in found:
             name = (f"{task.name}.{x.array}",)
-            s.v.scatter[t, x.array] = s.b.add("scatter", name, SCATTER, values_of(s, x, sizes))
+            how = values_of(s, x, sizes) | (bits(GREEDY) if may_colour(s, task, found, x) else 0)
+            s.v.scatter[t, x.array] = s.b.add("scatter", name, SCATTER, how)
         if sizes:
             values = tuple(map(str, sizes))
             s.v.scatter_cells[t] = s.b.add("scatter_cells", (task.name,), values)
 
 
 def values_of(s: Draft, x: Scatter, sizes: tuple[int, ...]) -> int:
-    """Returns the possible values (bit mask) of one scatter alone.
+    """Returns the possible values (bit mask) of one scatter alone, but for GREEDY.
 
     Private copies of all threads must fit into the last cache.
     """
@@ -116,6 +125,16 @@ def values_of(s: Draft, x: Scatter, sizes: tuple[int, ...]) -> int:
         if len(x.bases) > 1:  # else these are the slabs
             values.add(COLOUR)
     return bits(*values)
+
+
+def may_colour(s: Draft, task: Task, found: tuple[Scatter, ...], x: Scatter) -> bool:
+    """True if blocks of iterations may be coloured by the rows that scatter `x` of a task updates.
+
+    Where all scatters of a task (`found`) have windows, boxes serve them: their blocks need no colouring.
+    """
+    if not s.kind.has_teams or x.rows is None or task.loops[0].extent >= MAX_SORTED:
+        return False
+    return not all(y.window for y in found) and prod(x.rows.extents) <= MAX_ROWS
 
 
 def sizes_of(s: Draft, found: tuple[Scatter, ...]) -> tuple[int, ...]:
@@ -167,13 +186,15 @@ def agree(a: Scatter, b: Scatter, s: Draft) -> bool:
 
 @dataclass(frozen=True)
 class SortsBy:
-    """Predicate: two sorted scatters of a task have equal windows (`agree`) and equal blocks."""
+    """Predicate: two sorted scatters of a task have equal windows (`agree`) and equal blocks; coloured ones go with no sort."""
 
     agree: bool
 
     def __call__(self, a: int, b: int) -> bool:
-        if a not in SORTING or b not in SORTING:
+        if a not in BY_BLOCKS or b not in BY_BLOCKS:
             return True
+        if GREEDY in (a, b):
+            return a == b
         return self.agree and (a == SORTED) == (b == SORTED)
 
 
@@ -207,7 +228,7 @@ def _tasks(s: Draft) -> Iterator[tuple[int, tuple[Scatter, ...], Dim]]:
 def updates_of_threads(s: Draft) -> None:
     """Semantics: no two threads update one element unordered.
 
-    Dominance: atomics and copies are for several threads only.
+    Dominance: atomics, copies and colours are for several threads only.
     """
     for t, found, outer in _tasks(s):
         kind = s.v.kind[outer]
@@ -216,10 +237,10 @@ def updates_of_threads(s: Draft) -> None:
             apart = (kind, all_but(DIM_KIND, PARALLEL))
             s.b.clause("updates of threads", [(var, all_but(SCATTER, SERIAL)), apart])
             if kinds_of(s, outer) & bits(PARALLEL):
-                alone = (var, all_but(SCATTER, BY_ATOMICS, PRIVATE))
+                alone = (var, all_but(SCATTER, *_OF_THREADS))
                 s.b.clause("updates of one thread", [alone, (kind, bits(PARALLEL))])
             else:
-                s.b.restrict(var, all_but(SCATTER, BY_ATOMICS, PRIVATE))
+                s.b.restrict(var, all_but(SCATTER, *_OF_THREADS))
 
 
 def updates_of_blocks(s: Draft) -> None:
@@ -249,10 +270,10 @@ def one_sort(s: Draft) -> None:
 
 
 def sorted_loops(s: Draft) -> None:
-    """Coherence: a loop of sorted iterations merges with no other loop."""
+    """Coherence: a loop of iterations in blocks merges with no other loop."""
     for t, found, _ in _tasks(s):
         for x in found:
-            plain = (s.v.scatter[t, x.array], all_but(SCATTER, *SORTING))
+            plain = (s.v.scatter[t, x.array], all_but(SCATTER, *BY_BLOCKS))
             for m in s.backbone.merges:
                 if t in (m.a, m.b):
                     a, b = (levels[OUTER] for levels in s.levels_of(m))

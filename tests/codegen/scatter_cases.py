@@ -54,6 +54,23 @@ def edges(edge: nd, u: nd, f: nd):
         f[edge[e, 1]] -= s
 
 
+@kernel
+def corners(tri: nd, w: nd, f: nd, count: nd):
+    for e in range(tri.shape[0]):
+        if w[e] > 0.0:
+            a = tri[e, 0]
+            for k in range(3):
+                for d in range(2):
+                    f[tri[e, k], d] += w[e] * (k + 1 + d)
+            if tri[e, 3] >= 0:
+                f[tri[e, 3], 0] -= w[e]
+            count[a, e % 3] += 1
+
+
+def of_mesh(tri: Any, w: Any, f: Any, count: Any) -> None:
+    corners(tri, w, f, count)
+
+
 def of_particles(x: Any, grid: Any, mass: Any) -> None:
     spread(x, grid, mass)
 
@@ -70,6 +87,13 @@ def arguments(name: str, rng: Any, n: int) -> tuple[Any, ...]:
         x = rng.uniform(-0.4, 5.4, (n, 2)).astype(np.float32)
         x[::3] = x[0]
         return x, np.zeros((11, 9, 2), np.float32), np.ones((11, 9), np.int32)
+    if name in ("mesh", "star"):
+        # A quarter of all elements share a node, some have a node twice, some no fourth node.
+        tri = rng.integers(-1, 40, (n, 4)).astype(np.int32)
+        tri[:, :3] = np.abs(tri[:, :3])
+        tri[:: 1 if name == "star" else 4, 0] = 7
+        w = rng.integers(-1, 5, n).astype(np.float32)
+        return tri, w, np.ones((40, 2), np.float32), np.zeros((40, 3), np.int64)
     key = rng.integers(0, 23, n).astype(np.int32)
     key[::4] = 22
     edge = rng.integers(0, 13, (n, 2)).astype(np.int32)
@@ -83,7 +107,7 @@ def problem_of(name: str, n: int = 61) -> tuple[Any, list[InputSet]]:
     inputs, problem = [], None
     for seed in (1, 2):
         given = arguments(name, np.random.default_rng(seed), n)
-        fn = of_particles if name == "particles" else of_keys
+        fn = {"particles": of_particles, "keys": of_keys}.get(name, of_mesh)
         recording = record_sequence(fn, given, name="scatter")
         problem = normalise(recording)
         arrays = dict(zip((a.name for a in recording.arrays), given, strict=True))

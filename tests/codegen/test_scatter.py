@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,8 @@ import kernelscape as ks
 import numpy as np
 import pytest
 from kernelscape.codegen.describe import describe
+from kernelscape.codegen.loops import ir as loop_ir
+from kernelscape.codegen.loops.verify import IllFormedError, verify
 from kernelscape.codegen.lower import lower
 from kernelscape.codegen.passes.pipeline import launches_of, verifying
 from kernelscape.codegen.plan.candidates import plan_of
@@ -89,7 +92,7 @@ def of_every_value(space: Any) -> list[Candidate]:
     of_task: dict[int, list[tuple[tuple[int, int], ...]]] = {}
     for t in sorted({t for t, _ in v.scatter}):
         own = [var for (u, _), var in v.scatter.items() if u == t]
-        cells = [v.scatter_cells[t]] if t in v.scatter_cells else []
+        cells = [x[t] for x in (v.scatter_cells, v.of_tasks["greedy_block"]) if t in x]
         outer, inner = (
             next(x for d, x in v.kind.items() if d.task == t and d.name.endswith(level))
             for level in ("outer", "inner")
@@ -97,7 +100,8 @@ def of_every_value(space: Any) -> list[Candidate]:
         sizes = [range(min(2, len(space.choices[x].values))) for x in cells]
         # Two arrays of a task are updated in one way, or in two that go together.
         pairs = [(k, *[k] * (len(own) - 1)) for k in range(len(ch.SCATTER))]
-        pairs += [(ch.TILE, ch.COLOUR), (ch.SORTED, ch.PRIVATE)] if len(own) == 2 else []
+        mixed = [(ch.TILE, ch.COLOUR), (ch.SORTED, ch.PRIVATE), (ch.GREEDY, ch.PRIVATE)]
+        pairs += mixed if len(own) == 2 else []
         ways = product(pairs, (ch.PARALLEL, ch.LOOP), (ch.VECTOR, ch.ABSENT), *sizes)
         for values, kind, lanes, *size in ways:
             if values[0] in ch.SORTING:
@@ -182,10 +186,10 @@ def test_values_are_those_that_an_array_can_have() -> None:
     v, root = space.variables, space.root()
     names = {a: [ch.SCATTER[k] for k in root.values(var)] for (_, a), var in v.scatter.items()}
     slabs = ["SERIAL", "ATOMIC", "PRIVATE", "SORTED", "TILE"]
-    assert names == {"bins": slabs, "most": slabs, "f": slabs[:3]}
+    assert names == {"bins": slabs, "most": slabs, "f": [*slabs[:3], "GREEDY"]}
     _, alone, _ = made("keys", cores=1)
     ways = [set(alone.root().values(var)) for var in alone.variables.scatter.values()]
-    assert all(not {ch.BY_ATOMICS, ch.PRIVATE} & w for w in ways)
+    assert all(not {ch.BY_ATOMICS, ch.PRIVATE, ch.GREEDY} & w for w in ways)
 
 
 @pytest.mark.compiler
@@ -212,6 +216,95 @@ def test_every_value_computes_what_the_interpreter_does(name: str, tmp_path: Pat
         sources = [checking.source_of(c) for c in candidates]
     flags = () if name == "keys" else checking.PLAINLY
     assert not checking.fault(sources, inputs, tmp_path, more_flags=flags)
+
+
+@kernel
+def tangled(tri: nd, w: nd, f: nd, near: nd):
+    for e in range(tri.shape[0]):
+        f[tri[e, 0]] += w[e]
+        f[tri[e, 1]] += w[e]
+        near[int(w[e])] += 1.0
+        near[int(w[e]) + tri[e, 0]] += 1.0
+    for e in range(tri.shape[0]):
+        f[tri[e, 0]] += 1.0
+        if w[e] > 1.0:
+            f[tri[tri[e, 1], 1]] += 1.0
+
+
+def test_rows_are_those_of_all_updates_and_of_indices_that_are_known_before() -> None:
+    problem, _, _ = made("mesh")
+    f, count = scatters(problem.tasks[0], problem)
+    assert f.rows is not None and count.rows is not None
+    # Three corners by their loop, and a guarded one.
+    assert (f.rows.extents, len(f.rows.rows)) == ((40,), 4)
+    assert (count.rows.extents, len(count.rows.rows)) == ((40, 3), 1)
+    given = (np.zeros((9, 2), np.int32), *(np.zeros(9, np.float32) for _ in range(3)))
+    problem = normalise(record_sequence(lambda *a: tangled(*a), given, name="tangled"))
+    found = [[x.rows is not None for x in scatters(t, problem)] for t in problem.tasks]
+    # Rounded floats decide about elements of `near`; where the guard keeps a program from it, tri may hold anything.
+    assert found == [[True, False], [False]]
+
+
+def coloured(space: Any, block: int, array: str = "f") -> Candidate:
+    """A candidate whose updates of an array, and of the others, are coloured in blocks of so many iterations."""
+    v = space.variables
+    (t,) = v.of_tasks["greedy_block"]
+    size = space.choices[v.of_tasks["greedy_block"][t]].values.index(str(block))
+    ways = [(var, ch.GREEDY) for var in v.scatter.values()]
+    found = complete(space, (*ways, (v.of_tasks["greedy_block"][t], size)))
+    assert found is not None
+    return found
+
+
+@pytest.mark.compiler
+@pytest.mark.parametrize(("name", "n"), [("mesh", 61), ("star", 150)])
+def test_coloured_blocks_compute_what_the_interpreter_does(
+    name: str, n: int, tmp_path: Path
+) -> None:
+    """Of a star no two elements have one colour: those beyond 64 wait for the end."""
+    _, space, inputs = made(name, n)
+    with verifying():
+        sources = [checking.source_of(x) for x in of_every_value(space)]
+        sources += [checking.source_of(coloured(space, block)) for block in (1, 16)]
+    assert not checking.fault(sources, inputs, tmp_path)
+
+
+def test_coloured_blocks_are_one_loop_and_no_sort() -> None:
+    _, space, _ = made("mesh")
+    v = space.variables
+    for other in (ch.SORTED, ch.TILE):
+        assert (
+            complete(space, ((v.scatter[0, "f"], ch.GREEDY), (v.scatter[0, "count"], other)))
+            is None
+        )
+    candidate = coloured(space, 16)
+    plan = plan_of(candidate)
+    (launch,) = launches_of(plan, space.target)
+    phases = [type(p) for n in launch.nodes for p in loop_ir.phases_of(n)]
+    assert phases == [loop_ir.FindRows, loop_ir.ColourBlocks, loop_ir.TileBody]
+    assert count_starts(candidate).n_barriers >= 2
+    words = describe(candidate)["scatters"]
+    assert ["coloured" in x and "(blocks of 16)" in x for x in words if "updates f" in x] == [True]
+    for left in phases[:2]:
+        nodes = tuple(
+            n
+            for n in launch.nodes
+            if not isinstance(n, loop_ir.Barrier) and left not in map(type, loop_ir.phases_of(n))
+        )
+        with pytest.raises(IllFormedError, match="neither sorted nor coloured"):
+            verify(replace(launch, nodes=nodes), plan)
+
+
+def test_first_candidates_colour_blocks_of_every_size() -> None:
+    _, space, _ = made("mesh")
+    v, root = space.variables, space.root()
+    completed = [complete_sketch(root, x) for x in sketches(space)]
+    sizes = [
+        space.choices[v.of_tasks["greedy_block"][0]].values[x.value(v.of_tasks["greedy_block"][0])]
+        for x in completed
+        if x is not None and x.value(v.scatter[0, "f"]) == ch.GREEDY
+    ]
+    assert sizes == ["16", "1"]
 
 
 def test_blocks_of_one_colour_are_apart_and_threads_meet_between_colours() -> None:
@@ -261,7 +354,7 @@ def test_first_candidates_share_updates_out_at_once_and_in_lanes() -> None:
     ways = [(x.value(v.scatter[0, "grid"]), x.value(inner)) for x in completed if x is not None]
     firsts = (ch.PRIVATE, ch.TILE, ch.SORTED)
     assert ways[:6] == [*product(firsts, [ch.ABSENT]), *product(firsts, [ch.VECTOR])]
-    assert {how for how, _ in ways} == set(range(len(ch.SCATTER)))
+    assert {how for how, _ in ways} == {*range(len(ch.SCATTER))} - {ch.GREEDY}
 
 
 def test_slabs_and_blocks_are_two_orders() -> None:

@@ -25,7 +25,7 @@ from kernelscape.runtime.cpu.guarded_arrays import CpuArray
 from kernelscape.runtime.device import DeviceOptions, open_device
 from kernelscape.runtime.records.replay import RebuiltRecord, make_tuned
 from kernelscape.runtime.records.stored import bind_arguments
-from kernelscape.search.starts.complete import first_candidates
+from kernelscape.search.starts.complete import first_candidates, sketched_candidates
 from kernelscape.space.build import build_space
 from kernelscape.testing import checking
 from numpy.lib.stride_tricks import as_strided
@@ -58,14 +58,16 @@ def both(a, x, y, w, scale, shift=None):
     gemv(a, t, w, 1.0)
 
 
-def tuned(device, sequence, *args, change=lambda text: text):
-    """The default implementation of a sequence as a function."""
+def tuned(device, sequence, *args, change=lambda text: text, wanted=None):
+    """The default implementation of a sequence, or the first `wanted` one of the sketches, as a function."""
     recording = record_sequence(sequence, args, sequence.__name__)
     parameters, _ = bind_arguments(sequence, args, recording)
     problem = normalise(recording)
     target = device.machine.facts()
     space = build_space(problem, target if target.is_gpu else checking.target(2, 32))
     [(_, candidate)] = first_candidates(space, limit=1)
+    if wanted is not None:
+        candidate = next(x for _, x in sketched_candidates(space) if wanted(x))
     source = print_source(lower(plan_of(candidate)), device.builder.dialect())
     source = replace(source, text=change(source.text))
     rebuilt = RebuiltRecord(recording, problem, space, candidate, source, ())
@@ -287,6 +289,68 @@ def test_calls_from_several_threads_have_their_own_temporaries(f):
                 y[:] = w[:] = 0
 
     threads = [threading.Thread(target=work, args=(k,)) for k in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+
+
+@ks.kernel
+def add_at_ends(edge: ks.types.ndarray(), w: ks.types.ndarray(), f: ks.types.ndarray()):
+    for e in range(edge.shape[0]):
+        f[edge[e, 0]] += w[e]
+        f[edge[e, 1]] -= w[e]
+
+
+def at_ends(edge, w, f):
+    add_at_ends(edge, w, f)
+
+
+def keeps_colours(candidate) -> bool:
+    v, space = candidate.space.variables, candidate.space
+    kept = v.of_tasks["colouring"].values()
+    return any(space.choices[var].values[candidate.value(var)] == "IF_CHANGED" for var in kept)
+
+
+def mesh(k, n=400):
+    rng = np.random.default_rng(k)
+    edge, w = rng.integers(0, 90, (n, 2)).astype(np.int32), rng.integers(1, 9, n).astype(np.float32)
+    return edge, w, np.zeros(90, np.float32)
+
+
+def sums_at_ends(edge, w):
+    want = np.zeros(90, np.float32)
+    np.add.at(want, edge[:, 0], w)
+    np.subtract.at(want, edge[:, 1], w)
+    return want
+
+
+def test_kept_colours_are_made_again_when_an_index_changes(device):
+    edge, w, f = mesh(1)
+    g = tuned(device, at_ends, edge, w, f, wanted=keeps_colours)
+    for k in range(12):
+        edge[k * 30, k % 2] = 89 - 7 * k
+        for _ in range(2):
+            f[:] = 0
+            g(edge, w, f)
+            assert np.array_equal(f, sums_at_ends(edge, w))
+
+
+def test_calls_from_several_threads_have_colours_of_their_own(device):
+    """With one memory for the colours of all, iterations are left out, or run twice."""
+    g, wrong = tuned(device, at_ends, *mesh(1), wanted=keeps_colours), []
+
+    def work(k):
+        edge, w, f = mesh(k)
+        want = sums_at_ends(edge, w)
+        for n in range(300):
+            f[:] = 0
+            g(edge, w, f)
+            if not np.array_equal(f, want):
+                wrong.append((k, n))
+
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -1,0 +1,314 @@
+"""Loops over blocks of iterations, colour by colour: no two blocks of one colour update the same row of an array.
+
+One thread colours the blocks greedily, in their order. A word for each row has a bit for each colour of the blocks that update it.
+A block for which no colour is left waits for the end, when one thread runs all such blocks.
+A kept colouring is made again if a row has changed since the call that made it, so each call finds all rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from math import prod
+
+from ...kernels.analysis.updated_rows import Row, UpdatedRows
+from ...kernels.ir.kernel import DType
+from ..bodies.bodies import BodyWriter
+from ..bodies.iteration_point import row_strides
+from ..loops.ir import ColourBlocks, FindRows
+from ..passes.storage import Buffer, ColourMemory, KeptColouring
+from ..plan.plan import Colouring, TaskPlan
+from ..text import csyntax as c
+from ..text.types import type_name
+from .emission import Emission
+from .scatter import part
+from .sorted_blocks import BlockVariables, Statements
+
+N_COLOURS = 64  # bits of a word
+_NO_ROW = c.Un("-", c.Num("1"))
+_ZERO, _ONE = c.Num("0"), c.Num("1")
+_ACQUIRE, _RELEASE, _RELAXED = "__ATOMIC_ACQUIRE", "__ATOMIC_RELEASE", "__ATOMIC_RELAXED"
+
+
+def allocate_colouring(scene: Emission, task: TaskPlan, x: Colouring) -> ColourMemory:
+    """Allocates the buffers of a colouring, one behind the other."""
+    extent, w = task.loops[0].loop.extent, scene.w
+    n_blocks = -(-extent // x.n_iterations)
+
+    def of(stem: str, n_elements: int, dtype: DType = DType.i32) -> Buffer:
+        return scene.buffer(f"{task.task.name}_{stem}", dtype, n_elements, is_private=False)
+
+    made = ColourMemory(
+        rows=of("rows", extent * x.rows_per_iteration),
+        taken=of("taken", x.n_rows, DType.u64),
+        colours=of("colours", n_blocks),
+        order=of("order", n_blocks),
+        ends=of("ends", N_COLOURS + 2),
+    )
+    if not x.is_kept:
+        return made
+    is_valid = of("is_valid", 1)
+    place = scene.workspace.allocate(w.fresh("place"), DType.i64, 1, is_private=False)
+    names = (w.fresh(f"{task.task.name}_{s}") for s in ("base", "memory", "in_use", "is_mine"))
+    return replace(made, kept=KeptColouring(is_valid, place, *names))
+
+
+# --- colourings that are kept ----------------------------------------------------------------
+
+
+def take_colouring(memory: ColourMemory) -> Statements:
+    """Returns code of the launch's function before its team starts: finds the memory of the colouring.
+
+    That is the library's own, with the colouring of an earlier call, or the workspace if another call is using it.
+    """
+    x = memory.kept
+    if x is None:
+        return ()
+    first, n_bytes = memory.rows.offset_bytes, sum(b.stride_bytes for b in memory.buffers)
+    exchange = c.Call("__atomic_exchange_n", (c.Un("&", c.Id(x.in_use)), _ONE, c.Id(_ACQUIRE)))
+    in_workspace = c.Bin("+", c.Id("workspace"), c.number(first))
+    address = c.Cond(c.Id(x.is_mine), c.CastTo("char *", c.Id(x.memory)), in_workspace)
+    invalid = c.Assign(_word(c.Id("workspace"), "int32_t", x.is_valid.offset_bytes), _ZERO)
+    return (
+        c.Declare("static int64_t", x.memory, None, -(-n_bytes // DType.i64.size_bytes)),
+        c.Declare("static int", x.in_use),
+        c.Declare("int", x.is_mine, c.Un("!", exchange), constant=True),
+        c.Assign(_word(c.Id("workspace"), "char *", x.place.offset_bytes), address),
+        c.If(c.Un("!", c.Id(x.is_mine)), (invalid,)),
+    )
+
+
+def release_colouring(memory: ColourMemory) -> Statements:
+    """Returns code of the launch's function when its team is done: the library's memory is free for other calls."""
+    x = memory.kept
+    if x is None:
+        return ()
+    args = (c.Un("&", c.Id(x.in_use)), _ZERO, c.Id(_RELEASE))
+    return (c.If(c.Id(x.is_mine), (c.Evaluate(c.Call("__atomic_store_n", args)),)),)
+
+
+def open_colouring(memory: ColourMemory) -> Statements:
+    """Returns the declarations of a thread's pointers to the buffers."""
+    x, first = memory.kept, memory.rows.offset_bytes
+    made: list[c.CStmt] = []
+    base, before = c.Id("workspace"), 0
+    if x is not None:
+        base, before = c.Id(x.base), first
+        here = _word(c.Id("workspace"), "char *", x.place.offset_bytes)
+        made.append(c.Declare("char *", x.base, here))
+    for b in memory.buffers:
+        kind = type_name(b.dtype, 0)
+        place = c.add(base, c.number(b.offset_bytes - before))
+        made.append(c.Declare(f"{kind} *", b.name, c.CastTo(f"{kind} *", place)))
+    return tuple(made)
+
+
+def _word(base: c.CExpr, kind: str, offset_bytes: int) -> c.CExpr:
+    """Returns the word of a C type that lies behind `offset_bytes`."""
+    return c.Index(c.CastTo(f"{kind} *", c.Bin("+", base, c.number(offset_bytes))), _ZERO)
+
+
+# --- phases and loops ------------------------------------------------------------------------
+
+
+def write_colouring(scene: Emission, phase: FindRows | ColourBlocks, task: TaskPlan) -> None:
+    """Writes a phase of a colouring, before the loop of its task."""
+    memory = scene.colourings[task.index]
+    assert task.colouring is not None
+    if isinstance(phase, FindRows):
+        _find_rows(scene, task, task.colouring, memory)
+    else:
+        made = _coloured(scene, task, task.colouring, memory)
+        if memory.kept is None:
+            scene.w.write(c.Scope(made))
+            return
+        is_valid = c.Index(c.Id(memory.kept.is_valid.name), _ZERO)
+        scene.w.write(c.If(c.Un("!", is_valid), (*made, c.Assign(is_valid, _ONE))))
+
+
+def one_block(task: TaskPlan, at: BlockVariables, body: Statements) -> Statements:
+    """Returns the code of one block: its iterations one by one, or a vector of them at once."""
+    step = task.vector.inner if task.vector is not None else 1
+    assert isinstance(at.iteration, c.Id)
+    return (c.For(at.iteration.name, at.begin, at.end, step, body),)
+
+
+def in_colours(scene: Emission, task: TaskPlan, at: BlockVariables, call: c.CStmt) -> c.CStmt:
+    """Returns the loop that makes `call` for all blocks, colour by colour. Threads share the blocks of a colour evenly."""
+    x, memory, w = task.colouring, scene.colourings[task.index], scene.w
+    assert x is not None
+    colour, first, n, k = (w.fresh(s) for s in ("colour", "first", "n_here", "k"))
+    w.used -= {colour, first, n, k}
+    before = _ends(memory, c.Bin("-", c.Id(colour), _ONE))
+    starts = c.Cond(c.Bin(">", c.Id(colour), _ZERO), before, _ZERO)
+    begin = c.Bin("*", c.Id(at.block.name), c.number(x.n_iterations))
+    behind = c.linear(((at.begin, 1),), x.n_iterations)
+    extent = c.number(task.loops[0].loop.extent)
+    each = (
+        c.Declare("long", at.block.name, c.Index(c.Id(memory.order.name), c.Id(k)), constant=True),
+        c.Declare("long", at.begin.name, begin, constant=True),
+        c.Declare("long", at.end.name, c.minimum(behind, extent), constant=True),
+        call,
+    )
+    here = (
+        c.If(c.Bin(">", c.Id(colour), _ZERO), (c.Barrier(),)),
+        c.Declare("long", first, starts, constant=True),
+        c.Declare("long", n, c.Bin("-", _ends(memory, c.Id(colour)), c.Id(first)), constant=True),
+        c.For(
+            k,
+            c.Bin("+", c.Id(first), _share(c.Id(colour), c.Id(n), c.Id("tid"))),
+            c.Bin("+", c.Id(first), _share(c.Id(colour), c.Id(n), c.Bin("+", c.Id("tid"), _ONE))),
+            1,
+            each,
+        ),
+    )
+    return c.For(colour, _ZERO, _ends(memory, c.number(N_COLOURS + 1)), 1, here)
+
+
+def _share(colour: c.CExpr, n: c.CExpr, thread: c.CExpr) -> c.CExpr:
+    """Returns the place, among the `n` blocks of a colour, where a thread's blocks begin. Thread 0 has all that have no colour."""
+    even = c.Bin("/", c.Bin("*", n, thread), c.Id("n_threads"))
+    alone = c.Cond(c.Bin(">", thread, _ZERO), n, _ZERO)
+    return c.Cond(c.Bin("<", colour, c.number(N_COLOURS)), even, alone)
+
+
+def _ends(memory: ColourMemory, at: c.CExpr) -> c.CExpr:
+    """Returns the end of a colour in the order of blocks. The last element is the number of colours."""
+    return c.Index(c.Id(memory.ends.name), at)
+
+
+# --- rows ------------------------------------------------------------------------------------
+
+
+def _find_rows(scene: Emission, task: TaskPlan, x: Colouring, memory: ColourMemory) -> None:
+    """Writes the computation of all rows. One that differs from an earlier call's makes the kept colouring invalid."""
+    w, loop, n = scene.w, task.loops[0].loop, x.rows_per_iteration
+    i, differs = w.fresh(loop.name), w.fresh("differs")
+    rows = [c.Id(w.fresh("row")) for _ in range(n)]
+    writer = BodyWriter(w, scene.plan.problem, scene.global_array)
+    writer.v.loops = {loop.name: c.Id(i)}
+    with w.scope() as inside:
+        writer.declare_locals(x.placing.statements)
+        writer.statements(x.placing.statements)
+        for row, number in zip(rows, _numbers(writer, x), strict=True):
+            w.write(c.Assign(row, c.CastTo("int32_t", number)))
+    made: Statements = tuple(inside.statements)
+    for condition in reversed(x.placing.conditions):
+        made = (c.If(writer.v.evaluate(condition).x, made),)
+    each: list[c.CStmt] = [c.Declare("int32_t", row.name, _NO_ROW) for row in rows]
+    each += made
+    for k, row in enumerate(rows):
+        place = c.Index(c.Id(memory.rows.name), c.linear(((c.Id(i), n),), k))
+        if memory.kept is not None:
+            each.append(c.Assign(c.Id(differs), c.Bin("!=", place, row), "|"))
+        each.append(c.Assign(place, row))
+    with w.scope() as body:
+        begin, end = part(scene, c.number(loop.extent), task.is_parallel)
+        if memory.kept is not None:
+            w.write(c.Declare("int", differs, _ZERO))
+        w.write(c.For(i, begin, end, 1, tuple(each)))
+        if memory.kept is not None:
+            is_valid = c.Un("&", c.Index(c.Id(memory.kept.is_valid.name), _ZERO))
+            store = c.Call("__atomic_store_n", (is_valid, _ZERO, c.Id(_RELAXED)))
+            w.write(c.If(c.Id(differs), (c.Evaluate(store),)))
+    w.used -= {i, differs, *(row.name for row in rows)}
+    w.write(c.Scope(tuple(body.statements)))
+
+
+def _numbers(writer: BodyWriter, x: Colouring) -> Iterator[c.CExpr]:
+    """Yields the numbers of an iteration's rows, which count on from array to array; -1 outside of the array."""
+    before = 0
+    for of_array in x.rows:
+        for row in of_array.rows:
+            yield _number(writer, of_array, row, before)
+        before += prod(of_array.extents)
+
+
+def _number(writer: BodyWriter, x: UpdatedRows, row: Row, before: int) -> c.CExpr:
+    w = writer.w
+    inside: c.CExpr | None = None
+    terms: list[tuple[c.CExpr, int]] = []
+    for index, n, stride in zip(row, x.extents, row_strides(x.extents), strict=True):
+        assert index.base is not None
+        place = c.Id(w.fresh("place"))
+        first = c.linear(((writer.v.index(index.base), 1),), index.least)
+        w.write(c.Declare("long", place.name, first, constant=True))
+        is_here = c.Bin("&&", c.Bin(">=", place, _ZERO), c.Bin("<", place, c.number(n)))
+        inside = is_here if inside is None else c.Bin("&&", inside, is_here)
+        terms.append((place, stride))
+    assert inside is not None
+    return c.Cond(inside, c.linear(tuple(terms), before), _NO_ROW)
+
+
+# --- colours ---------------------------------------------------------------------------------
+
+
+def _coloured(scene: Emission, task: TaskPlan, x: Colouring, memory: ColourMemory) -> Statements:
+    """Returns the code that colours all blocks, and orders them by colour."""
+    w, extent = scene.w, task.loops[0].loop.extent
+    n_blocks, n = -(-extent // x.n_iterations), x.rows_per_iteration
+    names = [w.fresh(s) for s in ("block", "colour", "next", "here", "k")]
+    w.used -= {*names}
+    block, colour, following, here, k = map(c.Id, names)
+    ends, taken = c.Id(memory.ends.name), c.Index(c.Id(memory.taken.name), k)
+    own = c.Index(c.Id(memory.colours.name), block)
+    last = c.Index(ends, c.number(N_COLOURS + 1))
+    count = c.Index(ends, colour)
+    order = c.Index(c.Id(memory.order.name), c.Index(ends, own))
+    start = (
+        c.Declare("int32_t", here.name, count, constant=True),
+        c.Assign(count, following),
+        c.Assign(following, here, "+"),
+        c.If(c.Bin(">", here, _ZERO), (c.Assign(last, c.Bin("+", colour, _ONE)),)),
+    )
+    return (
+        c.For(k.name, _ZERO, c.number(x.n_rows), 1, (c.Assign(taken, _ZERO),)),
+        c.For(k.name, _ZERO, c.number(N_COLOURS + 2), 1, (c.Assign(c.Index(ends, k), _ZERO),)),
+        c.For(
+            block.name,
+            _ZERO,
+            c.number(n_blocks),
+            1,
+            _one_coloured(scene, x, memory, block, n, extent),
+        ),
+        c.Declare("int32_t", following.name, _ZERO),
+        c.For(colour.name, _ZERO, c.number(N_COLOURS + 1), 1, start),
+        c.For(
+            block.name,
+            _ZERO,
+            c.number(n_blocks),
+            1,
+            (c.Assign(order, c.CastTo("int32_t", block)), c.Assign(c.Index(ends, own), _ONE, "+")),
+        ),
+    )
+
+
+def _one_coloured(
+    scene: Emission, x: Colouring, memory: ColourMemory, block: c.Id, n: int, extent: int
+) -> Statements:
+    """Returns the code that gives a block the first colour that no block before it has on any of its rows."""
+    w = scene.w
+    names = [w.fresh(s) for s in ("seen", "free", "k", "first", "end", "own")]
+    w.used -= {*names}
+    seen, free, k, first, end, own = map(c.Id, names)
+    row = c.Index(c.Id(memory.rows.name), k)
+    word = c.Index(c.Id(memory.taken.name), row)
+    size = x.n_iterations * n
+    behind = c.minimum(c.linear(((first, 1),), size), c.number(extent * n))
+
+    def each(change: c.CStmt) -> c.CStmt:
+        return c.For(k.name, first, end, 1, (c.If(c.Bin(">=", row, _ZERO), (change,)),))
+
+    bit = c.Bin("&", free, c.Bin("+", c.Un("~", free), _ONE))
+    found = c.Cond(free, c.Call("__builtin_ctzll", (free,)), c.number(N_COLOURS))
+    return (
+        c.Declare("long", first.name, c.Bin("*", block, c.number(size)), constant=True),
+        c.Declare("long", end.name, behind, constant=True),
+        c.Declare("uint64_t", seen.name, _ZERO),
+        each(c.Assign(seen, word, "|")),
+        c.Declare("uint64_t", free.name, c.Un("~", seen), constant=True),
+        each(c.Assign(word, bit, "|")),
+        c.Declare("int32_t", own.name, found, constant=True),
+        c.Assign(c.Index(c.Id(memory.colours.name), block), own),
+        c.Assign(c.Index(c.Id(memory.ends.name), own), _ONE, "+"),
+    )
