@@ -193,7 +193,7 @@ def _scatter_touches(p: loop_ir.Phase, task: TaskPlan, alone: frozenset[str]) ->
             yield Touch(order_name(t), True, own)
         case loop_ir.FindRows():
             assert task.colouring is not None
-            for array in task.colouring.arrays_read:
+            for array in task.colouring.inspector.arrays_read:
                 yield Touch(array, False, alone)
             yield Touch(rows_name(t), True, own)
         case loop_ir.ColourBlocks():

@@ -8,6 +8,7 @@ from typing import Any
 
 from ...kernels.analysis.inner_ranges import widest
 from ...kernels.analysis.scatters import placing, scatters
+from ...kernels.analysis.updated_rows import inspector
 from ...kernels.ir.domain import Loop
 from ...kernels.ir.kernel import For
 from ...kernels.ir.on_trees import IF_OLD
@@ -260,19 +261,12 @@ class _Reader:
         return tuple(found)
 
     def colouring(self, t: int) -> Colouring | None:
-        """Returns the colouring of a task's iterations.
-
-        Arrays whose rows are the same share theirs.
-        """
+        """Returns the colouring of a task's iterations; None if they have none."""
         problem, task, methods = self.problem, self.problem.tasks[t], self.table("scatter")
         greedy = ch.SCATTER[ch.GREEDY]
-        found = {
-            (x.rows.extents, x.rows.rows): x.rows
-            for x in (scatters(task, problem) if any(u == t for u, _ in methods) else ())
-            if methods[t, x.array] == greedy and x.rows is not None
-        }
-        rows = tuple(found.values())
-        made = placing(task, [e for x in rows for e in x.bases]) if rows else None
+        found = scatters(task, problem) if any(u == t for u, _ in methods) else ()
+        rows = tuple(x.rows for x in found if x.rows is not None and methods[t, x.array] == greedy)
+        made = inspector(task, rows) if rows else None
         if made is None:
             return None
         is_kept = self.value("colouring", t) == IF_OLD

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from math import prod
 
 from ...kernels.analysis.scatters import Placing, Scatter
-from ...kernels.analysis.updated_rows import UpdatedRows
+from ...kernels.analysis.updated_rows import Inspector, UpdatedRows
 from ...kernels.ir.access import Access, access_of, index_loops
 from ...kernels.ir.domain import Loop
 from ...kernels.ir.repeats import Repeat, repeats_of
@@ -122,27 +122,23 @@ class ScatterPlan:
 class Colouring:
     """Blocks of `n_iterations` consecutive iterations of a task, coloured greedily by the rows of arrays that they update.
 
-    `placing`: statements that compute an iteration's rows. `is_kept`: later calls use the colouring while rows are the same.
+    `inspector`: finds an iteration's rows. `is_kept`: later calls use the colouring while rows are the same.
     """
 
     n_iterations: int
     rows: tuple[UpdatedRows, ...]
-    placing: Placing
+    inspector: Inspector
     is_kept: bool
 
     @property
     def n_rows(self) -> int:
         """Number of rows of all arrays."""
-        return sum(prod(x.extents) for x in self.rows)
+        return sum(x.n_rows for x in self.rows)
 
     @property
     def rows_per_iteration(self) -> int:
-        return sum(len(x.rows) for x in self.rows)
-
-    @property
-    def arrays_read(self) -> tuple[str, ...]:
-        """Names of the arrays from which the rows are computed."""
-        return self.placing.arrays_read([e for x in self.rows for e in x.bases])
+        """Greatest number of rows that an iteration updates."""
+        return sum(x.most for x in self.rows)
 
 
 @dataclass(frozen=True)

@@ -7,14 +7,13 @@ A kept colouring is made again if a row has changed since the call that made it,
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
-from math import prod
 
-from ...kernels.analysis.updated_rows import Row, UpdatedRows
+from ...kernels.analysis.updated_rows import FOUND
+from ...kernels.ir.arrays import ArrayInfo
+from ...kernels.ir.domain import Loop
 from ...kernels.ir.kernel import DType
 from ..bodies.bodies import BodyWriter
-from ..bodies.iteration_point import row_strides
 from ..loops.ir import ColourBlocks, FindRows
 from ..passes.storage import Buffer, ColourMemory, KeptColouring
 from ..plan.plan import Colouring, TaskPlan
@@ -183,61 +182,47 @@ def _ends(memory: ColourMemory, at: c.CExpr) -> c.CExpr:
 def _find_rows(scene: Emission, task: TaskPlan, x: Colouring, memory: ColourMemory) -> None:
     """Writes the computation of all rows. One that differs from an earlier call's makes the kept colouring invalid."""
     w, loop, n = scene.w, task.loops[0].loop, x.rows_per_iteration
-    i, differs = w.fresh(loop.name), w.fresh("differs")
-    rows = [c.Id(w.fresh("row")) for _ in range(n)]
-    writer = BodyWriter(w, scene.plan.problem, scene.global_array)
-    writer.v.loops = {loop.name: c.Id(i)}
-    with w.scope() as inside:
-        writer.declare_locals(x.placing.statements)
-        writer.statements(x.placing.statements)
-        for row, number in zip(rows, _numbers(writer, x), strict=True):
-            w.write(c.Assign(row, c.CastTo("int32_t", number)))
-    made: Statements = tuple(inside.statements)
-    for condition in reversed(x.placing.conditions):
-        made = (c.If(writer.v.evaluate(condition).x, made),)
-    each: list[c.CStmt] = [c.Declare("int32_t", row.name, _NO_ROW) for row in rows]
-    each += made
-    for k, row in enumerate(rows):
-        place = c.Index(c.Id(memory.rows.name), c.linear(((c.Id(i), n),), k))
+    i, k, differs = w.fresh(loop.name), w.fresh("k"), w.fresh("differs")
+    with w.scope() as each:
+        found, changed = _inspected(scene, x, loop, c.Id(i), memory)
+        rest = c.Index(
+            c.Id(memory.rows.name), c.Bin("+", c.Bin("*", c.Id(i), c.number(n)), c.Id(k))
+        )
+        clear: Statements = (c.Assign(rest, _NO_ROW),)
         if memory.kept is not None:
-            each.append(c.Assign(c.Id(differs), c.Bin("!=", place, row), "|"))
-        each.append(c.Assign(place, row))
+            w.write(c.Assign(c.Id(differs), c.Bin("!=", changed, _ZERO), "|"))
+            clear = (c.Assign(c.Id(differs), c.Bin("!=", rest, _NO_ROW), "|"), *clear)
+        w.write(c.For(k, found, c.number(n), 1, clear))
     with w.scope() as body:
         begin, end = part(scene, c.number(loop.extent), task.is_parallel)
         if memory.kept is not None:
             w.write(c.Declare("int", differs, _ZERO))
-        w.write(c.For(i, begin, end, 1, tuple(each)))
+        w.write(c.For(i, begin, end, 1, tuple(each.statements)))
         if memory.kept is not None:
             is_valid = c.Un("&", c.Index(c.Id(memory.kept.is_valid.name), _ZERO))
             store = c.Call("__atomic_store_n", (is_valid, _ZERO, c.Id(_RELAXED)))
             w.write(c.If(c.Id(differs), (c.Evaluate(store),)))
-    w.used -= {i, differs, *(row.name for row in rows)}
+    w.used -= {i, k, differs}
     w.write(c.Scope(tuple(body.statements)))
 
 
-def _numbers(writer: BodyWriter, x: Colouring) -> Iterator[c.CExpr]:
-    """Yields the numbers of an iteration's rows, which count on from array to array; -1 outside of the array."""
-    before = 0
-    for of_array in x.rows:
-        for row in of_array.rows:
-            yield _number(writer, of_array, row, before)
-        before += prod(of_array.extents)
+def _inspected(
+    scene: Emission, x: Colouring, loop: Loop, i: c.CExpr, memory: ColourMemory
+) -> tuple[c.CExpr, c.CExpr]:
+    """Writes the inspector of an iteration; returns the number of its rows, and whether one has changed."""
 
+    def array_of(name: str) -> c.CExpr:
+        return c.Id(memory.rows.name) if name == FOUND else scene.global_array(name)
 
-def _number(writer: BodyWriter, x: UpdatedRows, row: Row, before: int) -> c.CExpr:
-    w = writer.w
-    inside: c.CExpr | None = None
-    terms: list[tuple[c.CExpr, int]] = []
-    for index, n, stride in zip(row, x.extents, row_strides(x.extents), strict=True):
-        assert index.base is not None
-        place = c.Id(w.fresh("place"))
-        first = c.linear(((writer.v.index(index.base), 1),), index.least)
-        w.write(c.Declare("long", place.name, first, constant=True))
-        is_here = c.Bin("&&", c.Bin(">=", place, _ZERO), c.Bin("<", place, c.number(n)))
-        inside = is_here if inside is None else c.Bin("&&", inside, is_here)
-        terms.append((place, stride))
-    assert inside is not None
-    return c.Cond(inside, c.linear(tuple(terms), before), _NO_ROW)
+    problem, shape = scene.plan.problem, (loop.extent, x.rows_per_iteration)
+    rows = ArrayInfo(FOUND, DType.i32, shape, "temp")
+    writer = BodyWriter(scene.w, replace(problem, arrays=(*problem.arrays, rows)), array_of)
+    writer.v.plain_indices = True
+    writer.v.loops = {loop.name: i}
+    writer.declare_locals(x.inspector.statements)
+    writer.statements(x.inspector.statements)
+    found = writer.v.locals
+    return found[x.inspector.n_found].x, found[x.inspector.changed].x
 
 
 # --- colours ---------------------------------------------------------------------------------
@@ -297,7 +282,8 @@ def _one_coloured(
     behind = c.minimum(c.linear(((first, 1),), size), c.number(extent * n))
 
     def each(change: c.CStmt) -> c.CStmt:
-        return c.For(k.name, first, end, 1, (c.If(c.Bin(">=", row, _ZERO), (change,)),))
+        is_row = c.Bin("<", c.CastTo("uint32_t", row), c.CastTo("uint32_t", c.number(x.n_rows)))
+        return c.For(k.name, first, end, 1, (c.If(is_row, (change,)),))
 
     bit = c.Bin("&", free, c.Bin("+", c.Un("~", free), _ONE))
     found = c.Cond(free, c.Call("__builtin_ctzll", (free,)), c.number(N_COLOURS))

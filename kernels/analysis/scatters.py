@@ -15,7 +15,7 @@ from ..ir.walk import loads, local_changed, locals_read, nested_statements, walk
 from .conflicts import conflicting
 from .reach import Reach, reach
 from .speculation import is_safe
-from .updated_rows import UpdatedRows, bases_of, updated_rows
+from .updated_rows import UpdatedRows, updated_rows
 
 # Types whose updates no hardware makes at once.
 _LACKING = (ir.DType.f16, ir.DType.bool_)
@@ -26,7 +26,7 @@ class Scatter:
     """Scatter: an array with elements that several iterations update, all by operation `op`.
 
     `window` has a range per axis if all updates of an iteration lie in a box whose origin can be computed before the first of them.
-    Else it is (). `rows`: the parts of the array that an iteration updates, if they can be computed before the first update.
+    Else it is (). `rows`: the parts of the array that an iteration updates, if they are known before it runs.
     """
 
     array: str
@@ -92,7 +92,7 @@ def _of_body(task: Task, arrays: tuple[ArrayInfo, ...]) -> tuple[Scatter, ...]:
             or not is_free
         ):
             return ()
-        window, rows = _window(task, updates, by_name), _rows(task, updates, by_name)
+        window, rows = _window(task, updates, by_name), updated_rows(task, by_name[array])
         found.append(Scatter(array, ops.pop(), window, rows))
     return tuple(found)
 
@@ -157,7 +157,7 @@ def _shared(body: Body, loops: tuple[Loop, ...]) -> list[str]:
     return [array for array in conflicting(body.sites, loops) if array not in body.trees.safe]
 
 
-# --- windows and rows ----------------------------------------------------------------------------
+# --- windows -------------------------------------------------------------------------------------
 
 
 def _window(
@@ -168,7 +168,12 @@ def _window(
     An axis along which the box does not move is clipped to the array.
     () if there is no such box, or if its origin cannot be computed before the first update.
     """
-    lengths = _lengths(task)
+    assert task.body is not None
+    lengths = {
+        s.loop: int(s.extent.value) if isinstance(s.extent, ir.Const) else 0
+        for s in nested_statements(task.body.statements)
+        if isinstance(s, ir.For)
+    }
     window: list[Reach] = []
     for s in updates:
         here = [reach(e, lengths) for e in s.indices]
@@ -182,59 +187,30 @@ def _window(
         r if r.base is not None else Reach(None, max(0, r.least), min(n - 1, r.largest))
         for r, n in zip(window, arrays[updates[0].array].shape, strict=True)
     )
-    bases = tuple(r.base for r in inside if r.base is not None)
-    if not bases or any(r.span <= 0 for r in inside):
-        return ()
-    is_sure = any(s in _sure(task) for s in updates)
-    return inside if _is_ready(task, bases, () if is_sure else bases, arrays) else ()
-
-
-def _rows(
-    task: Task, updates: Sequence[ir.Update], arrays: Mapping[str, ArrayInfo]
-) -> UpdatedRows | None:
-    """Returns the rows of an array that an iteration updates; None if they depend on floats, or on the updates themselves."""
-    found = updated_rows(updates, arrays[updates[0].array].shape, _lengths(task))
-    if found is None:
-        return None
-    sure = frozenset(_sure(task))
-    unsure = [e for s, rows in found.of_updates if s not in sure for e in bases_of(rows)]
-    made = placing(task, found.bases)
-    is_known = made is not None and not made.kept
-    return found if is_known and _is_ready(task, found.bases, unsure, arrays) else None
-
-
-def _lengths(task: Task) -> dict[str, int]:
-    """Returns the extents of the loops inside a task's body; 0 for those that are not constant."""
-    assert task.body is not None
-    return {
-        s.loop: int(s.extent.value) if isinstance(s.extent, ir.Const) else 0
-        for s in nested_statements(task.body.statements)
-        if isinstance(s, ir.For)
-    }
+    bases = [r.base for r in inside if r.base is not None]
+    has_place = bases and all(r.span > 0 for r in inside)
+    return inside if has_place and _is_ready(task, updates, bases, arrays) else ()
 
 
 def _is_ready(
     task: Task,
+    updates: Sequence[ir.Update],
     bases: Sequence[ir.Expr],
-    unsure: Sequence[ir.Expr],
     arrays: Mapping[str, ArrayInfo],
 ) -> bool:
-    """True if `bases` can be computed before the updates of each iteration.
+    """True if the origin of the box (`bases`) can be computed before the updates of each iteration.
 
-    That holds also in iterations whose guards skip the updates. `unsure`: the bases that such guards skip.
+    That holds also in iterations whose guards skip all of these updates.
     """
+    assert task.body is not None
     made = placing(task, bases)
     if made is None:
         return False
-    sure = _sure(task)
-    values = [*unsure, *(s.value for s in made.statements if s not in sure)]
+    sure = tuple(_surely(_inside(task.body.statements)[1]))
+    values = [s.value for s in made.statements if s not in sure]
+    if not any(u in sure for u in updates):
+        values += bases
     return all(is_safe(e, task.scope, lambda name: arrays[name].shape) for e in values)
-
-
-def _sure(task: Task) -> tuple[ir.Stmt, ...]:
-    """Returns the statements that run in each iteration that the conditions around the whole body let through."""
-    assert task.body is not None
-    return tuple(_surely(_inside(task.body.statements)[1]))
 
 
 def _surely(body: Sequence[ir.Stmt]) -> Iterator[ir.Stmt]:

@@ -1,98 +1,283 @@
-"""Rows of an array that an iteration updates, through indices that differ from update to update: the corners of a mesh's element.
+"""Rows of an array that an iteration updates, and the part of a body that finds them: an inspector (Saltz et al., 1991).
 
-A row is a part of the array with the same indices along the axes on which all updates move.
+A row is a part of the array with the same indices along the axes on which updates move: the node at a corner of an element of a
+mesh, a cell of a sparse field. The inspector has the loops and branches around the updates, and what sets their indices.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import product
+from dataclasses import dataclass, replace
+from functools import lru_cache, reduce
 from math import prod
+from typing import TypeGuard
 
 from ..ir import kernel as ir
-from ..ir.walk import rewrite, walk
-from .reach import Reach, reach
+from ..ir.arrays import ArrayInfo
+from ..ir.simplify import cast
+from ..ir.task import Task
+from ..ir.walk import (
+    children,
+    identified,
+    loads,
+    local_changed,
+    locals_read,
+    nested_statements,
+    walk,
+)
+from .reach import reach
 
-MAX_ROWS = 32  # of an iteration: twice the corners of a quadratic tetrahedron, rounded up
-
-Row = tuple[Reach, ...]
-"""An index for each moving axis, as a base and a constant distance (`least`)."""
+MAX_ROWS = 512  # of an iteration: more than a leaf of 4^3 cells updates with six neighbours
+FOUND = "rows of iterations"  # what the inspector stores: an array, by iteration and number; no array of a sequence has the name
+N_FOUND, ROW, CHANGED = "n_found", "row", "changed"  # its locals, behind the first free number
 
 
 @dataclass(frozen=True)
 class UpdatedRows:
-    """Rows of an array that one iteration updates.
+    """Rows of an array that one iteration updates, at most `most`.
 
-    `extents`: of the array, along the axes that rows are on. `of_updates`: the rows of each update.
+    `axes`: those along which rows differ. `extents`: of the array, along these axes.
     """
 
+    array: str
+    axes: tuple[int, ...]
     extents: tuple[int, ...]
-    of_updates: tuple[tuple[ir.Update, tuple[Row, ...]], ...]
+    most: int = 0
 
     @property
-    def rows(self) -> tuple[Row, ...]:
-        """The different rows, in program order."""
-        return tuple(dict.fromkeys(row for _, rows in self.of_updates for row in rows))
-
-    @property
-    def bases(self) -> tuple[ir.Expr, ...]:
-        """The expressions from which the rows are computed."""
-        return tuple(bases_of(self.rows))
+    def n_rows(self) -> int:
+        """Number of rows of the array."""
+        return prod(self.extents)
 
 
-def updated_rows(
-    updates: Sequence[ir.Update], shape: tuple[int, ...], lengths: Mapping[str, int]
-) -> UpdatedRows | None:
-    """Returns the rows of an array of this shape that one iteration updates; None if they are unknown or too many.
+@dataclass(frozen=True)
+class Inspector:
+    """Statements that store the rows of an iteration in FOUND, and names of their locals.
 
-    `lengths`: the extents of the loops inside the body, 0 if they are not constant.
+    `n_found`: how many rows they have stored. `changed`: 1 if one of them differs from what FOUND held.
     """
-    boxes = [(s, box) for s in updates for box in _boxes(s, lengths)]
-    known = [(s, [r for r in box if r is not None]) for s, box in boxes]
-    if any(len(box) < len(shape) for _, box in known):
+
+    statements: tuple[ir.Stmt, ...]
+    n_found: str
+    changed: str
+
+    @property
+    def arrays_read(self) -> tuple[str, ...]:
+        """Names of the arrays from which rows are computed."""
+        found = (
+            x.array
+            for s in nested_statements(self.statements)
+            for e in children(s)
+            for x in loads(e)
+        )
+        return tuple(name for name in dict.fromkeys(found) if name != FOUND)
+
+
+def updated_rows(task: Task, array: ArrayInfo) -> UpdatedRows | None:
+    """Returns the rows of an array that an iteration of a task updates; None if they are too many, or unknown before it runs."""
+    assert task.body is not None
+    lengths = {
+        s.loop: int(s.extent.value) if isinstance(s.extent, ir.Const) else 0
+        for s in nested_statements(task.body.statements)
+        if isinstance(s, ir.For)
+    }
+    updates = [s for s in nested_statements(task.body.statements) if _is_update(s, array.name)]
+    boxes = [[reach(e, lengths) for e in s.indices] for s in updates]
+    moving = [[r is None or r.base is not None for r in box] for box in boxes]
+    axes = tuple(k for k in range(len(array.shape)) if any(box[k] for box in moving))
+    found = UpdatedRows(array.name, axes, tuple(array.shape[k] for k in axes))
+    made = inspector(task, (found,)) if axes else None
+    most = 0 if made is None else _n_stores(made.statements, lengths)
+    return replace(found, most=most) if 0 < most <= MAX_ROWS else None
+
+
+def _is_update(s: ir.Stmt, array: str) -> TypeGuard[ir.Update]:
+    return isinstance(s, ir.Update) and s.array == array
+
+
+def _n_stores(body: Sequence[ir.Stmt], lengths: Mapping[str, int]) -> int:
+    """Returns the greatest number of rows that statements of an inspector store; too many, if a loop has no known length."""
+    n = 0
+    for s in body:
+        match s:
+            case ir.Store():
+                n += 1
+            case ir.For(loop=loop, extent=extent, body=inner):
+                often = max(0, lengths[loop]) if isinstance(extent, ir.Const) else MAX_ROWS + 1
+                n += often * _n_stores(inner, lengths)
+            case ir.If(then=then, orelse=orelse):
+                n += _n_stores((*then, *orelse), lengths)
+    return n
+
+
+# --- the inspector ---------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=256)  # asked for each value of a choice
+def inspector(task: Task, rows: tuple[UpdatedRows, ...]) -> Inspector | None:
+    """Returns the part of a task's body that finds rows of arrays, numbered on from array to array.
+
+    None if it would depend on what the task itself writes, on rounding, or on statements that do more than the iteration.
+    """
+    assert task.body is not None
+    body = task.body.statements
+    if any(isinstance(s, _REFUSED) for s in nested_statements(body)) or task.body.trees.activates:
         return None
-    axes = [k for k in range(len(shape)) if all(box[k].base is not None for _, box in known)]
-    if not axes or sum(prod(box[k].span for k in axes) for _, box in known) > MAX_ROWS * 4:
+    own = frozenset(x.array for x in rows)
+    wanted = _wanted(body, own)
+    written = {s.state.name for s in task.body.sites if s.writes}
+    kept = [s for s in nested_statements(body) if _is_kept(s, own, wanted)]
+    values = [e for s in kept for e in _values(s)]
+    sliced = {name for s in kept for name in [local_changed(s)] if name}
+    is_plain = wanted <= sliced and all(_is_exact(e, written) for e in values)
+    if not is_plain or any(isinstance(s, ir.Update) and s.result for s in kept):
         return None
-    rows = tuple((s, tuple(product(*(_points(box[k]) for k in axes)))) for s, box in known)
-    found = UpdatedRows(tuple(shape[k] for k in axes), rows)
-    return found if len(found.rows) <= MAX_ROWS else None
+    names = {local_changed(s) for s in nested_statements(body)}
+    n_found, row, changed = (_free(x, names) for x in (N_FOUND, ROW, CHANGED))
+    writer = _Slice(task.loops[0].name, rows, wanted, n_found, row, changed)
+    start = tuple(ir.SetLocal(x, ir.Const(0, ir.DType.i64), ir.NOWHERE) for x in (n_found, changed))
+    return Inspector(identified((*start, *writer.sliced(body))), n_found, changed)
 
 
-def bases_of(rows: Sequence[Row]) -> Iterator[ir.Expr]:
-    """Yields the expressions from which rows are computed, each once."""
-    yield from dict.fromkeys(r.base for row in rows for r in row if r.base is not None)
+_REFUSED = (
+    ir.While, ir.Assert, ir.Print, ir.LocalArray, ir.SetElement, ir.ForActive, ir.Activate, ir.Deactivate, ir.Append,
+)  # fmt: skip
 
 
-def _points(r: Reach) -> list[Reach]:
-    return [Reach(r.base, k, k) for k in range(r.least, r.largest + 1)]
-
-
-def _boxes(update: ir.Update, lengths: Mapping[str, int]) -> Iterator[list[Reach | None]]:
-    """Yields the box of an update, or a box for each iteration of short loops around it, whose index is part of a load."""
-    box = [reach(e, lengths) for e in update.indices]
-    loops = dict.fromkeys(
-        x.loop
-        for e in update.indices
-        for x in walk(e)
-        if isinstance(x, ir.LoopIndex) and x.loop in lengths
+def _free(stem: str, names: set[str]) -> str:
+    return (
+        stem
+        if stem not in names
+        else next(x for k in range(1, len(names) + 2) if (x := f"{stem}{k}") not in names)
     )
-    n = prod(lengths[loop] for loop in loops)
-    if None not in box or not 0 < n <= MAX_ROWS:
-        yield box
-        return
-    for numbers in product(*(range(lengths[loop]) for loop in loops)):
-        at = dict(zip(loops, numbers, strict=True))
-        yield [reach(_at(e, at), lengths) for e in update.indices]
 
 
-def _at(e: ir.Expr, numbers: Mapping[str, int]) -> ir.Expr:
-    """Returns `e` with the indices of loops replaced by these numbers."""
+def _is_kept(s: ir.Stmt, arrays: frozenset[str], wanted: frozenset[str]) -> bool:
+    """True if a statement sets one of the locals `wanted`, updates one of the arrays, or holds a statement that does."""
+    return any(
+        (isinstance(x, ir.Update) and x.array in arrays) or local_changed(x) in wanted
+        for x in nested_statements((s,))
+    )
 
-    def change(x: object) -> object:
-        if isinstance(x, ir.LoopIndex) and x.loop in numbers:
-            return ir.Const(numbers[x.loop], x.dtype)
-        return x
 
-    return rewrite(e, change)
+def _wanted(body: tuple[ir.Stmt, ...], arrays: frozenset[str]) -> frozenset[str]:
+    """Returns the locals on which indices of updates, and the branches and loops around them, depend."""
+    wanted: frozenset[str] = frozenset()
+    while True:
+        kept = (s for s in nested_statements(body) if _is_kept(s, arrays, wanted))
+        more = wanted.union(name for s in kept for e in _values(s) for name in locals_read(e))
+        if more == wanted:
+            return wanted
+        wanted = more
+
+
+def _values(s: ir.Stmt) -> tuple[ir.Expr, ...]:
+    """Returns the expressions of a kept statement on which rows depend: not the value of an update."""
+    return s.indices if isinstance(s, ir.Update) else children(s)
+
+
+def _is_exact(e: ir.Expr, written: set[str]) -> bool:
+    """True if an expression has the same value wherever it is computed: no floats are rounded, nothing is read that changes."""
+    for x in walk(e):
+        match x:
+            case ir.Load(array=array) if array in written:
+                return False
+            case (
+                ir.Load()
+                | ir.Const()
+                | ir.Param()
+                | ir.Local()
+                | ir.LoopIndex()
+                | ir.Compare()
+                | ir.Select()
+            ):
+                continue
+            case ir.Cast(x=inner, dtype=dtype) if (
+                not dtype.is_float or inner.dtype.is_integer or inner.dtype is dtype
+            ):
+                continue
+            case ir.Unary() | ir.Binary() if not x.dtype.is_float:
+                continue
+        return False
+    return True
+
+
+def _strides(extents: tuple[int, ...]) -> Iterator[int]:
+    return (prod(extents[k + 1 :]) for k in range(len(extents)))
+
+
+@dataclass(frozen=True)
+class _Slice:
+    """Writer of an inspector's statements."""
+
+    loop: str
+    rows: tuple[UpdatedRows, ...]
+    wanted: frozenset[str]
+    n_found: str
+    row: str
+    changed: str
+
+    def sliced(self, body: Sequence[ir.Stmt]) -> tuple[ir.Stmt, ...]:
+        """Returns the inspector of a block. A row that the block has found before is not stored again."""
+        made: list[ir.Stmt] = []
+        seen: set[tuple[str, tuple[ir.Expr, ...]]] = set()
+        for s in body:
+            inner = self._statement(s)
+            if isinstance(s, ir.Update):
+                axes = next((x.axes for x in self.rows if x.array == s.array), ())
+                row = s.array, tuple(s.indices[k] for k in axes)
+                inner = () if row in seen else inner
+                seen.add(row)
+            elif any(isinstance(x, ir.SetLocal | ir.UpdateLocal) for x in nested_statements(inner)):
+                seen.clear()  # a local of an index may have changed
+            made += inner
+        return tuple(made)
+
+    def _statement(self, s: ir.Stmt) -> tuple[ir.Stmt, ...]:
+        match s:
+            case ir.Update():
+                found = (
+                    self._found(s, x, k) for k, x in enumerate(self.rows) if x.array == s.array
+                )
+                return next(found, ())
+            case ir.SetLocal() | ir.UpdateLocal():
+                return (s,) if s.name in self.wanted else ()
+            case ir.For():
+                inner = self.sliced(s.body)
+                if self._is_once(s, inner):
+                    return inner
+                return (ir.For(s.loop, s.extent, inner, s.where),) if inner else ()
+            case ir.If():
+                then, orelse = self.sliced(s.then), self.sliced(s.orelse)
+                return (ir.If(s.condition, then, orelse, s.where),) if then or orelse else ()
+        return ()
+
+    def _is_once(self, s: ir.For, inner: tuple[ir.Stmt, ...]) -> bool:
+        """True if all iterations of a loop find the same rows, as those over the components of a vector."""
+        every = tuple(nested_statements(inner))
+        indices = (
+            x for y in every for e in children(y) for x in walk(e) if isinstance(x, ir.LoopIndex)
+        )
+        is_same = all(x.loop != s.loop for x in indices)
+        sets = any(local_changed(y) in self.wanted for y in every)
+        return isinstance(s.extent, ir.Const) and s.extent.value > 0 and is_same and not sets
+
+    def _found(self, s: ir.Update, x: UpdatedRows, k: int) -> tuple[ir.Stmt, ...]:
+        """Returns the statements that store the row of an update."""
+        long, short = ir.DType.i64, ir.DType.i32
+        before = sum(y.n_rows for y in self.rows[:k])
+        terms: list[ir.Expr] = [ir.Const(before, long)] if before else []
+        for axis, stride in zip(x.axes, _strides(x.extents), strict=True):
+            at = cast(s.indices[axis], long)
+            terms.append(at if stride == 1 else ir.Binary("mul", at, ir.Const(stride, long), long))
+        number = reduce(lambda a, b: ir.Binary("add", a, b, long), terms)
+        place = (ir.LoopIndex(self.loop), ir.Local(self.n_found, long))
+        row = ir.Local(self.row, short)
+        differs = ir.Compare("ne", ir.Load(FOUND, place, short), row)
+        one, changed = ir.Const(1, long), ir.Local(self.changed, long)
+        return (
+            ir.SetLocal(self.row, cast(number, short), s.where),
+            ir.SetLocal(self.changed, ir.Select(differs, one, changed, long), s.where),
+            ir.Store(FOUND, place, row, s.where),
+            ir.UpdateLocal(self.n_found, "add", one, s.where),
+        )

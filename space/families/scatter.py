@@ -6,7 +6,7 @@ all blocks of one colour run before those of the next. Blocks of one colour lie 
 two of their windows overlap (red-black and multicolour orderings).
 
 Without a window, as at the corners of a mesh's elements, blocks are consecutive iterations. A greedy colouring gives two blocks
-that update one row of an array different colours (Mudalige et al., OP2, 2012). Each call makes it from the indices.
+that update one row of an array different colours (Mudalige et al., OP2, 2012).
 """
 
 from __future__ import annotations
@@ -44,6 +44,7 @@ MAX_BLOCKS = 1 << 15  # beyond that the sort has more to look up than its iterat
 MAX_SORTED = 1 << 31  # iterations: their numbers have 32 bits
 _N_SIZES = 5  # of blocks to choose from
 MAX_ROWS = 1 << 28  # of an array: a colouring has a word of 8 bytes for each
+MAX_BYTES = 1 << 30  # of the rows of all iterations
 
 
 # --- sites -----------------------------------------------------------------------------------
@@ -134,7 +135,8 @@ def may_colour(s: Draft, task: Task, found: tuple[Scatter, ...], x: Scatter) -> 
     """
     if not s.kind.has_teams or x.rows is None or task.loops[0].extent >= MAX_SORTED:
         return False
-    return not all(y.window for y in found) and prod(x.rows.extents) <= MAX_ROWS
+    n_bytes = task.loops[0].extent * x.rows.most * 4
+    return not all(y.window for y in found) and x.rows.n_rows <= MAX_ROWS and n_bytes <= MAX_BYTES
 
 
 def sizes_of(s: Draft, found: tuple[Scatter, ...]) -> tuple[int, ...]:

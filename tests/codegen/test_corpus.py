@@ -44,7 +44,7 @@ from kernelscape.testing.violations import violations
 ONE = replace(OPEN, name="one element", extents=(1,), sides=(1,))
 # Programs of each corpus, and candidates of a program.
 DRAWN = {
-    SMALL_BODIES: (150, 1), SMALL_STEPS: (45, 1), OPEN: (20, 2), MIXED: (20, 2), CHAINS: (12, 3), PRODUCTS: (10, 2),
+    SMALL_BODIES: (180, 1), SMALL_STEPS: (45, 1), OPEN: (20, 2), MIXED: (20, 2), CHAINS: (12, 3), PRODUCTS: (10, 2),
     INTEGERS: (14, 2), ONE: (12, 2),
 }  # fmt: skip
 FLAGS = ("-fopenmp-simd", "-O0")  # of many optimisers the experiment asks
@@ -151,7 +151,7 @@ def test_programs_have_what_they_are_for(drawn: dict[str, list[Drawn]]) -> None:
     wanted = {"branch", "select", "while", "window", "triangle", "rows of data", "length of data"}
     wanted |= {"time loop", "reduction", "recurrence", "computed index", "min", "max"}
     wanted |= {f"scatter {x}" for x in ("add", "min", "max", "float32", "float64", "int64", "int8")}
-    wanted |= {f"{way} of threads" for way in ("ATOMIC", "PRIVATE", "SORTED", "TILE")}
+    wanted |= {f"{way} of threads" for way in ("ATOMIC", "PRIVATE", "SORTED", "TILE", "GREEDY")}
     assert wanted <= bodies, wanted - bodies
     wanted = {"range of a step", "index of a step", "triangle", "empty range", "range backwards"}
     wanted |= {"guard", "guard of data", "rows of data", "while", "in order", "time loop inside"}

@@ -8,10 +8,13 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+import kernelscape as ks
 import numpy as np
 import pytest
+from kernelscape.kernels.frontend.recorder import record_program
 from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.space.build import build_space
+from kernelscape.space.candidate import Candidate
 from kernelscape.space.decisions import fix
 from kernelscape.testing import checking, sparse_batches, sparse_candidates, sparse_periods
 from kernelscape.testing.interpreted import run_reference
@@ -65,3 +68,38 @@ def test_tiles_of_scatters_are_not_added_to_what_inactive_cells_share(tmp_path: 
     wanted = sparse_periods.periods(recording, before)
     work = sparse_candidates.Work(checking.source_of(made), recording, before, wanted)
     assert sparse_candidates.faults_built([work], tmp_path / "tiles") == [""]
+
+
+def adjoint_on_leaves():
+    """A recording that adds to neighbours of cells, which may be in other leaves, or inactive: the adjoint of a gather."""
+    x, y = (ks.field(ks.f64, needs_grad=True) for _ in range(2))
+    ks.root.pointer(ks.ij, 6).dense(ks.ij, 3).place(x, y, x.grad, y.grad)
+
+    @ks.kernel
+    def begin():
+        for i, j in ks.ndrange(11, 14):
+            if (i // 3 + j // 3) % 4 != 1:
+                x[i, j] = 3 * i + j
+                y.grad[i, j] = i - 2 * j
+
+    @ks.kernel
+    def gather():
+        for i, j in x:
+            y[i, j] += x[i + 1, j] * x[i, j] + 3 * x[i, j - 1]
+
+    begin()
+    return record_program(lambda: gather.grad(), ())
+
+
+@pytest.mark.compiler
+@pytest.mark.parametrize("colouring", ["GENERATE", "IF_CHANGED"])
+def test_neighbours_of_cells_are_updated_by_coloured_leaves(colouring: str, tmp_path: Path) -> None:
+    ks.init()
+    recording, before = adjoint_on_leaves()
+    greedy = (("scatter", "GREEDY"), ("greedy_block", "1"), ("colouring", colouring))
+    space = fix(build_space(normalise(recording), sparse_candidates.machine(0)), greedy)
+    made = checking.random_candidate(space.root(), np.random.default_rng(1))
+    assert isinstance(made, Candidate)
+    wanted = sparse_periods.periods(recording, before)
+    work = sparse_candidates.Work(checking.source_of(made), recording, before, wanted)
+    assert sparse_candidates.faults_built([work], tmp_path / "leaves") == [""]
