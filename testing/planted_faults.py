@@ -29,6 +29,11 @@ NARROWING = "tests/kernels/tasks/test_narrowing.py"
 WAVEFRONTS = "tests/codegen/test_wavefronts.py::test_the_skew_is_the_least_that_enumeration_allows"
 TEAM_BARRIERS = "tests/codegen/test_loops.py::test_no_hazard_is_left_between_barriers_of_a_team"
 LEGAL = "tests/codegen/test_corpus.py::test_candidates_are_legal"
+COLOURED = "tests/codegen/test_scatter.py::test_coloured_blocks_compute_what_the_interpreter_does"
+ROWS = "tests/codegen/test_scatter.py::test_rows_are_those_of_all_updates_and_of_indices_that_are_known_before"
+KEPT_COLOURS = (
+    "tests/runtime/cpu/test_calls.py::test_kept_colours_are_made_again_when_an_index_changes"
+)
 PACKED = (
     "tests/codegen/test_sources.py::test_golden_programs",
     "tests/codegen/test_random_candidates.py::test_tiles_of_packed_operands_are_computed_whole",
@@ -298,6 +303,27 @@ FAULTS = (
         "return max(k for k, here in enumerate(chosen) if here)",
         "return min(k for k, here in enumerate(chosen) if here)",
         PACKED,
+    ),
+    Fault(
+        "a colouring: blocks that update one row",
+        "codegen/write",
+        'each(c.Assign(word, bit, "|")),',
+        'each(c.Assign(word, bit, "&")),',
+        (COLOURED,),
+    ),
+    Fault(
+        "a kept colouring: an index that has changed",
+        "codegen/write",
+        "w.write(c.If(c.Id(differs), (c.Evaluate(store),)))",
+        "w.write(c.If(_ZERO, (c.Evaluate(store),)))",
+        (KEPT_COLOURS,),
+    ),
+    Fault(
+        "rows of an iteration: a local of an index that changes between updates",
+        "kernels/analysis",
+        "seen.clear()  # a local of an index may have changed",
+        "pass",
+        (ROWS,),
     ),
     Fault(
         "a legality rule: tasks of one launch",

@@ -63,7 +63,10 @@ def corners(tri: nd, w: nd, f: nd, count: nd):
                 for d in range(2):
                     f[tri[e, k], d] += w[e] * (k + 1 + d)
             if tri[e, 3] >= 0:
-                f[tri[e, 3], 0] -= w[e]
+                at = tri[e, 3]
+                f[at, 0] -= w[e]
+                at = tri[e, 2] // 2
+                f[at, 0] += 2.0 * w[e]
             count[a, e % 3] += 1
 
 

@@ -235,8 +235,8 @@ def test_rows_are_those_of_all_updates_and_of_indices_that_are_known_before() ->
     problem, _, _ = made("mesh")
     f, count = scatters(problem.tasks[0], problem)
     assert f.rows is not None and count.rows is not None
-    # Three corners by their loop, both components at once, and a guarded one.
-    assert (f.rows.extents, f.rows.most) == ((40,), 4)
+    # Three corners by their loop, both components at once, and two guarded ones.
+    assert (f.rows.extents, f.rows.most) == ((40,), 5)
     assert (count.rows.extents, count.rows.most) == ((40, 3), 1)
     given = (np.zeros((9, 2), np.int32), *(np.zeros(9, np.float32) for _ in range(3)))
     problem = normalise(record_sequence(lambda *a: tangled(*a), given, name="tangled"))

@@ -327,14 +327,17 @@ def sums_at_ends(edge, w):
 
 
 def test_kept_colours_are_made_again_when_an_index_changes(device):
-    edge, w, f = mesh(1)
+    """First no two iterations meet, then all do: with the colours of the first call updates are lost."""
+    n = 100_000
+    apart = np.arange(2 * n, dtype=np.int32).reshape(n, 2)
+    edge, w, f = apart.copy(), np.full(n, 2.0, np.float32), np.zeros(2 * n, np.float32)
     g = tuned(device, at_ends, edge, w, f, wanted=keeps_colours)
-    for k in range(12):
-        edge[k * 30, k % 2] = 89 - 7 * k
-        for _ in range(2):
-            f[:] = 0
+    for _ in range(4):
+        for ends in (apart, np.array([0, 1])):
+            edge[:], f[:] = ends, 0
             g(edge, w, f)
-            assert np.array_equal(f, sums_at_ends(edge, w))
+            want = np.bincount(edge[:, 0], w, 2 * n) - np.bincount(edge[:, 1], w, 2 * n)
+            assert np.array_equal(f, want)
 
 
 def test_calls_from_several_threads_have_colours_of_their_own(device):
