@@ -20,7 +20,7 @@ from ..kernels.ir import kernel as ir
 from ..kernels.ir.affine import to_affine
 from ..kernels.ir.task import Problem
 from ..kernels.ir.text import show_affine
-from .corrections import is_about_mean, is_correctable
+from .corrections import is_about_mean, is_correctable, restores
 from .meaning import Point, free_point, holds, indexing, loads, read, reference, runs, written
 
 BEFORE, AFTER, INSIDE, AROUND, MERGED = "BEFORE", "AFTER", "INNER", "OUTER", "MERGED"
@@ -78,6 +78,7 @@ class Judge:
     def __init__(self, candidate: Any, threads: int) -> None:
         self.problem: Problem = candidate.space.problem
         self.choice, self.threads = Choices.of(candidate), threads
+        self.rescaled = candidate.space.backbone.rescaled
         self.want, self.last = reference(self.problem)
         self.seen: set[Any] = set()
         self.memory: dict[Any, int] = {}
@@ -437,7 +438,8 @@ class Judge:
             for bases in (*((p,) for p in before), *permutations(before, 2)):
                 if is_about_mean([tasks[p] for p in bases], tasks[t], self.steps):
                     found |= {(p, t) for p in bases}
-        return found
+        wrong = (r for r in self.rescaled if not restores(r, tasks, self.steps))
+        return found - {(p, r.task) for r in wrong for p in r.bases}
 
     def is_kept(self, keeper: int, array: str) -> bool:
         """True if a task finds what an earlier one has read, not written."""

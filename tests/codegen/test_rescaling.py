@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
+from itertools import combinations
 
 import numpy as np
 import pytest
@@ -10,7 +13,11 @@ from kernelscape.codegen.describe import describe
 from kernelscape.codegen.loops.ir import RescaleSums, loops_in, phases_of
 from kernelscape.codegen.passes.pipeline import launches_of, verifying
 from kernelscape.codegen.plan.candidates import plan_of
+from kernelscape.kernels.analysis import rescaling as analysis
+from kernelscape.kernels.analysis.rescaling import Rescaling
 from kernelscape.kernels.frontend.recorder import record_sequence
+from kernelscape.kernels.ir.kernel import Binary
+from kernelscape.kernels.ir.walk import loads
 from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.search.starts.complete import complete_sketch
 from kernelscape.search.starts.sketches import Fusion, Sketch, TileSizes
@@ -19,6 +26,7 @@ from kernelscape.space.build import build_space
 from kernelscape.space.candidate import Candidate
 from kernelscape.testing import checking
 from kernelscape.testing.checking import Way
+from kernelscape.testing.corrections import is_about_mean, is_correctable, restores
 from kernelscape.testing.legality import illegal
 
 from .rescaling_cases import (
@@ -88,6 +96,58 @@ def test_a_style_corrects_sums_or_waits(rescaled):
     assert names == ([[0, 1], [0], [1]] if rescaled else [[0], [0], [1], [1]])
     told = "y is summed in the loop of a result in its terms, and rescaled when that changes"
     assert any(told in x for x in describe(made)["reductions"]) == rescaled
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_judge_runs_the_corrections_and_sees_faults_in_them(name):
+    """Numbers are infinite, far apart and 0 among others, so that sums without weight and maxima that stay infinite occur."""
+    problem = normalise(recorded(name, 5, 6)[0])
+    for made in build_backbone(problem).rescaled:
+        assert restores(made, problem.tasks, {}, 300)
+        planted = list(_faults_in(made.action, name))
+        assert planted
+        for action in planted:
+            assert not restores(replace(made, action=action), problem.tasks, {}, 300), action
+
+
+def _faults_in(action: Rescaling, name: str) -> Iterator[Rescaling]:
+    """Corrections with a part left out, or with a part of the condition for sums that are lost."""
+    if action.factor is not None:
+        yield replace(action, factor=None)
+    if action.added is not None:
+        yield replace(action, added=None)
+    if action.is_lost is None:
+        return
+    if action.added is None and name not in ("least", "attention"):  # these begin at a number
+        yield replace(action, is_lost=None)
+    if (
+        isinstance(action.is_lost, Binary) and name == "infinite"
+    ):  # elsewhere later terms are no numbers, either
+        yield replace(action, is_lost=action.is_lost.b)  # also while the maximum stays at infinity
+
+
+@pytest.mark.parametrize(("tested", "n_results"), [("terms", 13), ("means", 5), ("weights", 1)])
+def test_a_judge_refuses_sums_that_nothing_corrects(tested, n_results):
+    called = {"terms": terms_that_wait, "means": means_that_wait, "weights": weights_that_cancel}
+    args = [np.zeros(shape, np.float32) for shape in ((4, 9), (4, 9), (n_results, 4))]
+    tasks = normalise(record_sequence(partial(_called, called[tested]), args, "terms")).tasks
+    sums = [t for t in tasks if t.is_reduction]
+    for first, second in combinations(sums, 2):
+        if first.target.array in {x.array for x in loads(second.value)}:
+            # Exponentials of other values, and others of these: only their range is too small.
+            is_exponential = tested == "terms" and second.target.axes[0].const in (0, 1, 2, 5, 7)
+            assert is_exponential or not is_correctable(first, second, {}, 300)
+            assert not is_about_mean([first], second, {})
+            assert not any(is_about_mean([first, x], second, {}) for x in sums)
+
+
+def test_a_judge_sees_that_weights_cancel(monkeypatch):
+    """The fault that was found once: a mean of weights whose sum so far is 0 beside terms that count."""
+    monkeypatch.setattr(analysis, "_is_never_negative", lambda _: True)
+    args = [np.zeros(shape, np.float32) for shape in ((4, 9), (4, 9), (1, 4))]
+    problem = normalise(record_sequence(partial(_called, weights_that_cancel), args, "terms"))
+    (made,) = build_backbone(problem).rescaled
+    assert not restores(made, problem.tasks, {}, 300)
 
 
 def _called(tested, *arrays):
