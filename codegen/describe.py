@@ -146,7 +146,7 @@ def _blocks(plan: Plan) -> Iterator[str]:
 def _tiles(plan: Plan) -> Iterator[str]:
     for t in plan.tasks:
         parts = [part for p in t.loops for part in _tile(p)]
-        parts += [f"{loop} by {n} in vectors along the range" for loop, n in t.ranges.items()]
+        parts += [f"{x.loop} by {x.width} in vectors along the range" for x in t.ranges]
         if parts:
             yield f"{t.task.name}: " + ", ".join(parts)
 
@@ -318,7 +318,7 @@ def _body(plan: Plan, t: TaskPlan, launches: Sequence[Launch]) -> Iterator[str]:
     if t.vector is not None:
         masked = " with masks" if body is not None and body.shape != "straight" else ""
         yield f"{t.vector.loop.name} in {t.vector.inner} lanes{masked}"
-    yield from (f"{loop} in {n} lanes along the range" for loop, n in t.ranges.items())
+    yield from (f"{x.loop} in {x.width} lanes along the range" for x in t.ranges)
     if t.vector is None and not t.ranges:
         yield "one iteration at a time"
     yield from scatters_of_task(plan, t)

@@ -247,6 +247,20 @@ FAULTS = (
         ("tests/runtime/worker/test_rounding.py",),
     ),
     Fault(
+        "a legality rule: stores between those of a row",
+        "kernels/analysis",
+        "return bool(read & changed) or stores",
+        "return bool(read & changed)",
+        ("tests/codegen/test_row_stores.py",),
+    ),
+    Fault(
+        "a mask: iterations that do not fill a vector",
+        "codegen/bodies",
+        'rest = self.iterations(whole, c.Bin("-", end, whole))',
+        "rest = self.iterations(whole, end)",
+        ("tests/codegen/test_ranges.py",),
+    ),
+    Fault(
         "a legality rule: a value in front of a loop that is fused",
         "kernels/transforms",
         "and not any(_conflict(a, _NamesIn.of(x)) for x in between)",

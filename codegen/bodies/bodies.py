@@ -240,6 +240,9 @@ class BodyWriter:
 
         Iterations that fill all lanes come first, then the remaining ones.
         """
+        if lanes.masks_rest:
+            self.write_all(self.lane_writer(s, lanes).loop_and_rest(self.v.evaluate(s.extent).x))
+            return
         end, whole = self.w.fresh(f"{s.loop}_end"), self.w.fresh(f"{s.loop}_whole")
         self.w.write(c.Declare("long", end, self.v.evaluate(s.extent).x, constant=True))
         n_whole = c.Bin("*", c.Bin("/", c.Id(end), c.number(lanes.width)), c.number(lanes.width))

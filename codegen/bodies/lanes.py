@@ -17,6 +17,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from ...kernels.analysis.uniformity import looks_up
+from ...kernels.analysis.write_rows import (
+    Write,
+    WriteRow,
+    is_free,
+    operator_of,
+    write_rows,
+    written_out,
+)
 from ...kernels.ir import kernel as ir
 from ...kernels.ir.kernel import DType
 from ...kernels.ir.walk import blocks, children, identified, local_changed, nested_statements, size
@@ -26,7 +34,6 @@ from ..text.constants import neutral
 from ..text.types import type_name
 from .emitter import Block, Builder
 from .lanes_neighbours import NearLoads
-from .lanes_rows import UpdateRow, is_free, update_rows, written_out
 from .lanes_scope import Iterations, LaneScope
 from .lanes_values import BOOL, LaneAddress, LaneValues
 from .memory import Value
@@ -97,6 +104,26 @@ class LaneWriter:
         self._end_sums(partial)
         return tuple(self.w.blocks.pop().statements)
 
+    def loop_and_rest(self, n: c.CExpr) -> tuple[c.CStmt, ...]:
+        """Returns the first `n` iterations: whole vectors without masks, the others in one with a mask, and the final sums."""
+        self.w.blocks.append(Block())
+        width, loop = c.number(self.lanes.width), self.lanes.loop
+        end, whole = c.Id(self.w.fresh(f"{loop}_end")), c.Id(self.w.fresh(f"{loop}_whole"))
+        self.w.write(c.Declare("long", end.name, n, constant=True))
+        n_whole = c.Bin("*", c.Bin("/", end, width), width)
+        self.w.write(c.Declare("long", whole.name, n_whole, constant=True))
+        partial = self._begin_sums()
+        outside = dict(self.v.scalar.locals)
+        first = self.w.fresh(loop)
+        inner = self.iterations(c.Id(first), None)
+        self.w.write(c.For(first, c.Num("0"), whole, self.lanes.width, inner))
+        self.w.used.discard(first)
+        self.v.scalar.locals = outside
+        rest = self.iterations(whole, c.Bin("-", end, whole))
+        self.w.write(c.If(c.Bin("<", whole, end), rest))
+        self._end_sums(partial)
+        return tuple(self.w.blocks.pop().statements)
+
     def _begin_sums(self) -> dict[str, Value]:
         """Declares a vector of partial sums for each reduction.
 
@@ -152,13 +179,13 @@ class LaneWriter:
 
     def statements(self, body: tuple[ir.Stmt, ...]) -> None:
         body = written_out(body, self._may_row, self._dtype)
-        rows = update_rows(body, self._may_row, self._dtype)
-        values: dict[ir.Update, c.CExpr] = {}
+        rows = write_rows(body, self._may_row, self._dtype)
+        values: dict[Write, c.CExpr] = {}
         near, around = NearLoads(self.v, body), self.v.near
         for at, s in enumerate(body):
             near.before(at)
             with self.w.rounding(self.scope.rounding.level(s)):
-                if isinstance(s, ir.Update) and at in rows:
+                if isinstance(s, Write) and at in rows:
                     self.row(rows[at], s, values)
                 else:
                     self.statement(s)
@@ -190,29 +217,32 @@ class LaneWriter:
     def _dtype(self, array: str) -> DType:
         return self.scope.problem.array(array).dtype
 
-    def _may_row(self, s: ir.Update) -> bool:
-        """True if an update may be made together with updates of neighbouring elements, as one row (lanes_rows.py)."""
+    def _may_row(self, s: Write) -> bool:
+        """True if a write may be made together with writes of neighbouring elements, as one row (lanes_rows.py)."""
         around, dtype = self.scope.iterations, self._dtype(s.array)
-        may = around.in_any_order or dtype.is_integer
-        if not (may and not around.is_shared(s) and self.v.rows.has(dtype) and self._is_free(s)):
+        if isinstance(s, ir.Update):
+            may = (around.in_any_order or dtype.is_integer) and not around.is_shared(s)
+        else:
+            may = around.stores_rows
+        if not (may and self.v.rows.has(dtype) and self._is_free(s)):
             return False
         place = self.v.place(s.array, s.indices)
         return place.offsets is not None or place.stride > 1  # else lanes are side by side
 
-    def row(self, row: UpdateRow, s: ir.Update, values: dict[ir.Update, c.CExpr]) -> None:
-        """Adds the value of update `s` to `values`.
+    def row(self, row: WriteRow, s: Write, values: dict[Write, c.CExpr]) -> None:
+        """Adds the value of write `s` to `values`.
 
-        Writes the whole row (contiguous updates) once all values are there.
+        Writes the whole row (contiguous elements) once all values are there.
         """
         dtype = self._dtype(s.array)
         value = self.v.splat(self.v.converted(self.v.evaluate(s.value), dtype)).x
         values[s] = self.v.named(value, dtype, "part")
-        if not all(u in values for u in row.updates):
+        if not all(u in values for u in row.writes):
             return
-        parts = [values.pop(u) for u in row.updates]
-        place = self.v.place(s.array, row.updates[0].indices)
+        parts = [values.pop(u) for u in row.writes]
+        place = self.v.place(s.array, row.writes[0].indices)
         at = self.v.address(s.array, place)
-        function = self.v.rows.update(s.op, dtype, len(parts))
+        function = self.v.rows.update(operator_of(s), dtype, len(parts))
         args = (at, self.v.mask, self.v.lane_offsets(place), *parts)
         self.w.write(c.Evaluate(c.Call(function, args)))
 

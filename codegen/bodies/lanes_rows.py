@@ -1,4 +1,4 @@
-"""Rows in vectorised loops: contiguous elements that one lane loads or updates, e.g. components of a grid node.
+"""Rows in vectorised loops: contiguous elements that one lane loads, stores or updates, e.g. components of a grid node.
 
 A value of all lanes is a vector over lanes, a row is a vector along memory. A transposition in
 registers converts one into the other.
@@ -6,158 +6,20 @@ registers converts one into the other.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 
-from ...kernels.analysis.neighbour_loads import GROUP_BYTES, row_length, split_constant
-from ...kernels.ir import kernel as ir
+from ...kernels.analysis.neighbour_loads import GROUP_BYTES, row_length
+from ...kernels.analysis.write_rows import STORE
 from ...kernels.ir.kernel import DType
-from ...kernels.ir.walk import children, local_changed, locals_read, mapped, nested_statements, walk
 from ..text.types import SCALAR_TYPES, mask_dtype
 from .lanes_masks import I32, LaneMasks
 from .vectors import operator
 
-_LINE_BYTES = 64
 _INLINED = "static inline __attribute__((always_inline))"  # results then are in registers
 
 
-# Array, operator, type, indices but for the last one, and what that one is without its constant.
-_Key = tuple[str, ir.ReduceOp, DType, tuple[ir.Expr, ...], ir.Expr | None]
-
-
-@dataclass(frozen=True)
-class UpdateRow:
-    """Updates of contiguous elements, in the order of memory."""
-
-    updates: tuple[ir.Update, ...]
-
-
-def _longest(dtype: DType) -> int:
-    """Greatest number of iterations of a loop along a row that is unrolled (a cache line of elements).
-
-    0 without rows.
-    """
-    return _LINE_BYTES // dtype.size_bytes if row_length(dtype) > 1 else 0
-
-
-def is_free(body: tuple[ir.Stmt, ...]) -> Callable[[ir.Update], bool]:
-    """Returns a predicate on updates: True if the update may be delayed to a later statement of `body`.
-
-    It may if all accesses to its array in `body` are updates by one operator.
-    """
-    every = tuple(nested_statements(body))
-    loaded = {x.array for s in every for e in children(s) for x in _loads(e)}
-    written = {s.array for s in every if isinstance(s, ir.Store | ir.Update)}
-    ways: dict[str, set[str]] = {}
-    for s in every:
-        if isinstance(s, ir.Store):
-            ways.setdefault(s.array, set()).add("store")
-        elif isinstance(s, ir.Update):
-            ways.setdefault(s.array, set()).update((s.op, *([s.result] if s.result else [])))
-
-    def may(u: ir.Update) -> bool:
-        read = {x.array for e in u.indices for x in _loads(e)}
-        return len(ways[u.array]) == 1 and u.array not in loaded and not read & written
-
-    return may
-
-
-def written_out(
-    body: tuple[ir.Stmt, ...],
-    may_row: Callable[[ir.Update], bool],
-    dtype_of: Callable[[str], DType],
-) -> tuple[ir.Stmt, ...]:
-    """Returns the statements with loops along a row (short loops over contiguous updates) unrolled."""
-    found: list[ir.Stmt] = []
-    for s in body:
-        match s:
-            case ir.For(loop, ir.Const(value=n), (ir.Update() as u,)) if (
-                1 < n <= _longest(dtype_of(u.array))
-                and _is_along(u, loop)
-                and may_row(_at(u, loop, 0))
-            ):
-                found += [_at(u, loop, k) for k in range(int(n))]
-            case _:
-                found.append(s)
-    return tuple(found)
-
-
-def _is_along(u: ir.Update, loop: str) -> bool:
-    """True if consecutive iterations of `loop` update consecutive elements."""
-
-    def reads(e: ir.Expr) -> bool:
-        return any(isinstance(x, ir.LoopIndex) and x.loop == loop for x in walk(e))
-
-    if not u.indices:
-        return False  # an array without axes has one element
-    base, _ = split_constant(_at(u, loop, 0).indices[-1])
-    ends = [split_constant(_at(u, loop, k).indices[-1]) for k in (0, 1)]
-    return (
-        not any(map(reads, u.indices[:-1]))
-        and ends[0][0] == ends[1][0] == base
-        and ends[1][1] == ends[0][1] + 1
-    )
-
-
-def _loads(e: ir.Expr) -> Iterator[ir.Load]:
-    return (x for x in walk(e) if isinstance(x, ir.Load))
-
-
-def _at(u: ir.Update, loop: str, k: int) -> ir.Update:
-    """Returns update `u` with the index of `loop` replaced by `k`."""
-
-    def there(e: ir.Expr) -> ir.Expr:
-        if isinstance(e, ir.LoopIndex) and e.loop == loop:
-            return ir.Const(k, e.dtype)
-        return mapped(e, there, lambda s: s)
-
-    return mapped(u, there, lambda s: s)
-
-
-def update_rows(
-    body: Sequence[ir.Stmt],
-    may_row: Callable[[ir.Update], bool],
-    dtype_of: Callable[[str], DType],
-) -> dict[int, UpdateRow]:
-    """Returns the rows of updates in a block; keys are the positions in it of each row's updates.
-
-    No update is in two rows. Values are computed at each update's own statement; all elements are
-    updated at the last statement of the row. No statement in between may change an element's index.
-    """
-    groups: dict[_Key, dict[int, int]] = {}
-    for at, s in enumerate(body):
-        if isinstance(s, ir.Update) and may_row(s):
-            base, n = split_constant(s.indices[-1])
-            key = (s.array, s.op, dtype_of(s.array), s.indices[:-1], base)
-            group = groups.setdefault(key, {})
-            if n not in group:
-                group[n] = at
-    found: dict[int, UpdateRow] = {}
-    for key, group in groups.items():
-        for run in (r for r in _runs(sorted(group), row_length(key[2])) if len(r) > 1):
-            places = [group[n] for n in run]
-            updates = [s for s in (body[at] for at in places) if isinstance(s, ir.Update)]
-            read = {name for e in updates[0].indices for name in locals_read(e)}
-            between = body[min(places) : max(places)]
-            changed = {local_changed(s) for s in nested_statements(tuple(between))}
-            if not read & changed:
-                found |= dict.fromkeys(places, UpdateRow(tuple(updates)))
-    return found
-
-
-def _runs(numbers: Sequence[int], most: int) -> list[list[int]]:
-    """Returns `numbers` split into runs of consecutive numbers, each of at most `most`."""
-    found: list[list[int]] = []
-    for n in numbers:
-        if found and n == found[-1][-1] + 1 and len(found[-1]) < most:
-            found[-1].append(n)
-        else:
-            found.append([n])
-    return found
-
-
 class LaneRows:
-    """Helpers that update and load rows (contiguous elements of one lane) for the lanes of a mask.
+    """Helpers that update, store and load rows (contiguous elements of one lane) for the lanes of a mask.
 
     Methods return their names.
     """
@@ -180,7 +42,7 @@ class LaneRows:
     def update(self, op: str, dtype: DType, n_rows: int) -> str:
         """Returns the helper `update(p, m, i, x0, x1 ...)`: each live lane l does p[i[l] + k] op= xk[l], all k.
 
-        Lanes follow one another; each updates its row at once.
+        Lanes follow one another; each updates its row at once. The operator STORE stores the elements.
         """
         v, t, i, n = self.m.type(dtype), SCALAR_TYPES[dtype.name], self.m.type(I32), self.m.width
         name = f"lane_{op}_row{n_rows}_at_{v}"
@@ -367,8 +229,8 @@ class LaneRows:
             if n > 1:
                 kind = f"{prelude.vector_type(dtype, n)}_unaligned"
                 there, here = f"*({kind} *)(q + {first})", f"*(const {kind} *)(r + {first})"
-            sign = operator(op, dtype)
-            joined = f"{there} {sign} {here}"
+            sign = "=" if op == STORE else operator(op, dtype)
+            joined = here if op == STORE else f"{there} {sign} {here}"
             if sign is None:
                 joined = f"{prelude.use(op, dtype, n if n > 1 else 0)}({there}, {here})"
             yield f"{there} = {joined};"

@@ -26,7 +26,7 @@ class Iterations:
     `is_shared`: True for updates that must be atomic.
     `tiles`: copies of a part of an array, by array, which accesses use in place of the array.
     `in_any_order`: True if floating-point sums may be reordered.
-    `loads_rows`: True if contiguous loads of a lane are grouped.
+    `loads_rows`, `stores_rows`: True if contiguous loads, or stores, of a lane are grouped.
     """
 
     order: c.CExpr | None = None
@@ -35,6 +35,7 @@ class Iterations:
     tiles: Mapping[str, TilePlace] = field(default_factory=dict)
     in_any_order: bool = False
     loads_rows: bool = True
+    stores_rows: bool = True
 
 
 @dataclass(frozen=True)

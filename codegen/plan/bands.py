@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from functools import cmp_to_key
 from typing import Any
 
-from ...kernels.analysis.inner_ranges import widest
 from ...kernels.analysis.scatters import placing, scatters
 from ...kernels.analysis.updated_rows import inspector
 from ...kernels.ir.domain import Loop
@@ -22,6 +21,7 @@ from ...space.engine.order import OrderNode, forest
 from ...space.families.ranges import N_VECTORS
 from ...space.families.rescaling import RESCALED, RESCALING
 from ...space.families.scatter import blocks_of, tile_shape
+from ...space.families.unrolling import place_of
 from ...space.families.wavefronts import sweep_of
 from ...space.targets.target import Target
 from .plan import (
@@ -37,7 +37,7 @@ from .plan import (
     TaskPlan,
 )
 from .problem_passes import Decided, decided_problem
-from .schedules import Wave
+from .schedules import Lanes, Wave, range_lanes
 
 _ORDERS = {name: value for value, name in enumerate(ch.ORDER)}
 # Threads of a block that converts: sixteen blocks fill a multiprocessor with 2,048.
@@ -281,18 +281,18 @@ class _Reader:
         rows, columns = (int(self.value(kind, (t, k))) for kind, k in _WAVE_SIZES)
         return Wave(sweep, rows, columns, order == ch.WAVES[ch.BY_DIAGONALS])
 
-    def ranges(self, task: Task, t: int) -> dict[str, int]:
-        """Returns the number of lanes of each loop inside the task's body that is vectorised along its range, by loop."""
+    def ranges(self, task: Task, t: int) -> tuple[Lanes, ...]:
+        """Returns the lanes of each loop inside the task's body that is vectorised along its range."""
         if task.body is None:
-            return {}
-        trees, chosen = task.body.trees, self.table("ranges")
-        loops = (s for s in nested_statements(task.body.statements) if isinstance(s, For))
-        how = ((s, chosen.get((t, trees.name_of(s.loop)), "")) for s in loops)
-        return {
-            s.loop: N_VECTORS[value] * self.target.lanes(widest(s.body))
-            for s, value in how
+            return ()
+        name_of, chosen = task.body.trees.name_of, self.table("ranges")
+        loops = [s for s in nested_statements(task.body.statements) if isinstance(s, For)]
+        how = ((s, name_of(s.loop), chosen.get((t, name_of(s.loop)), "")) for s in loops)
+        return tuple(
+            range_lanes(s, value, self.value("remainders", (t, place_of(task, name))), self.target)
+            for s, name, value in how
             if value in N_VECTORS
-        }
+        )
 
     def threads(self, t: int) -> tuple[str, ...]:
         """Returns a task's loops that threads of a GPU block share.

@@ -22,7 +22,7 @@ from ...space.draft import Decisions, TreePart
 from ...space.families.scatter import ArrayBlocks
 from ...space.targets.target import Target
 from .nest_plan import Step
-from .schedules import Wave
+from .schedules import Lanes, Wave
 
 # What a choice is about; a task is its number, a place in its body has a name.
 Site = int | Dim | Operand | Flow | TreePart | tuple[int, str]
@@ -168,9 +168,7 @@ class TaskPlan:
     colouring: Colouring | None = None  # of iterations that run colour by colour
     wave: Wave | None = None  # of a sweep that does not run in order
     compaction: str = "SERIAL"  # of a task that makes a list, a value of COMPACTION
-    ranges: dict[str, int] = field(
-        default_factory=dict
-    )  # lanes of the loops in its body that run in them
+    ranges: tuple[Lanes, ...] = ()  # of the loops in its body that run in lanes
     steps: tuple[Step, ...] = ()  # of a standalone kernel: its statements, with their plans
 
     def loop(self, name: str) -> LoopPlan:

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ...kernels.analysis.inner_ranges import widest
 from ...kernels.analysis.prefetch_sites import PrefetchCandidates
 from ...kernels.analysis.wavefronts import Sweep
+from ...kernels.ir.kernel import For
+from ...space.families.ranges import N_VECTORS
+from ...space.families.remainders import MASKED, REMAINDERS
+from ...space.targets.target import Target
 
 
 @dataclass(frozen=True)
@@ -33,11 +38,21 @@ class Wave:
 
 @dataclass(frozen=True)
 class Lanes:
-    """A vectorised loop: `width` iterations of `loop` run at once, in registers of `vector_bytes` bytes."""
+    """A vectorised loop: `width` iterations of `loop` run at once, in registers of `vector_bytes` bytes.
+
+    `masks_rest`: of a loop inside of a body, iterations that do not fill all lanes are one vector with a mask.
+    """
 
     loop: str
     width: int
     vector_bytes: int
+    masks_rest: bool = False
+
+
+def range_lanes(loop: For, how: str, remainder: str, target: Target) -> Lanes:
+    """Returns the lanes of a loop inside of a body. `how`, `remainder`: values of the choices `ranges` and `remainders`."""
+    width = N_VECTORS[how] * target.lanes(widest(loop.body))
+    return Lanes(loop.loop, width, target.vector_bytes, remainder == REMAINDERS[MASKED])
 
 
 @dataclass(frozen=True)

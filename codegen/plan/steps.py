@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from ...kernels.analysis.inner_ranges import row_starts, widest
+from ...kernels.analysis.inner_ranges import row_starts
 from ...kernels.analysis.prefetch_sites import blocks_of
 from ...kernels.ir.kernel import For
 from ...kernels.ir.task import Problem, Task
@@ -23,7 +23,7 @@ from ...space.families.wavefronts import BY_DIAGONALS, WAVES
 from ...space.targets.target import Target
 from . import nest_facts
 from .nest_plan import ANY_ORDER, SCALAR, NestPlan, Partition, Step, Sum, WavePlan
-from .schedules import BlockPrefetch, Lanes, Wave
+from .schedules import BlockPrefetch, Lanes, Wave, range_lanes
 
 
 def steps_of(problem: Problem, t: int, decisions: Decisions, target: Target) -> tuple[Step, ...]:
@@ -129,10 +129,11 @@ class _Steps:
         return None
 
     def ranges(self, inside: list[For]) -> tuple[Lanes, ...]:
-        size = self.target.vector_bytes
         how = ((x, self.value("ranges", x.loop)) for x in inside)
         return tuple(
-            Lanes(x.loop, N_VECTORS[value] * self.target.lanes(widest(x.body)), size)
+            range_lanes(
+                x, value, self.value("remainders", place_of(self.task, x.loop)), self.target
+            )
             for x, value in how
             if value in N_VECTORS
         )

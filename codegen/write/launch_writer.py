@@ -21,6 +21,7 @@ from ...kernels.analysis.effects import arrays_written
 from ...kernels.ir.kernel import DType
 from ...space.backbone import OUTER
 from ...space.families.gathers import GATHERS, TRANSPOSED
+from ...space.families.row_stores import IN_ROWS, ROW_STORES
 from ...space.families.schedule import rows_of
 from ...space.targets.target import LINE_BYTES
 from ..bodies.body_values import TilePlace
@@ -487,8 +488,7 @@ class LaunchWriter:
             for p in task.loops:
                 variables[task.index, p.loop.name, OUTER] = self.scene.start(task, p, inner)
             writer = body_writer(self.scene, task, variables, self.windows(task, inner))
-            vector_bytes = self.scene.target.vector_bytes
-            writer.ranges = {x: Lanes(x, n, vector_bytes) for x, n in task.ranges.items()}
+            writer.ranges = {x.loop: x for x in task.ranges}
             writer.copies = copies_in(self.scene.plan, task, tasks or (task.index,))
             writer.prefetch = prefetch_in(self.scene.plan, task, tasks or (task.index,))
             if task.compaction != "SERIAL":
@@ -530,6 +530,7 @@ class LaunchWriter:
             iterations=replace(
                 iterations_of(scene, task, self.windows(task, ctx)),
                 loads_rows=scene.plan.choice("gathers", task.index) == GATHERS[TRANSPOSED],
+                stores_rows=scene.plan.choice("row_stores", task.index) == ROW_STORES[IN_ROWS],
             ),
             ulp=permitted_ulp(scene.plan, task),
             rounding=rounding_of(body, task.task.fast_math),

@@ -23,6 +23,7 @@ from ...space.draft import AS_IT_IS
 from ...space.families.materialisation import RECOMPUTED, STORED
 from ...space.families.prefetch_distance import AHEAD_NONE, AHEAD_TWO, blocks_in
 from ...space.families.rescaling import RESCALED, WAITS
+from ...space.families.row_stores import BY_ELEMENT, IN_ROWS
 from ...space.families.scatter_colours import GENERATE, IF_CHANGED
 from ..tree.ordering import open_in_order
 from .profitability import what_pays
@@ -416,6 +417,8 @@ class _Wanted:
             self.want(var, ch.ROWS, ch.WALK)
         for var in self.v.of_tasks["gathers"].values():
             self.want(var, ch.TRANSPOSED, ch.ONE_BY_ONE)
+        for var in self.v.of_tasks["row_stores"].values():
+            self.want(var, IN_ROWS, BY_ELEMENT)
         for t, var in self.v.of_tasks["prefetch_distance"].items():
             self.want(var, *((AHEAD_TWO,) if self.blocks_pay(t) else ()), AHEAD_NONE)
         for sites in self.v.of_trees.values():

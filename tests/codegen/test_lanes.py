@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 from kernelscape.codegen.bodies import lanes_masks
 from kernelscape.codegen.bodies.lanes import Lanes
-from kernelscape.codegen.bodies.lanes_rows import is_free, update_rows, written_out
 from kernelscape.codegen.plan import default_lanes
 from kernelscape.codegen.plan.nest_plan import ONE_BY_ONE, NestPlan
 from kernelscape.codegen.plan.plan import Plan
+from kernelscape.kernels.analysis.write_rows import is_free, write_rows, written_out
 from kernelscape.kernels.interpret.kernel import run_kernel
 from kernelscape.kernels.ir.kernel import (
     DType,
@@ -309,7 +309,7 @@ def test_elements_beside_one_another_are_updated_at_once():
         for body in (block, branch.then):
             may = is_free(loop.body)
             body = written_out(body, may, known.__getitem__)
-            rows = update_rows(body, may, known.__getitem__)
+            rows = write_rows(body, may, known.__getitem__)
             lengths.append(len(body) - len(rows) + len({id(r) for r in rows.values()}))
         assert tuple(lengths) == (of_loop, of_branch), dtype
 

@@ -50,6 +50,8 @@ def test_every_file_of_choices_is_found_and_says_for_which_kinds_it_is():
         "prefetch_distance",
         "prefetching",
         "ranges",
+        "remainders",
+        "row_stores",
         "rows",
         "schedule",
         "shifting",
