@@ -8,6 +8,7 @@ from ...kernels.analysis.inner_ranges import lane_ranges, widest
 from ...kernels.analysis.neighbour_loads import near_loads, row_length
 from ...kernels.analysis.uniformity import Uniformity
 from ...kernels.analysis.vectorisable import refusal
+from ...kernels.analysis.write_rows import Write, is_free, write_rows
 from ...kernels.ir import kernel as ir
 from ...kernels.ir.affine import to_affine
 from ...kernels.ir.task import Problem
@@ -17,7 +18,7 @@ from ...space.families.ranges import ALONG, N_VECTORS, RANGES
 _LEAST_BYTES = 32  # of a register, from which on it pays
 # Cost of one of these, in operations on all lanes.
 _FUNCTION, _GATHER, _UPDATE = 8, 4, 6
-_IN_ROW = 2  # a load of one of several elements near one another, which are transposed
+_IN_ROW = 2  # a load or store of one of several elements near one another, which are transposed
 _LONG = 256  # iterations from which on the latency of sums costs more than what a compiler needs for vectors
 _FUNCTIONS = frozenset(("pow", "atan2", "hypot"))
 _INSTRUCTIONS = frozenset(("neg", "abs", "sqrt", "rsqrt", "floor", "ceil", "trunc", "rint", "not"))
@@ -144,21 +145,23 @@ def _pays(loop: ir.For, problem: Problem) -> bool:
     inner = [s for s in inside if isinstance(s, ir.For)]
     if inner and all(_runs_along_rows(s, uniformity) for s in inner):
         return False
-    in_rows = _in_rows(loop, problem, uniformity)
+
+    def is_apart(indices: tuple[ir.Expr, ...]) -> bool:
+        return _distance(indices, uniformity) not in (0, 1)
+
+    in_rows, stored_in_rows = _in_rows(loop, problem, uniformity), _stored_in_rows(loop, problem)
     leaves_scalar = bool(in_rows) or any(isinstance(s, ir.If | ir.While | ir.For) for s in inside)
     leaves_scalar = leaves_scalar or _adds_in_overlap(inside, uniformity)
-    work = 0
+    work = -_IN_ROW * len(in_rows)  # each once, however often it is used
     for s in inside:
-        if isinstance(s, ir.Store) and _distance(s.indices, uniformity) not in (0, 1):
-            work -= _GATHER
+        if isinstance(s, ir.Store) and is_apart(s.indices):
+            work -= _IN_ROW if s in stored_in_rows else _GATHER
         if isinstance(s, ir.Update):
             work -= 0 if _distance(s.indices, uniformity) == 1 else _UPDATE
         for e in children(s):
             for x in walk(e):
                 match x:
-                    case ir.Load() if x in in_rows:
-                        work -= _IN_ROW
-                    case ir.Load() if _distance(x.indices, uniformity) not in (0, 1):
+                    case ir.Load() if x not in in_rows and is_apart(x.indices):
                         work -= _GATHER
                     case _ if _is_function(x):
                         work += _FUNCTION
@@ -209,19 +212,38 @@ def _adds_in_overlap(inside: Sequence[ir.Stmt], uniformity: Uniformity) -> bool:
 
 
 def _in_rows(loop: ir.For, problem: Problem, uniformity: Uniformity) -> set[ir.Load]:
-    """Returns loads that read, in each lane, contiguous elements at indirect indices.
+    """Returns loads that read, in each lane, contiguous elements at indirect indices, or along an axis that no loop runs along.
 
     Compilers gather these one by one, or leave the loop scalar.
     """
 
     def may(load: ir.Load) -> bool:
-        is_computed = any(to_affine(i) is None for i in load.indices)
-        return is_computed and _distance(load.indices, uniformity) not in (0, 1)
+        is_apart = any(to_affine(i) is None for i in load.indices) or (
+            bool(load.indices) and not uniformity.varies(load.indices[-1])
+        )
+        return is_apart and _distance(load.indices, uniformity) not in (0, 1)
 
     every = [loop.body, *(b for s in nested_statements(loop.body) for b in blocks(s))]
     shape_of = {a.name: a.shape for a in problem.arrays}.__getitem__
     found = (near_loads(b, shape_of, may, row_length) for b in every)
     return {load for of_block in found for of_statement in of_block for load in of_statement}
+
+
+def _stored_in_rows(loop: ir.For, problem: Problem) -> set[Write]:
+    """Returns the stores that write, in each lane, contiguous elements that lie apart from those of other lanes."""
+    body = loop.body
+    uniformity, free = Uniformity(loop.loop, body, frozenset()), is_free(body)
+
+    def may(s: Write) -> bool:
+        is_store = isinstance(s, ir.Store) and free(s)
+        return is_store and _distance(s.indices, uniformity) not in (0, 1)
+
+    def dtype_of(array: str) -> ir.DType:
+        return problem.array(array).dtype
+
+    every = [body, *(b for s in nested_statements(body) for b in blocks(s))]
+    rows = (row for b in every for row in write_rows(b, may, dtype_of).values())
+    return {s for row in rows for s in row.writes}
 
 
 def _adds_up(loop: ir.For) -> bool:

@@ -233,6 +233,29 @@ def matched(out: A(), x: A(), y: A()):
             out[i, j] = s
 
 
+@ks.kernel
+def small_systems(a: A(), b: A(), x: A()):
+    """Numerators of the solutions of systems of three equations: nothing lies side by side, rows are transposed."""
+    for h in range(a.shape[0]):
+        c0 = a[h, 1, 1] * a[h, 2, 2] - a[h, 1, 2] * a[h, 2, 1]
+        c1 = a[h, 1, 2] * a[h, 2, 0] - a[h, 1, 0] * a[h, 2, 2]
+        c2 = a[h, 1, 0] * a[h, 2, 1] - a[h, 1, 1] * a[h, 2, 0]
+        d0 = a[h, 0, 2] * a[h, 2, 1] - a[h, 0, 1] * a[h, 2, 2]
+        d1 = a[h, 0, 0] * a[h, 2, 2] - a[h, 0, 2] * a[h, 2, 0]
+        d2 = a[h, 0, 1] * a[h, 2, 0] - a[h, 0, 0] * a[h, 2, 1]
+        x[h, 0] = b[h, 0] * c0 + b[h, 1] * d0 + b[h, 2] * (a[h, 0, 1] * a[h, 1, 2])
+        x[h, 1] = b[h, 0] * c1 + b[h, 1] * d1 + b[h, 2] * (a[h, 0, 2] * a[h, 1, 0])
+        x[h, 2] = b[h, 0] * c2 + b[h, 1] * d2 + b[h, 2] * (a[h, 0, 0] * a[h, 1, 1])
+
+
+@ks.kernel
+def differences(x: A(), y: A()):
+    """The same places with too little arithmetic for transpositions."""
+    for h in range(x.shape[0]):
+        y[h, 0] = x[h, 1] - x[h, 0]
+        y[h, 1] = x[h, 2] - x[h, 1]
+
+
 def known() -> Iterator[tuple[Any, list[np.ndarray], bool]]:
     """Kernels, arguments, and whether they run in lanes."""
     rng = np.random.default_rng(5)
@@ -258,6 +281,9 @@ def known() -> Iterator[tuple[Any, list[np.ndarray], bool]]:
         table, start = rng.random((60, 4096), np.float32), np.array([begin], later.dtype)
         yield since, [out, table, later, start], False
     yield summed, [np.zeros(1, np.float32), unit], True
+    small = [rng.integers(-9, 9, shape).astype(np.float32) for shape in ((n, 3, 3), (n, 3), (n, 3))]
+    yield small_systems, small, True
+    yield differences, [small[1], np.zeros((n, 2), np.float32)], False
     yield told, [out, unit, np.zeros(1, np.int64)], False
     yield repeated, [out, unit], True
     yield chained, [unit], False
