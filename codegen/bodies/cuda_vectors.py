@@ -105,6 +105,8 @@ class CudaHelpers(Helpers):
         other: DType | None,
     ) -> str:
         c = SCALAR_TYPES[dtype.name]
+        if operation in ("warp_scan", "warp_room", "block_scan"):
+            return _prefix_sums(prelude, name, operation, dtype)
         if operation.startswith(("warp_", "block_")):
             return _threads(name, operation, c)
         if operation.startswith("fetch_"):  # nobody asks for what was there
@@ -269,4 +271,48 @@ def _threads(name: str, operation: str, c: str) -> str:
         f"    }}\n"
         f"    __syncthreads();\n"
         f"    return a;\n}}"
+    )
+
+
+def _prefix_sums(prelude: Prelude, name: str, operation: str, dtype: DType) -> str:
+    """Returns the CUDA definition of function `name`, about the sum of the values of the threads before.
+
+    Every thread takes part; `tid` is its number in a block of one dimension. `warp_scan`: the sum of the values of a warp up
+    to the own one. `warp_room`: adds all values of a warp to `*length` by one atomic operation, and returns the old length plus
+    the values of the warp's threads before. `block_scan` does so for a block of `count` threads and for each thread's own
+    `*length`, through an element of `sums` a warp.
+    """
+    t = SCALAR_TYPES[dtype.name]
+    if operation == "warp_scan":
+        return (
+            f"{_INLINE} {t} {name}({t} a, int tid) {{\n"
+            f"    for (int n = 1; n < 32; n *= 2) {{\n"
+            f"        const {t} b = __shfl_up_sync(0xffffffffu, a, n);\n"
+            f"        if (tid % 32 >= n) a += b;\n"
+            f"    }}\n"
+            f"    return a;\n}}"
+        )
+    scan = prelude.use("warp_scan", dtype, 0)
+    if operation == "warp_room":
+        return (
+            f"{_INLINE} {t} {name}({t} *length, {t} x, int tid) {{\n"
+            f"    const {t} upto = {scan}(x, tid);\n"
+            f"    {t} first = 0;\n"
+            f"    if (tid % 32 == 31 && upto != 0)\n"
+            f"        first = ({t})atomicAdd((unsigned long long *)length, (unsigned long long)upto);\n"
+            f"    return __shfl_sync(0xffffffffu, first, 31) + upto - x;\n}}"
+        )
+    return (
+        f"{_INLINE} {t} {name}({t} *length, {t} x, {t} *sums, int tid, int count) {{\n"
+        f"    const {t} upto = {scan}(x, tid);\n"
+        f"    if (tid % 32 == 31) sums[tid / 32] = upto;\n"
+        f"    __syncthreads();\n"
+        f"    {t} before = *length, all = 0;\n"
+        f"    for (int k = 0; k < count / 32; ++k) {{\n"
+        f"        before += k < tid / 32 ? sums[k] : 0;\n"
+        f"        all += sums[k];\n"
+        f"    }}\n"
+        f"    __syncthreads();\n"
+        f"    *length += all;\n"
+        f"    return before + upto - x;\n}}"
     )

@@ -164,6 +164,9 @@ def _loop(loop: loop_ir.Loop, around: tuple[loop_ir.Node, ...]) -> None:
 def _bodies(launch: loop_ir.Launch, plan: Plan, places: Sequence[_PhasePlace]) -> None:
     """Verifies that each task has one body (two if it is retimed), each inside each of the task's loops exactly once."""
     found = [p for p in places if isinstance(p.phase, loop_ir.TileBody)]
+    for t in launch.tasks:
+        is_shared = launch.runs is loop_ir.Runs.GRID and plan.tasks[t].compaction != "SERIAL"
+        _expect(not is_shared or len(launch.tasks) == 1, f"task {t} shares the blocks of its lists")
     once = sorted(p.phase.task for p in found if not p.is_late)
     _expect(once == sorted(launch.tasks), f"bodies of tasks {once}, not of {launch.tasks}")
     late = [p.phase.task for p in found if p.is_late]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from ...kernels.ir.domain import Loop
@@ -14,7 +15,7 @@ from ..loops.ir import Launch
 from ..passes.nests import nests
 from ..passes.pipeline import PASSES, Passes, run
 from ..passes.storage import Workspace, place_temporaries
-from ..plan.plan import Plan
+from ..plan.plan import Plan, TaskPlan
 from ..plan.summary import decisions, named_in, sentence
 from ..text import csyntax as c
 from ..text.free_variables import (
@@ -28,6 +29,7 @@ from ..text.names import RESERVED_CUDA, c_names
 from ..text.source import KernelLaunch
 from ..text.types import type_name
 from .emission import Emission
+from .grid_compaction import steps_of
 from .grid_emission import KernelScene
 from .grid_writer import GridKernel, KernelWriter
 from .program_text import LoweredProgram, arguments_of
@@ -56,20 +58,13 @@ class _Kernels:
     def program(self) -> LoweredProgram:
         for roots in self.plan.launches:
             launch = run(self.passes.loops, nests(self.plan, roots), self.plan)
-            writer = self.writer(launch)
-            kernel = writer.main()
             tasks = [self.plan.tasks[t] for t in launch.tasks]
             n_before = len(self.functions)
-            for task in tasks:
-                if task.is_atomic and not writer.kernel.is_set_already(task):
-                    started = self.writer(launch).starting(task, writer.kernel)
-                    self.add(started, f"{task.task.name}: sets what the blocks add to")
-            comment = "; ".join(sentence(self.plan, t) for t in launch.tasks)
-            self.add(kernel, comment, tuple(launch.tasks))
-            for task in tasks:
-                if task.is_split and not writer.kernel.adds_to_result(task):
-                    combined = self.writer(launch).combining(task, writer.kernel)
-                    self.add(combined, f"{task.task.name}: combines what the blocks left")
+            if any(task.compaction != "SERIAL" for task in tasks):
+                (task,) = tasks
+                self.add_compaction(launch, task)
+            else:
+                self.add_launch(launch, tasks)
             n_added = len(self.functions) - n_before
             self.around += [tasks[0].task.repeats] * n_added
             self.owners += [self.plan.component_of(tasks[0].index)] * n_added
@@ -89,6 +84,28 @@ class _Kernels:
             launches=self.launches(),
             index_type=self.index_type,
         )
+
+    def add_launch(self, launch: Launch, tasks: Sequence[TaskPlan]) -> None:
+        """Adds the kernel of a launch, with those that begin and end its sums over blocks."""
+        writer = self.writer(launch)
+        kernel = writer.main()
+        for task in tasks:
+            if task.is_atomic and not writer.kernel.is_set_already(task):
+                started = self.writer(launch).starting(task, writer.kernel)
+                self.add(started, f"{task.task.name}: sets what the blocks add to")
+        comment = "; ".join(sentence(self.plan, t) for t in launch.tasks)
+        self.add(kernel, comment, tuple(launch.tasks))
+        for task in tasks:
+            if task.is_split and not writer.kernel.adds_to_result(task):
+                combined = self.writer(launch).combining(task, writer.kernel)
+                self.add(combined, f"{task.task.name}: combines what the blocks left")
+
+    def add_compaction(self, launch: Launch, task: TaskPlan) -> None:
+        """Adds the kernels of a task whose lists are made by many threads."""
+        for step, what in steps_of(task):
+            kernel = self.writer(launch).stepping(step)
+            comment = f"{task.task.name}: {what}" if what else sentence(self.plan, task.index)
+            self.add(kernel, comment, () if what else (task.index,))
 
     def writer(self, launch: Launch) -> KernelWriter:
         w = Builder(self.prelude, self.names, CudaMemory())

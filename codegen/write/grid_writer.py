@@ -20,6 +20,7 @@ from .accumulators import Accumulators
 from .block_sums import BlockSumWriter
 from .context import Context
 from .copy_phases import CopyWriter
+from .grid_compaction import Step
 from .grid_emission import KernelScene
 from .launch_writer import LaunchWriter
 from .planned_values import Values
@@ -153,6 +154,12 @@ class KernelWriter:
         self.take_over(task, buffers)
         with self.scene.w.scope() as body:
             blocks = BlockSumWriter(self.kernel, self.sums).start_launch(task)
+        return self.beside(tuple(body.statements), blocks)
+
+    def stepping(self, step: Step) -> GridKernel:
+        """Returns one kernel of a compaction, which `step` writes."""
+        with self.scene.w.scope() as body:
+            blocks = step(self.kernel)
         return self.beside(tuple(body.statements), blocks)
 
     def beside(self, body: tuple[c.CStmt, ...], blocks: int) -> GridKernel:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from . import kernel as ir
 from .simplify import cast
@@ -149,16 +149,21 @@ def _compaction(
     match body:
         case [
             ir.SetLocal(name=name, value=ir.Const(value=0) as zero),
+            ir.SetLocal(name=held, value=value),
+            ir.For(extent=ir.Local(name=extent)) as loop,
+            *rest,
+        ] if held == extent and held not in _read((*loop.body, *_until_set(rest, held))):
+            return _compaction(test, [body[0], replace(loop, extent=value), *rest])
+        case [
+            ir.SetLocal(name=name, value=ir.Const(value=0) as zero),
             ir.For() as loop,
             ir.Store() as first,
             *rest,
         ]:
             count = ir.Local(name, zero.dtype)
             arrays = {s.array for s in nested_statements(loop.body) if isinstance(s, ir.Store)}
-            others = (
-                s for s in nested_statements(loop.body) if isinstance(s, ir.Update | ir.While)
-            )
-            if first.value != count or len(arrays) != 1 or any(others):
+            updates = any(isinstance(s, ir.Update) for s in nested_statements(loop.body))
+            if first.value != count or len(arrays) != 1 or updates:
                 return None, []
             n = next((k for k, s in enumerate(rest) if not isinstance(s, ir.Store)), len(rest))
             ends = (first, *(s for s in rest[:n] if isinstance(s, ir.Store)))
@@ -204,6 +209,12 @@ def _only_counts(
             return False
         seen |= {s.name} if isinstance(s, ir.SetLocal) else set()
     return True
+
+
+def _until_set(body: Sequence[ir.Stmt], name: str) -> Sequence[ir.Stmt]:
+    """Returns the statements before the first one that sets local `name`."""
+    sets = (k for k, s in enumerate(body) if isinstance(s, ir.SetLocal) and s.name == name)
+    return body[: next(sets, len(body))]
 
 
 def _read(body: Sequence[ir.Stmt]) -> set[str]:

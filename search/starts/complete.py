@@ -20,6 +20,7 @@ from ...space import choices as ch
 from ...space.backbone import INNER, MID, OUTER, Dim, Merge, Operand
 from ...space.candidate import Candidate, Space
 from ...space.draft import AS_IT_IS
+from ...space.families.compaction import BLOCK_SCAN, SERIAL
 from ...space.families.materialisation import RECOMPUTED, STORED
 from ...space.families.prefetch_distance import AHEAD_NONE, AHEAD_TWO, blocks_in
 from ...space.families.rescaling import RESCALED, WAITS
@@ -424,6 +425,8 @@ class _Wanted:
         for sites in self.v.of_trees.values():
             for var in sites.values():
                 self.want(var, AS_IT_IS)
+        for var in self.v.of_tasks["compaction"].values():
+            self.want(var, *((BLOCK_SCAN,) if self.is_in_blocks else ()), SERIAL)
         for key, var in self.v.scatter.items():
             how = ch.BY_ATOMICS if self.is_in_blocks else self.threads.scatter
             how = self.paying.scatters[key] if self.paying is not None else how

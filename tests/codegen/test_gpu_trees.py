@@ -1,11 +1,16 @@
 """Texts of GPUs in which parts of trees lie otherwise than programs have them: the compiler of CUDA takes them."""
 
+from collections.abc import Sequence
 from dataclasses import replace
+from math import prod
 from pathlib import Path
 
 import numpy as np
 import pytest
+from kernelscape.codegen.loops.verify import IllFormedError, verify
+from kernelscape.codegen.passes.pipeline import launches_of
 from kernelscape.codegen.plan.candidates import plan_of
+from kernelscape.codegen.text.source import Source
 from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.runtime.api.artifact import BuildReport
 from kernelscape.runtime.device import DeviceOptions, open_device
@@ -28,23 +33,62 @@ WAYS = [
     (POINTERS, LOOPS, [("record", "CELL"), ("leaf_layout", "AOS"), ("cell_order", "COLUMNS")]),
     (HASHED, ALL, [("directory", "TABLE"), ("leaf_layout", "AOS"), ("cell_order", "MORTON")]),
 ]
+LISTS = [
+    (shape, LOOPS, [("listgen", "GENERATE"), ("compaction", way)])
+    for shape, way in ((POINTERS, "APPEND"), (HASHED, "APPEND"), (POINTERS, "BLOCK_SCAN"))
+]
 
 
 @pytest.mark.skipif(not nvrtc_is_there(), reason="no NVRTC")
 def test_converted_trees_are_taken_by_the_compiler_of_cuda(tmp_path: Path) -> None:
-    sources = []
-    for shape, calls, decided in WAYS:
-        recording, _ = sparse_emulation.recorded(shape, calls)
-        root = fix(build_space(normalise(recording), gpu.target()), decided).root()
-        candidate = None
-        while not isinstance(candidate, Candidate):
-            assert isinstance(root, Candidate), root
-            candidate = checking.random_candidate(root, np.random.default_rng(2))
+    made = [drawn(*way) for way in WAYS]
+    for candidate, (_, _, decided) in zip(made, WAYS, strict=True):
         converting = [t.task.name for t in plan_of(candidate).tasks][
-            len(root.space.problem.tasks) :
+            len(candidate.space.problem.tasks) :
         ]
         assert len(converting) >= len(decided) - 1  # tiles and orders of leaves go together
-        sources.append(gpu.source_of(candidate))
+    compiled([gpu.source_of(x) for x in made], tmp_path)
+
+
+@pytest.mark.skipif(not nvrtc_is_there(), reason="no NVRTC")
+def test_lists_of_many_threads_are_taken_by_the_compiler_of_cuda(tmp_path: Path) -> None:
+    """Threads look at a cell each, where there are enough."""
+    made = [drawn(*way) for way in LISTS]
+    sources = [gpu.source_of(x) for x in made]
+    compiled(sources, tmp_path)
+    for source, candidate in zip(sources, made, strict=True):
+        tasks = plan_of(candidate).tasks
+        of_lists = [
+            x for x in source.launches if any(tasks[t].compaction != "SERIAL" for t in x.tasks)
+        ]
+        assert of_lists
+        assert all(prod((*x.grid, *x.block)) >= 32 for x in of_lists)
+
+
+def test_what_many_threads_make_is_alone_in_its_launch() -> None:
+    candidate = drawn(POINTERS, LOOPS, [("compaction", "BLOCK_SCAN")])
+    plan = plan_of(candidate)
+    launches = launches_of(plan, candidate.space.target)
+    first, second = launches[:2]
+    verify(first, plan)
+    both = replace(first, tasks=first.tasks + second.tasks, nodes=first.nodes + second.nodes)
+    with pytest.raises(IllFormedError, match="shares the blocks of its lists"):
+        verify(both, plan)
+
+
+def drawn(shape: Shape, calls: list[tuple[str, int]], decided: list[tuple[str, str]]) -> Candidate:
+    """A random candidate of a sequence, with decisions."""
+    recording, _ = sparse_emulation.recorded(shape, calls)
+    root = fix(build_space(normalise(recording), gpu.target()), decided).root()
+    candidate = None
+    while not isinstance(candidate, Candidate):
+        assert isinstance(root, Candidate), root
+        candidate = checking.random_candidate(root, np.random.default_rng(2))
+    return candidate
+
+
+def compiled(sources: Sequence[Source], tmp_path: Path) -> None:
+    """Compiles all texts, without a warning."""
     # 550: old values of updates of masks that nobody looks at.
     device = open_device("cuda", DeviceOptions(build_folder=tmp_path, profile="h200"))
     for source in sources:

@@ -17,6 +17,9 @@ pytestmark = [
 POINTERS = Shape((("pointer", (2, 3)), ("bitmasked", (3, 2))), 0, 2)
 HASHED = Shape((("dense", (2, 1)), ("hash", (3, 5)), ("dense", (2, 2))), 1, 3)
 
+# More than one word, the last of which is not whole.
+WORDS = Shape((("bitmasked", (9, 12)), ("pointer", (1, 2))), 1, 2)
+
 
 @pytest.mark.parametrize(
     ("shape", "decided"),
@@ -31,6 +34,16 @@ def test_random_candidates_leave_what_the_reference_leaves(
     """Parts of trees lie otherwise than the program has them, converted by kernels of their own."""
     calls = [("store", 5), ("drop", 3), ("append", 4), ("bump", 0)]
     recording, before = emulation.recorded(shape, calls)
+    assert emulation.fault(recording, before, 2, tmp_path, decided=decided) == ""
+
+
+@pytest.mark.parametrize("way", ["BLOCK_SCAN", "APPEND"])
+@pytest.mark.parametrize("shape", [POINTERS, HASHED, WORDS])
+def test_many_threads_make_a_list(shape: Shape, way: str, tmp_path) -> None:
+    """It is made again after cells have become active and inactive."""
+    calls = [("bump", 0), ("drop", 3), ("store", 35), ("bump", 0)]
+    recording, before = emulation.recorded(shape, calls)
+    decided = [("listgen", "GENERATE"), ("compaction", way)]
     assert emulation.fault(recording, before, 2, tmp_path, decided=decided) == ""
 
 
