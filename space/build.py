@@ -8,6 +8,7 @@ from ..kernels.ir.errors import LanguageError
 from ..kernels.ir.kernel import DType
 from ..kernels.ir.task import Problem
 from ..kernels.ir.walk import children, nested_statements, walk
+from ..kernels.tasks.leaf_loops import with_leaf_loops
 from .backbone import build_backbone
 from .candidate import Space
 from .catalogue import FAMILIES, KINDS
@@ -29,6 +30,8 @@ def build_space(problem: Problem, target: Target, register_room: int = 1) -> Spa
         raise LanguageError(
             f"{problem.name} computes with {lacking[0]}, on which code for a {target.kind.upper()} has no arithmetic: use f32"
         )
+    if KINDS[target.kind].shares_cells:
+        problem = with_leaf_loops(problem)
     draft = _empty(problem, target, register_room)
     for family in FAMILIES[target.kind]:
         if family.declare is not None:

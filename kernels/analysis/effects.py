@@ -174,15 +174,20 @@ def are_independent(task: Task, loop: Loop, safe: frozenset[str] = frozenset()) 
     """True if no two iterations of a task's loop conflict: none touches an element that another one writes.
 
     `safe`: arrays that are not tested, since their conflicts do no harm.
+    Of a nest of a body the proof for all of its iterations counts, too: there the indices of outer loops are equal.
     """
-    return _are_independent(effects(task), loop, safe)
+    found = effects(task)
+    is_nest = task.body is not None and len(task.loops) > 1
+    return _are_independent(found, (loop,), safe) or (
+        is_nest and _are_independent(found, task.loops, safe)
+    )
 
 
 @lru_cache(maxsize=1 << 12)
-def _are_independent(found: Effects, loop: Loop, safe: frozenset[str]) -> bool:
+def _are_independent(found: Effects, loops: tuple[Loop, ...], safe: frozenset[str]) -> bool:
     accesses = [(state, x, False) for state, x in found.reads]
     accesses += [(state, x, True) for state, x, _ in found.writes]
-    return safe.issuperset(in_conflict(accesses, (loop,)))
+    return safe.issuperset(in_conflict(accesses, loops))
 
 
 @per_object

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import takewhile
 
 from . import kernel as ir
 from .simplify import cast
@@ -152,7 +153,7 @@ def _compaction(
             ir.SetLocal(name=held, value=value),
             ir.For(extent=ir.Local(name=extent)) as loop,
             *rest,
-        ] if held == extent and held not in _read((*loop.body, *_until_set(rest, held))):
+        ] if held == extent and held not in _read((*loop.body, *_leading_stores(rest))):
             return _compaction(test, [body[0], replace(loop, extent=value), *rest])
         case [
             ir.SetLocal(name=name, value=ir.Const(value=0) as zero),
@@ -165,9 +166,8 @@ def _compaction(
             updates = any(isinstance(s, ir.Update) for s in nested_statements(loop.body))
             if first.value != count or len(arrays) != 1 or updates:
                 return None, []
-            n = next((k for k, s in enumerate(rest) if not isinstance(s, ir.Store)), len(rest))
-            ends = (first, *(s for s in rest[:n] if isinstance(s, ir.Store)))
-            return Compaction(test, count, loop, arrays.pop(), ends), rest[n:]
+            ends = (first, *_leading_stores(rest))
+            return Compaction(test, count, loop, arrays.pop(), ends), rest[len(ends) - 1 :]
     return None, []
 
 
@@ -211,10 +211,9 @@ def _only_counts(
     return True
 
 
-def _until_set(body: Sequence[ir.Stmt], name: str) -> Sequence[ir.Stmt]:
-    """Returns the statements before the first one that sets local `name`."""
-    sets = (k for k, s in enumerate(body) if isinstance(s, ir.SetLocal) and s.name == name)
-    return body[: next(sets, len(body))]
+def _leading_stores(body: Sequence[ir.Stmt]) -> tuple[ir.Store, ...]:
+    n = len(list(takewhile(lambda s: isinstance(s, ir.Store), body)))
+    return tuple(s for s in body[:n] if isinstance(s, ir.Store))
 
 
 def _read(body: Sequence[ir.Stmt]) -> set[str]:

@@ -329,7 +329,9 @@ class _Wanted:
     def mid_of_block(self, d: Dim, var: int) -> None:
         """Prefers threads of a GPU block along two loops of each task; a reduction loop runs by tiles."""
         n, kind = 1, ch.THREAD
-        if self.roles.vector.get(d.task) == d.loop.name:
+        if self.space.problem.tasks[d.task].body is not None:
+            n = self.threads_of_body(d)
+        elif self.roles.vector.get(d.task) == d.loop.name:
             n = self.block.contiguous
         elif self.roles.rows.get(d.task) == d.loop.name:
             n = self.block.rows
@@ -339,6 +341,16 @@ class _Wanted:
         others = tuple(k for k in (ch.THREAD, ch.LOOP) if k != kind)
         self.want(var, *((kind, ch.ABSENT) if n > 1 else (ch.ABSENT, kind)), *others)
         self.size(d, n)
+
+    def threads_of_body(self, d: Dim) -> int:
+        """Returns the number of threads along a loop of a body: inner loops have as many as iterations, while there are."""
+        left = self.block.contiguous * self.block.rows
+        for loop in reversed(self.space.problem.tasks[d.task].loops):
+            n = min(left, loop.extent)
+            if loop == d.loop:
+                break
+            left //= n
+        return n
 
     def thread_levels(self) -> None:
         """Prefers that neighbouring threads run along the contiguous loop, else along the last one."""

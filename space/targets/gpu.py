@@ -25,6 +25,7 @@ GPU_KIND = TargetKind(
     mid_sizes=(1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 4096),
     inner_sizes=CPU_KIND.inner_sizes,
     mid_dims_have_threads=True,
+    shares_cells=True,
     has_teams=False,  # a copy is in shared memory, and all threads of its block copy it
     has_layouts=True,
     keeps_in_own_caches=False,  # a block has no cache in which prefetches or what it keeps could wait

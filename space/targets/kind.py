@@ -27,6 +27,7 @@ class TargetKind:
     mid_sizes: tuple[int, ...]
     inner_sizes: tuple[int, ...]
     mid_dims_have_threads: bool  # mid dims may be shared out to the threads of a block
+    shares_cells: bool  # loops over the cells of a leaf are dims: threads of a block may share them
     has_teams: bool  # all threads of a launch meet, and may pack a block together
     has_layouts: bool  # rows of a copy may be moved apart, because of banks
     keeps_in_own_caches: bool  # a core keeps what it uses in caches of its own

@@ -40,8 +40,8 @@ def test_random_candidates_leave_what_the_reference_leaves(
 @pytest.mark.parametrize("way", ["BLOCK_SCAN", "APPEND"])
 @pytest.mark.parametrize("shape", [POINTERS, HASHED, WORDS])
 def test_many_threads_make_a_list(shape: Shape, way: str, tmp_path) -> None:
-    """It is made again after cells have become active and inactive."""
-    calls = [("bump", 0), ("drop", 3), ("store", 35), ("bump", 0)]
+    """It is made again after cells have become active and inactive, and twice in one task."""
+    calls = [("bump", 0), ("drop", 3), ("store", 35), ("bump", 0), ("bump", 0)]
     recording, before = emulation.recorded(shape, calls)
     decided = [("listgen", "GENERATE"), ("compaction", way)]
     assert emulation.fault(recording, before, 2, tmp_path, decided=decided) == ""

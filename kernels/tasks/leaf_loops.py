@@ -1,0 +1,74 @@
+"""Loops over cells of leaves as loops of their tasks: so the threads of a block may share the cells of a leaf.
+
+The statements between two loops become those of each cell. They set locals only, from values that the task does not change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ..analysis.accesses import analyse
+from ..analysis.effects import are_independent
+from ..ir import kernel as ir
+from ..ir.access import Access
+from ..ir.body import access_at
+from ..ir.domain import Active, Loop
+from ..ir.task import Problem, Task
+from ..ir.walk import children, loads, local_changed, nested_statements, written_in
+
+Block = tuple[ir.Stmt, ...]
+
+
+def with_leaf_loops(problem: Problem) -> Problem:
+    """Returns the problem in which each loop over a list has the loops over the cells of its elements, where it may."""
+    lists = frozenset(x.array for x in problem.parts.states if x.kind == "list")
+    tasks = tuple(_of_cells(t, lists) for t in problem.tasks)
+    return problem if tasks == problem.tasks else replace(problem, tasks=tasks)
+
+
+def _of_cells(task: Task, lists: frozenset[str]) -> Task:
+    """Returns the task over elements and their cells; the task itself if cells of an element depend on one another."""
+    body = task.body
+    if body is None or not isinstance(task.domain, Active) or body.trees.way or body.trees.lists:
+        return task
+    loops, statements = _hoisted(body.statements)
+    if not loops:
+        return task
+    scope = (*task.scope, *loops)
+    made = analyse(statements, scope, body.reason, lists)
+    first = next(site for site in made.sites if site.writes)
+    target: Access = access_at(first, scope)
+    trees = replace(body.trees, tiles=())
+    cells = replace(
+        task, loops=(*task.loops, *loops), target=target, body=replace(made, trees=trees)
+    )
+    return cells if all(are_independent(cells, x) for x in loops) else task
+
+
+def _hoisted(body: Block) -> tuple[tuple[Loop, ...], Block]:
+    """Returns the loops of constant extent that can be around all statements, outermost first, and these statements."""
+    match body:
+        case (ir.If(then=then, orelse=()) as test,):
+            loops, inner = _hoisted(then)
+            return loops, (replace(test, then=inner),)
+        case (*before, ir.For(extent=ir.Const(value=int(n))) as loop) if _is_repeatable(
+            before, loop
+        ):
+            loops, inner = _hoisted(loop.body)
+            return (Loop(loop.loop, n, False), *loops), (*before, *inner)
+    return (), body
+
+
+def _is_repeatable(before: Sequence[ir.Stmt], loop: ir.For) -> bool:
+    """True if each iteration of a loop may run the statements before it again."""
+    written, changed = (
+        written_in(loop.body),
+        {local_changed(s) for s in nested_statements(loop.body)},
+    )
+    return all(
+        isinstance(s, ir.SetLocal)
+        and s.name not in changed
+        and all(x.array not in written for e in children(s) for x in loads(e))
+        for s in before
+    )
