@@ -92,7 +92,8 @@ def works_of(
     """The programs of a tree, each as a text of a random candidate of each way. What the interpreter of trees, which is asked where
     calls are few, or the product says to one that is wrong is among what was found.
     """
-    rng = np.random.default_rng(number)
+    # Programs stay as they are where a choice is new: candidates have numbers of their own.
+    rng, of_candidates = np.random.default_rng(number), np.random.default_rng((number, 1))
     tree = drawn_tree(rng, size.most_cells)
     for one in found.values():
         one.trees += 1
@@ -114,7 +115,7 @@ def works_of(
                     one.wrong.append(f"{program}: {said} by the interpreter of trees")
                 try:
                     problem = problem or normalise(recording)
-                    source = _source(way, problem, number, rng, one.values)
+                    source = _source(way, problem, number, of_candidates, one.values)
                 except Exception as e:  # whatever the product says to a program is an answer
                     one.wrong.append(f"{program}: {type(e).__name__}: {e}")
                     continue
