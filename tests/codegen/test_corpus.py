@@ -42,10 +42,10 @@ from kernelscape.testing.legality import illegal
 from kernelscape.testing.violations import violations
 
 ONE = replace(OPEN, name="one element", extents=(1,), sides=(1,))
-# Programs of each corpus, and candidates of a program.
+# Programs of each corpus, and candidates of a program. Candidates of the bodies have all ways of scatters.
 DRAWN = {
-    SMALL_BODIES: (180, 1), SMALL_STEPS: (45, 1), OPEN: (20, 2), MIXED: (20, 2), CHAINS: (12, 3), PRODUCTS: (10, 2),
-    INTEGERS: (14, 2), ONE: (12, 2),
+    SMALL_BODIES: (range(120, 300), 1), SMALL_STEPS: (range(45), 1), OPEN: (range(20), 2), MIXED: (range(20), 2),
+    CHAINS: (range(12), 3), PRODUCTS: (range(10), 2), INTEGERS: (range(14), 2), ONE: (range(12), 2),
 }  # fmt: skip
 FLAGS = ("-fopenmp-simd", "-O0")  # of many optimisers the experiment asks
 SILENT = (*FLAGS, "-w")  # what is drawn may compare, or compute, what is of no use
@@ -54,7 +54,7 @@ nd: Any = types.ndarray()
 
 @pytest.fixture(scope="module")
 def drawn() -> dict[str, list[Drawn]]:
-    return {f.name: corpus(f, range(n), k) for f, (n, k) in DRAWN.items()}
+    return {f.name: corpus(f, numbers, k) for f, (numbers, k) in DRAWN.items()}
 
 
 @pytest.fixture(scope="module")

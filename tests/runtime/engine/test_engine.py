@@ -197,7 +197,7 @@ def test_kernels_that_come_next_are_compiled_together(options):
     irs = [scattered()[0], total.instantiate(np.zeros(1), np.zeros(9))]
     engine.prepare(irs)
     assert len(engine._kernels.codes) == 2
-    assert all(f.result(timeout=60) for f in engine._kernels.codes.values())
+    assert all(f.result() for f in engine._kernels.codes.values())
 
 
 def test_without_a_compiler_kernels_are_interpreted_and_a_warning_says_so(options):
