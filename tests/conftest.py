@@ -44,6 +44,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--cpu-times", type=Path, metavar="FILE", help="write the CPU seconds of each test to FILE"
     )
     parser.addoption(
+        "--wheel-python", metavar="PYTHON", help="another Python, for which test_wheel.py installs"
+    )
+    parser.addoption(
         "--hold-budget", action="store_true", help="fail if a test exceeds tests/budget.toml"
     )
 

@@ -1,6 +1,7 @@
 """The wheel, as a stranger has it: built, installed outside the checkout, and used from another folder.
 
-One environment serves all tests: the wheel is its own, what it depends on is that of this environment. Nothing is compiled by numba
+One environment serves all tests: the wheel is its own, what it depends on is that of this environment. With `--wheel-python PYTHON`
+it is one of another version of Python, into which pip installs all that the wheel needs. Nothing is compiled by numba
 there (NUMBA_DISABLE_JIT): code of other files than the checkout's would replace what its cache has.
 """
 
@@ -57,7 +58,7 @@ class Installed:
 
 
 @pytest.fixture(scope="module")
-def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
+def installed(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config) -> Installed:
     if int(version("setuptools").split(".")[0]) < 77:
         pytest.skip("setuptools is older than 77, which knows licence expressions")
     base = tmp_path_factory.mktemp("wheel")
@@ -71,6 +72,11 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
     assert built.returncode == 0, built.stderr
     (wheel,) = base.glob("*.whl")
     env = base / "env"
+    other = pytestconfig.getoption("--wheel-python")
+    if other is not None:
+        subprocess.run([other, "-m", "venv", env], check=True)
+        subprocess.run([env / "bin" / "pip", "install", "--quiet", wheel], check=True)
+        return Installed(wheel, env / "bin", folder)
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", env], check=True)
     (site,) = (env / "lib").glob("python*/site-packages")
     (site / "dependencies.pth").write_text(f"{Path(numpy.__file__).parents[1]}\n")
