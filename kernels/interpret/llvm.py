@@ -179,7 +179,8 @@ class _LlvmWriter:
     loops: dict[str, Value] = field(default_factory=dict)
     extents: dict[str, int | None] = field(default_factory=dict)  # of the loops around
     checked: set[tuple[Value, int]] = field(default_factory=set)  # by the present statement
-    values: dict[int, Value] = field(default_factory=dict)  # of its expressions
+    # Of its expressions, by identity; they are kept, since identities of others are used again.
+    values: dict[int, tuple[Expr, Value]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.module = ir.Module(NAME)
@@ -395,8 +396,8 @@ class _LlvmWriter:
         """The LLVM value of an expression; within a statement a shared expression is computed once."""
         known = self.values.get(id(x))
         if known is None:
-            known = self.values[id(x)] = self._value(x)
-        return known
+            known = self.values[id(x)] = x, self._value(x)
+        return known[1]
 
     def _value(self, x: Expr) -> Value:
         build = self.build

@@ -114,8 +114,9 @@ class _Numbering:
         self.plain: dict[int, ir.Expr] = {}  # values that are constants and arguments
         self.known = _Known()
         self._numbers: dict[Hashable, int] = {}
-        # By identity, of the present statement's expressions: each level of a nested one asks for those inside.
-        self._seen: dict[int, int] = {}
+        # By identity, of the present statement's expressions, which are kept, since identities of others are used again: each level
+        # of a nested one asks for those inside.
+        self._seen: dict[int, tuple[ir.Expr, int]] = {}
         self._n_numbers = self._n_evaluations = self._n_names = 0
         self._out: list[ir.Stmt] = []
         self._types, self._taken = names.types, {*names.names}
@@ -143,8 +144,8 @@ class _Numbering:
         """Returns the value number of an expression at the current point."""
         found = self._seen.get(id(e))
         if found is None:
-            found = self._seen[id(e)] = self._numbered(e)
-        return found
+            found = self._seen[id(e)] = e, self._numbered(e)
+        return found[1]
 
     def _numbered(self, e: ir.Expr) -> int:
         match e:

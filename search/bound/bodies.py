@@ -107,8 +107,9 @@ class BodyOperations:
         self.below = self._below()
         self.ties = self._ties()
         # Caches by identity of an expression.
-        self.loops: dict[int, frozenset[str]] = {}
-        self.told: dict[int, str] = {}
+        # By identity of expressions, which are kept, since identities of others are used again.
+        self.loops: dict[int, tuple[ir.Expr, frozenset[str]]] = {}
+        self.told: dict[int, tuple[ir.Expr, str]] = {}
         self.texts: dict[str, str] = {}
         left = {name: len(statements) for name, statements in self.changes.items()}
         for s in nested_statements(task.body.statements):  # texts refer to earlier ones
@@ -250,8 +251,8 @@ class BodyOperations:
                     found = self.ties.get(e.name, frozenset())
                 case _:
                     found = frozenset[str]().union(*map(self._loops, children(e)))
-            self.loops[id(e)] = found
-        return self.loops[id(e)]
+            self.loops[id(e)] = e, found
+        return self.loops[id(e)][1]
 
     def is_sure(self, e: ir.Expr, block: int) -> tuple[bool, bool]:
         """Returns (True, late) if no local in `e` can be a known constant at the block, else (False, False).
@@ -372,8 +373,8 @@ class BodyOperations:
         Long texts are hashed.
         """
         if id(e) not in self.told:
-            self.told[id(e)] = self._text(e)
-        return self.told[id(e)]
+            self.told[id(e)] = e, self._text(e)
+        return self.told[id(e)][1]
 
     def _text(self, e: ir.Expr) -> str:
         match e:
