@@ -59,9 +59,8 @@ class BegunRun(Protocol):
 
 MARGIN = 8.0  # how much farther than any run the result of a candidate may lie
 _SAMPLES = (0, 4, 16)  # perturbed runs of each level
-_OWN_VALUES = (
-    1e-2  # share of elements up to which those of the unperturbed run are looked at by themselves
-)
+# Share of elements up to which those of the unperturbed run are looked at by themselves.
+_OWN_VALUES = 1e-2
 _NEIGHBOURS = (
     64  # elements that are looked at together: a few samples of one may lie near by chance
 )

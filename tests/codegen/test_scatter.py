@@ -261,7 +261,7 @@ def coloured(space: Any, block: int, array: str = "f") -> Candidate:
 def test_coloured_blocks_compute_what_the_interpreter_does(
     name: str, n: int, tmp_path: Path
 ) -> None:
-    """Of a star no two elements have one colour: those beyond 64 wait for the end."""
+    """Elements of a star all share a node, so each needs a colour of its own: those beyond 64 run in order at the end."""
     _, space, inputs = made(name, n)
     with verifying():
         sources = [checking.source_of(x) for x in of_every_value(space)]

@@ -239,7 +239,7 @@ def own_values(n):
 
 
 def test_values_of_the_program_in_its_own_types_are_right_without_perturbed_runs():
-    """MacCormack's advection: 114 of 163,840 elements, all with these values, for which the runs took 10 s of a processor."""
+    """So it is in MacCormack's advection: no perturbed run is needed."""
     rounding, seeds = own_values(10)
     e = rounding.expected(1)["y"]
     assert seeds == [None]
@@ -260,7 +260,7 @@ def test_values_of_a_program_that_carries_rounding_far_are_not_taken_by_themselv
 
 
 def test_own_values_stay_right_once_others_were_perturbed():
-    """No verdict depends on who came first."""
+    """Kind: verdicts on a candidate that depend on which candidates were verified before."""
     rounding, _ = own_values(10)
     e = rounding.expected(2)["y"]
     assert find_mismatch((np.arange(1000) < 10).astype(np.float32), e) is None
