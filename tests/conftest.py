@@ -13,10 +13,12 @@ import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import kernelscape as ks
 import pytest
 from hypothesis import settings
 from kernelscape.cli import commands as cli
 from kernelscape.codegen.passes.pipeline import verifying
+from kernelscape.kernels.fields.program import current_program
 from kernelscape.runtime.scratch import Scratch
 
 from . import fork_server
@@ -101,6 +103,15 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 def _no_word_of_compiling(monkeypatch: pytest.MonkeyPatch) -> None:
     """Silences the line about compiling on stderr: any test may be the first to use code that numba has not compiled yet."""
     monkeypatch.setattr("kernelscape.cli.options.tell_when_compiling", lambda tell: None)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _no_program_is_left_to_others() -> Iterator[None]:
+    """Ends the program that a file of tests has begun: it would give other files' kernels its default types."""
+    before = current_program()
+    yield
+    if current_program() is not before:
+        ks.reset()
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -170,9 +170,9 @@ def test_a_search_that_thinks_for_ever_is_cut(tmp_path, monkeypatch):
 ENDLESS_CALL = """
 import ctypes
 
-mutex, lock = ctypes.create_string_buffer(64), ctypes.CDLL(None).pthread_mutex_lock
-lock(mutex)
-lock(mutex)  # which nobody unlocks, and no signal interrupts
+mutex = ctypes.create_string_buffer(64)
+ctypes.PyDLL(None).pthread_mutex_lock(mutex)  # no other thread runs yet
+ctypes.CDLL(None).pthread_mutex_lock(mutex)  # nobody unlocks it, and no signal interrupts the wait
 """
 TOLD_FROM_WITHIN = """
 import sys
