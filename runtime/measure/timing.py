@@ -20,7 +20,8 @@ DISTURBED = 0.01  # share of a sample that its threads may wait for a core
 _ENOUGH_DISTURBED = 4  # the fastest of so many disturbed samples is hardly ever ...
 _DISTURBED_FACTOR = 4.0  # ... so many times as long as an undisturbed one
 _ENOUGH_KEPT = 0.5  # least share of undisturbed samples: with fewer, all samples count, relative to the others of their turns
-_CLAIMED_PAIRS = 11  # least pairs before a candidate counts as the best
+_CLAIMED_PAIRS = 11  # least pairs before a candidate counts as the best ...
+_CLAIMED_NS = 4e9  # ... unless pairs are so long that these would take all the time of a search
 _WIDE = 0.25  # a spread of ratios that says little of their median
 _SURE = 0.01  # the spread of a median of ratios, about: their own over the root of their number
 
@@ -304,7 +305,7 @@ def _is_sure(
         return False
     claims_below_ns = protocol.claims_below_ns
     is_claimed = claims_below_ns is not None and median(ratios) * control_ns < claims_below_ns
-    if is_claimed and n < _CLAIMED_PAIRS:
+    if is_claimed and n < _CLAIMED_PAIRS and spent_ns < _CLAIMED_NS:
         return False
     if n >= protocol.max_samples or spent_ns >= protocol.budget_ns:
         return True

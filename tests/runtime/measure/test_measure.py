@@ -316,6 +316,15 @@ def test_a_ratio_that_would_be_the_best_is_not_so_by_chance():
     assert slower.n_samples == 3
 
 
+def test_pairs_of_seconds_take_no_whole_search():
+    """The kind: a program that takes seconds, of which one candidate was measured in a minute."""
+    control, candidate = Clock(2e9), Clock(1e9)
+    protocol = Protocol(control_ns=2e9, claims_below_ns=2e9)
+    _, found = interleave([control.sampler(), candidate.sampler()], protocol)
+    assert (found.ratio, found.n_samples) == (0.5, 3)
+    assert control.n_runs <= 4 and candidate.n_runs <= 4
+
+
 def test_a_ratio_is_no_smaller_than_that_of_the_least_samples():
     """The kind: other work that meets the control alone makes an equal candidate eight times as fast."""
     load = cycle((8.0, 9.0, 3.0, 8.0, 1.0, 20.0, 7.0))
