@@ -198,7 +198,8 @@ def _close(got: Array, want: Array, allowed: Array | float) -> NDArray[np.bool_]
         near = np.abs(got.astype(np.float64) - want) <= allowed
     both_nan = np.isnan(got) & np.isnan(want)
     same_infinity = np.isinf(got) & (got == rounded)
-    is_free = np.isinf(allowed)  # where rounding alone says whether it is finite
+    # Where rounding alone says whether it is finite in its type.
+    is_free = np.asarray(allowed) > np.finfo(got.dtype).max
     close: NDArray[np.bool_] = (np.isfinite(got) & near) | both_nan | same_infinity | is_free
     return close
 

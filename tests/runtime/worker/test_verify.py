@@ -70,6 +70,18 @@ def test_magnitude_may_differ_by_element():
     assert found.index == (1,)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("value", [INF, -INF, NAN, 1.0])
+def test_what_may_be_off_by_more_than_its_type_holds_may_be_infinite(dtype, value):
+    """The kind: a recurrence that explodes, whose rounding decides where it leaves the range of its type."""
+    most = float(np.finfo(dtype).max)
+    want, got = np.array([-2e37, 1.0]), np.array([value, 1.0], dtype)
+    with np.errstate(over="ignore"):
+        magnitude = np.array([most / np.finfo(dtype).eps, 1.0])
+    assert find_mismatch(got, Expected(want, magnitude=magnitude)) is None
+    assert find_mismatch(got, Expected(want, magnitude=1.0)) is not None
+
+
 def test_shapes_that_differ_are_a_bug():
     with pytest.raises(ValueError, match="shape"):
         find_mismatch(np.zeros(3, np.float32), Expected(np.zeros(4)))
