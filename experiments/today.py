@@ -35,7 +35,7 @@ from .turns import this_package
 from .writing import time_text
 
 PROTOCOL = f"""All in f32, images in u8. `call`: our kernels as they are called, with decisions by default. `found`: the sequence
-explored for a limited time. numba uses `prange` and `fastmath`, JAX whole arrays under `jit`; JAX has a process of its own, and its
+explored, for as long as `searched` says. numba uses `prange` and `fastmath`, JAX whole arrays under `jit`; JAX has a process of its own, and its
 arrays on the device. All take turns, one at a time, and ours and numba's get new copies of the arrays each time; the least time
 counts. "medians": how far these are above it, of the better of theirs and of ours. Results are compared with numba's; of
 monte_carlo, whose random numbers differ, their mean.
@@ -198,6 +198,7 @@ COLUMNS: Columns = {
     "theirs / ours": lambda r: f"{speed(r, THEIRS):.2f}",
     "medians": lambda r: spread_text(r, THEIRS),
     "bound": lambda r: time_text(r.get("bound_ns")),
+    "searched": lambda r: f"{r['options']['seconds']:.0f} s",
     "non-affine": lambda r: r.get("closed", "–").replace("|", "/"),
 }
 
