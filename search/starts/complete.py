@@ -166,6 +166,13 @@ class _Wanted:
         self.sweeps = sweeps(space, self.roles)
         are_merged = self.fusion.loops
         self.paying = what_pays(space, are_merged=are_merged) if self.threads.where_pays else None
+        self.by_blocks = frozenset(
+            key[0]
+            for key, var in self.v.scatter.items()
+            if self.scatter(key) in ch.BY_BLOCKS
+            and int(space.model.initial[var]) >> self.scatter(key) & 1
+        )
+        """Tasks whose iterations run in blocks of a scatter, in a loop of their own."""
         self.apart = [
             m
             for m in space.backbone.merges
@@ -257,7 +264,13 @@ class _Wanted:
     def may_merge(self, t: int, u: int) -> bool:
         """True if the sketch allows the loops of tasks `t` and `u` to merge."""
         in_one_pass = not self.fusion.in_sweeps or self.sweeps[t] == self.sweeps[u]
-        return self.fusion.loops and in_one_pass
+        return self.fusion.loops and in_one_pass and self.by_blocks.isdisjoint((t, u))
+
+    def scatter(self, key: tuple[int, str]) -> int:
+        """Returns the wanted method (value of `scatter`) for updates of an array by a task."""
+        if self.paying is not None:
+            return self.paying.scatters[key]
+        return ch.BY_ATOMICS if self.is_in_blocks else self.threads.scatter
 
     def rank(self, d: Dim) -> tuple[int, int]:
         """Returns a dim's position in the loop nest: a smaller rank is further out."""
@@ -440,9 +453,7 @@ class _Wanted:
         for var in self.v.of_tasks["compaction"].values():
             self.want(var, *((BLOCK_SCAN,) if self.is_in_blocks else ()), SERIAL)
         for key, var in self.v.scatter.items():
-            how = ch.BY_ATOMICS if self.is_in_blocks else self.threads.scatter
-            how = self.paying.scatters[key] if self.paying is not None else how
-            self.want(var, *_first_of(how, ch.SERIAL, ch.BY_ATOMICS))
+            self.want(var, *_first_of(self.scatter(key), ch.SERIAL, ch.BY_ATOMICS))
         for var in self.v.scatter_cells.values():
             sizes = [int(x) for x in self.space.choices[var].values]
             least = next((k for k, n in enumerate(sizes) if n >= self.threads.cells), 0)
