@@ -31,6 +31,14 @@ TEAM_BARRIERS = "tests/codegen/test_loops.py::test_no_hazard_is_left_between_bar
 LEGAL = "tests/codegen/test_corpus.py::test_candidates_are_legal"
 COLOURED = "tests/codegen/test_scatter.py::test_coloured_blocks_compute_what_the_interpreter_does"
 ROWS = "tests/codegen/test_scatter.py::test_rows_are_those_of_all_updates_and_of_indices_that_are_known_before"
+COMMON_COLOURS = "tests/codegen/test_common_colours.py::test_{}".format
+COMMON_ROWS = COMMON_COLOURS("colours_serve_later_tasks_that_update_some_of_the_rows")
+ROUNDED_ROWS = (
+    "tests/codegen/test_scatter.py::test_locals_that_are_rounded_from_floats_are_kept_for_the_body"
+)
+HELD_COLOURS = "tests/runtime/cpu/test_calls.py::test_kept_colours_belong_to_a_call_until_its_last_launch_has_used_them"
+KEPT_SORTS = "tests/codegen/test_scatter.py::test_kept_sorts_are_made_again_when_blocks_change"
+SORTED_COLOURS = "tests/codegen/test_scatter.py::test_blocks_of_one_colour_are_apart_and_threads_meet_between_colours"
 KEPT_COLOURS = (
     "tests/runtime/cpu/test_calls.py::test_kept_colours_are_made_again_when_an_index_changes"
 )
@@ -328,9 +336,65 @@ FAULTS = (
     Fault(
         "a kept colouring: an index that has changed",
         "codegen/write",
-        "w.write(c.If(c.Id(differs), (c.Evaluate(store),)))",
-        "w.write(c.If(_ZERO, (c.Evaluate(store),)))",
+        "return c.If(differs, (c.Evaluate(store),))",
+        "return c.If(_ZERO, (c.Evaluate(store),))",
         (KEPT_COLOURS,),
+    ),
+    Fault(
+        "a kept sort: an iteration that is in another block",
+        "codegen/write",
+        'c.Bin("!=", blocks, here)',
+        'c.Bin("!=", here, here)',
+        (KEPT_SORTS,),
+    ),
+    Fault(
+        "blocks of a sort: windows that reach into the next block",
+        "space/families",
+        "if n > 1 and span > 1)",
+        "if n > 1 and span > 2)",
+        (SORTED_COLOURS,),
+    ),
+    Fault(
+        "an earlier colouring: conditions under which a row is updated",
+        "kernels/analysis",
+        "any(needed <= here for needed in conditions.get(number, ()))",
+        "number in conditions",
+        (COMMON_ROWS,),
+    ),
+    Fault(
+        "an earlier colouring: indices that a task in between writes",
+        "space/families",
+        "if read.intersection(arrays_written(before)):",
+        "if False:",
+        (COMMON_ROWS,),
+    ),
+    Fault(
+        "an earlier colouring: kept memory that a later launch still needs",
+        "codegen/write",
+        "last |= {x.maker: k for x in found if x is not None}",
+        "last = {x.maker: k for x in found if x is not None} | last",
+        (HELD_COLOURS,),
+    ),
+    Fault(
+        "an earlier colouring: blocks of another size",
+        "space/families",
+        "same = (blocks[found.task], bits(k))",
+        "same = (blocks[found.task], ~0)",
+        (COMMON_COLOURS("an_earlier_colouring_is_greedy_has_equal_blocks_and_comes_first"),),
+    ),
+    Fault(
+        "rows of an iteration: positions that the loop itself moves",
+        "kernels/analysis",
+        "if not is_set or not all(_is_pure(e, written) for e in behind):",
+        "if not is_set:",
+        (ROUNDED_ROWS,),
+    ),
+    Fault(
+        "rows of an iteration: a rounded local that is set twice",
+        "kernels/analysis",
+        "if isinstance(s, ir.SetLocal) and changed.count(s.name) == 1:",
+        "if isinstance(s, ir.SetLocal):",
+        (ROUNDED_ROWS,),
     ),
     Fault(
         "rows of an iteration: a local of an index that changes between updates",

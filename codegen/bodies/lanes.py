@@ -254,13 +254,19 @@ class LaneWriter:
     def set(self, s: ir.Stmt, name: str, value: ir.Expr) -> None:
         held = self.v.scalar.locals[name]
         if name in self.scope.iterations.kept:
-            kept = c.Un("&", c.Index(self.scope.iterations.kept[name], c.Num("0")))
-            assert self.v.numbers is not None
-            args = (self.v.mask, kept, self.v.numbers.x)
-            found = c.Call(self.v.memory.gather(held.dtype), args)
+            found = self.known(self.scope.iterations.kept[name], held.dtype)
             self.assign(s, held, Value(found, held.dtype, self.lanes.width))
             return
         self.assign(s, held, self.v.converted(self.v.evaluate(value), held.dtype))
+
+    def known(self, kept: c.CExpr, dtype: DType) -> c.CExpr:
+        """Returns the values that array `kept` has for the iterations."""
+        if self.v.numbers is None:
+            at = c.Un("&", c.Index(kept, self.v.first))
+            return c.Call(self.v.memory.load(dtype), (self.v.mask, at))
+        first = c.Un("&", c.Index(kept, c.Num("0")))
+        args = (self.v.mask, first, self.v.numbers.x)
+        return c.Call(self.v.memory.gather(dtype), args)
 
     def update_local(self, s: ir.Stmt, name: str, op: ir.ReduceOp, value: ir.Expr) -> None:
         held = self.v.scalar.locals[name]

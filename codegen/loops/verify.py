@@ -43,7 +43,7 @@ def verify(launch: loop_ir.Launch, plan: Plan) -> None:
     _sums(launch, [p for p in places if p.is_late], is_whole=False)
     _rescaled(launch, plan, places)
     _blocks(launch, places)
-    _ordered_blocks(places)
+    _ordered_blocks(launch, plan, places)
 
 
 def _expect(holds: bool, what: str) -> None:
@@ -121,17 +121,24 @@ def _in_blocks(
     )
 
 
-def _ordered_blocks(places: Sequence[_PhasePlace]) -> None:
-    """Verifies that the iterations of an `InBlocks` node have been sorted, or their blocks coloured, before it."""
+def _ordered_blocks(launch: loop_ir.Launch, plan: Plan, places: Sequence[_PhasePlace]) -> None:
+    """Verifies that the iterations of an `InBlocks` node have been sorted, or their blocks coloured, before it.
+
+    An earlier task may have coloured them, in an earlier launch too.
+    """
     for k, p in enumerate(places):
         if not any(isinstance(x, loop_ir.InBlocks) for x in p.around):
             continue
-        before = [type(q.phase) for q in places[:k] if q.phase.task == p.phase.task]
-        of_sort = [x for x in before if x in _SORT]
-        of_colours = [x for x in before if x in _COLOURING]
+        t = p.phase.task
+        colouring = plan.tasks[t].colouring
+        maker = t if colouring is None else colouring.maker
+        before = [(q.phase.task, type(q.phase)) for q in places[:k]]
+        found = [(u, x) for u, x in before if u in (t, maker) and x in (*_SORT, *_COLOURING)]
+        wanted = [(maker, x) for x in (_SORT if colouring is None else _COLOURING)]
+        is_elsewhere = colouring is not None and maker not in launch.tasks and maker < t
         _expect(
-            (of_sort, of_colours) in (([*_SORT], []), ([], [*_COLOURING])),
-            f"blocks of task {p.phase.task} are neither sorted nor coloured before",
+            found == ([] if is_elsewhere else wanted),
+            f"blocks of task {t} are neither sorted nor coloured before",
         )
 
 

@@ -199,7 +199,9 @@ def _scatter_touches(p: loop_ir.Phase, task: TaskPlan, alone: frozenset[str]) ->
         case loop_ir.ColourBlocks():
             yield Touch(rows_name(t), False, frozenset([_ONE_THREAD]))
             yield Touch(order_name(t), True, frozenset([_ONE_THREAD]))
-        case loop_ir.TileBody() if task.sort is not None or task.colouring is not None:
+        case loop_ir.TileBody() if task.colouring is not None:
+            yield Touch(order_name(task.colouring.maker), False, alone)
+        case loop_ir.TileBody() if task.sort is not None:
             yield Touch(order_name(t), False, alone)
     if any(x.how == PRIVATE for x in task.scatters):
         match p:

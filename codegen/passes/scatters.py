@@ -14,7 +14,7 @@ def place_scatters(launch: loop_ir.Launch, plan: Plan) -> loop_ir.Launch:
     """Places the phases of each scatter in a launch.
 
     Copies are cleared before the outermost loop around their task and added up behind it. The loop of a sorted task runs in blocks,
-    behind the sort; that of a coloured task behind the colouring.
+    behind the sort; that of a coloured task behind the colouring, unless an earlier task has made it.
     """
     if not any(plan.tasks[t].scatters for t in launch.tasks):
         return launch
@@ -37,7 +37,10 @@ def _in_blocks(node: loop_ir.Node, tasks: Sequence[TaskPlan]) -> Sequence[loop_i
     )
     t = task.index
     if task.sort is None:
-        return [loop_ir.FindRows(t), loop_ir.ColourBlocks(t), loop_ir.InBlocks(t, 0, (node,))]
+        made: list[loop_ir.Node] = []
+        if task.colours:
+            made += [loop_ir.FindRows(t), loop_ir.ColourBlocks(t)]
+        return [*made, loop_ir.InBlocks(t, 0, (node,))]
     assert task.sort.blocks is not None
     blocks = loop_ir.InBlocks(t, task.sort.blocks.n_colours, (node,))
     return [loop_ir.CountIterations(t), loop_ir.StartBlocks(t), loop_ir.SortIterations(t), blocks]

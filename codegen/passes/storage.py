@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ...kernels.analysis.effects import arrays_read, arrays_written
@@ -47,6 +48,7 @@ class Workspace:
     apart_bytes: int = APART_BYTES
     size_bytes: int = 0
     buffers: dict[str, Buffer] = field(default_factory=dict)
+    colourings: dict[int, ColourMemory] = field(default_factory=dict)  # by the task that makes them
 
     def allocate(self, name: str, dtype: DType, n_elements: int, is_private: bool) -> Buffer:
         before = next(reversed(self.buffers.values()), None)
@@ -221,6 +223,7 @@ class SortMemory:
     `blocks`: block of each iteration. `counts`: number of iterations, by thread and block. `order`:
     the sorted iterations. `starts`: begin of each block in that order. `kept`: locals of an
     iteration, computed in the count phase and read in the body.
+    `held`: of a sort that later calls use again; None if each call sorts anew. `again`: then a word, 1 in a call that sorts.
     """
 
     blocks: Buffer
@@ -228,6 +231,14 @@ class SortMemory:
     order: Buffer
     starts: Buffer
     kept: dict[str, Buffer]
+    held: KeptMemory | None = None
+    again: Buffer | None = None
+
+    @property
+    def shared(self) -> tuple[Buffer, ...]:
+        """Buffers that several threads of a team access."""
+        word = () if self.again is None else (self.again,)
+        return (self.blocks, self.counts, self.order, self.starts, *word, *self.kept.values())
 
 
 @dataclass(frozen=True)
@@ -236,7 +247,7 @@ class ColourMemory:
 
     `rows`: rows that each iteration updates. `taken`: colours of the blocks that update a row, a bit each.
     `colours`: of each block. `order`: the blocks by colour. `ends`: end of each colour in that order, and the number of colours.
-    `kept`: None if each call colours anew.
+    `held`: None if each call colours anew. `kept`: locals of an iteration, computed with its rows and read in the body.
     """
 
     rows: Buffer
@@ -244,29 +255,37 @@ class ColourMemory:
     colours: Buffer
     order: Buffer
     ends: Buffer
-    kept: KeptColouring | None = None
+    held: KeptMemory | None = None
+    kept: Mapping[str, Buffer] = field(default_factory=dict)
 
     @property
     def buffers(self) -> tuple[Buffer, ...]:
-        state = () if self.kept is None else (self.kept.is_valid,)
+        state = () if self.held is None else (self.held.is_valid,)
         return (self.rows, self.taken, self.colours, self.order, self.ends, *state)
 
 
 @dataclass(frozen=True)
-class KeptColouring:
-    """Colouring that a later call may use again: its buffers are in memory of the library, not in the workspace.
+class KeptMemory:
+    """Memory of the library, not of the workspace, with buffers whose contents a later call may use again.
 
-    While one call uses this memory, others at the same time have theirs in the workspace.
-    `is_valid`: a word, 1 while the colouring is that of `rows`. `place`: a word of the workspace, the address of the memory in use.
+    While one call uses this memory, others at the same time have the buffers in the workspace, one behind the other.
+    `is_valid`: the last of the buffers, a word that is 1 while the others may be used again.
+    `place`: a word of the workspace, the address of the memory in use.
+    `lock`: a word of the workspace, the address of the flag that this call must clear when it needs the memory no more, or 0.
     `base`, `memory`, `in_use`, `is_mine`: names of C variables, that of the address, and those of the launch's function.
     """
 
-    is_valid: Buffer
+    buffers: tuple[Buffer, ...]
     place: Buffer
+    lock: Buffer
     base: str
     memory: str
     in_use: str
     is_mine: str
+
+    @property
+    def is_valid(self) -> Buffer:
+        return self.buffers[-1]
 
 
 @dataclass(frozen=True)
@@ -280,9 +299,7 @@ class ScatterMemory:
     @property
     def shared(self) -> tuple[Buffer, ...]:
         """Buffers that several threads of a team access."""
-        s = self.sort
-        of_sort = () if s is None else (s.blocks, s.counts, s.order, s.starts, *s.kept.values())
-        return (*self.copies.values(), *of_sort)
+        return (*self.copies.values(), *(() if self.sort is None else self.sort.shared))
 
 
 def merged_levels(

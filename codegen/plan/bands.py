@@ -10,7 +10,7 @@ from ...kernels.analysis.scatters import placing, scatters
 from ...kernels.analysis.updated_rows import inspector
 from ...kernels.ir.domain import Loop
 from ...kernels.ir.kernel import For
-from ...kernels.ir.on_trees import IF_OLD
+from ...kernels.ir.on_trees import AS_IS, IF_OLD
 from ...kernels.ir.task import Problem, Task
 from ...kernels.ir.walk import nested_statements
 from ...space import choices as ch
@@ -21,6 +21,7 @@ from ...space.engine.order import OrderNode, forest
 from ...space.families.ranges import N_VECTORS
 from ...space.families.rescaling import RESCALED, RESCALING
 from ...space.families.scatter import blocks_of, tile_shape
+from ...space.families.scatter_colours import earlier_colouring
 from ...space.families.unrolling import place_of
 from ...space.families.wavefronts import sweep_of
 from ...space.targets.target import Target
@@ -270,7 +271,17 @@ class _Reader:
         if made is None:
             return None
         is_kept = self.value("colouring", t) == IF_OLD
-        return Colouring(int(self.value("greedy_block", t)), rows, made, is_kept)
+        maker = self.maker_of_colours(t)
+        return Colouring(int(self.value("greedy_block", t)), rows, made, is_kept, maker)
+
+    def maker_of_colours(self, t: int) -> int:
+        """Returns the task whose colouring task `t` uses."""
+        component = next(c for c in self.backbone.components if t in c)
+        while self.value("colouring", t) == AS_IS:
+            found = earlier_colouring(self.problem, component, t)
+            assert found is not None, f"task {t} has no earlier colouring"
+            t = found.task
+        return t
 
     def wave(self, t: int) -> Wave | None:
         order = self.value("waves", t) or ch.WAVES[ch.IN_ORDER]

@@ -123,12 +123,14 @@ class Colouring:
     """Blocks of `n_iterations` consecutive iterations of a task, coloured greedily by the rows of arrays that they update.
 
     `inspector`: finds an iteration's rows. `is_kept`: later calls use the colouring while rows are the same.
+    `maker`: the task that colours the blocks; an earlier one, if this task uses its colouring.
     """
 
     n_iterations: int
     rows: tuple[UpdatedRows, ...]
     inspector: Inspector
     is_kept: bool
+    maker: int
 
     @property
     def n_rows(self) -> int:
@@ -177,6 +179,11 @@ class TaskPlan:
     def copy_of(self, access: Access) -> Operand | None:
         """Returns the operand (packed block) from which the task reads an access; None if it reads from memory."""
         return next((o for o in self.copies if o.holds(access)), None)
+
+    @property
+    def colours(self) -> bool:
+        """True if the task colours blocks of iterations itself."""
+        return self.colouring is not None and self.colouring.maker == self.index
 
     @property
     def sort(self) -> ScatterPlan | None:

@@ -87,7 +87,8 @@ def decisions(plan: Plan, parallel: str = "parallel") -> tuple[str, ...]:
         ]
         extras += [f"scatters to {x.array} {_SCATTERS[x.how]}{_blocks(x)}" for x in t.scatters]
         if t.colouring is not None:
-            extras.append(f"colours blocks of {t.colouring.n_iterations}")
+            verb = "colours" if t.colours else "takes the colours of"
+            extras.append(f"{verb} blocks of {t.colouring.n_iterations}")
         extras += [f"{x.loop} in vectors of {x.width}" for x in t.ranges]
         extras += [_wavefronts(t.wave)] if t.wave is not None else []
         if t.shift is not None:

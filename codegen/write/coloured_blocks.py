@@ -3,35 +3,60 @@
 One thread colours the blocks greedily, in their order. A word for each row has a bit for each colour of the blocks that update it.
 A block for which no colour is left waits for the end, when one thread runs all such blocks.
 A kept colouring is made again if a row has changed since the call that made it, so each call finds all rows.
+Other tasks, of the same launch or of later ones, may use it too.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from ...kernels.analysis.updated_rows import FOUND
+from ...kernels.analysis.updated_rows import FOUND, kept_name
 from ...kernels.ir.arrays import ArrayInfo
 from ...kernels.ir.domain import Loop
 from ...kernels.ir.kernel import DType
 from ..bodies.bodies import BodyWriter
 from ..loops.ir import ColourBlocks, FindRows
-from ..passes.storage import Buffer, ColourMemory, KeptColouring
+from ..passes.storage import Buffer, ColourMemory
 from ..plan.plan import Colouring, TaskPlan
 from ..text import csyntax as c
-from ..text.types import type_name
 from .emission import Emission
+from .kept_memory import invalidate_if, keeping
 from .scatter import part
 from .sorted_blocks import BlockVariables, Statements
 
 N_COLOURS = 64  # bits of a word
 _NO_ROW = c.Un("-", c.Num("1"))
 _ZERO, _ONE = c.Num("0"), c.Num("1")
-_ACQUIRE, _RELEASE, _RELAXED = "__ATOMIC_ACQUIRE", "__ATOMIC_RELEASE", "__ATOMIC_RELAXED"
 
 
-def allocate_colouring(scene: Emission, task: TaskPlan, x: Colouring) -> ColourMemory:
+def place_colouring(scene: Emission, task: TaskPlan, x: Colouring) -> None:
+    """Finds the buffers of a task's colouring: allocates them, or takes those of the task that makes the colouring."""
+    made, t = scene.workspace.colourings, task.index
+    if task.colours:
+        scene.colourings[t] = made[t] = _allocated(scene, task, x)
+    elif x.maker in scene.launch.tasks:
+        scene.colourings[t] = replace(scene.colourings[x.maker], kept={})
+    else:
+        scene.colourings[t] = _renamed(scene, made[x.maker])
+
+
+def _renamed(scene: Emission, memory: ColourMemory) -> ColourMemory:
+    """Returns the buffers of an earlier launch's colouring under new names."""
+
+    def new(b: Buffer) -> Buffer:
+        return replace(b, name=scene.w.fresh(b.name))
+
+    kept = memory.held
+    buffers = [new(b) for b in memory.buffers]
+    if kept is not None:
+        kept = replace(kept, buffers=tuple(buffers), base=scene.w.fresh(kept.base))
+    rows, taken, colours, order, ends, *_ = buffers
+    return ColourMemory(rows, taken, colours, order, ends, held=kept)
+
+
+def _allocated(scene: Emission, task: TaskPlan, x: Colouring) -> ColourMemory:
     """Allocates the buffers of a colouring, one behind the other."""
-    extent, w = task.loops[0].loop.extent, scene.w
+    extent = task.loops[0].loop.extent
     n_blocks = -(-extent // x.n_iterations)
 
     def of(stem: str, n_elements: int, dtype: DType = DType.i32) -> Buffer:
@@ -44,67 +69,11 @@ def allocate_colouring(scene: Emission, task: TaskPlan, x: Colouring) -> ColourM
         order=of("order", n_blocks),
         ends=of("ends", N_COLOURS + 2),
     )
+    kept = {v.name: of(f"{v.name}_kept", extent, v.dtype) for v in x.inspector.kept}
+    made = replace(made, kept=kept)
     if not x.is_kept:
         return made
-    is_valid = of("is_valid", 1)
-    place = scene.workspace.allocate(w.fresh("place"), DType.i64, 1, is_private=False)
-    names = (w.fresh(f"{task.task.name}_{s}") for s in ("base", "memory", "in_use", "is_mine"))
-    return replace(made, kept=KeptColouring(is_valid, place, *names))
-
-
-# --- colourings that are kept ----------------------------------------------------------------
-
-
-def take_colouring(memory: ColourMemory) -> Statements:
-    """Returns code of the launch's function before its team starts: finds the memory of the colouring.
-
-    That is the library's own, with the colouring of an earlier call, or the workspace if another call is using it.
-    """
-    x = memory.kept
-    if x is None:
-        return ()
-    first, n_bytes = memory.rows.offset_bytes, sum(b.stride_bytes for b in memory.buffers)
-    exchange = c.Call("__atomic_exchange_n", (c.Un("&", c.Id(x.in_use)), _ONE, c.Id(_ACQUIRE)))
-    in_workspace = c.Bin("+", c.Id("workspace"), c.number(first))
-    address = c.Cond(c.Id(x.is_mine), c.CastTo("char *", c.Id(x.memory)), in_workspace)
-    invalid = c.Assign(_word(c.Id("workspace"), "int32_t", x.is_valid.offset_bytes), _ZERO)
-    return (
-        c.Declare("static int64_t", x.memory, None, -(-n_bytes // DType.i64.size_bytes)),
-        c.Declare("static int", x.in_use),
-        c.Declare("int", x.is_mine, c.Un("!", exchange), constant=True),
-        c.Assign(_word(c.Id("workspace"), "char *", x.place.offset_bytes), address),
-        c.If(c.Un("!", c.Id(x.is_mine)), (invalid,)),
-    )
-
-
-def release_colouring(memory: ColourMemory) -> Statements:
-    """Returns code of the launch's function when its team is done: the library's memory is free for other calls."""
-    x = memory.kept
-    if x is None:
-        return ()
-    args = (c.Un("&", c.Id(x.in_use)), _ZERO, c.Id(_RELEASE))
-    return (c.If(c.Id(x.is_mine), (c.Evaluate(c.Call("__atomic_store_n", args)),)),)
-
-
-def open_colouring(memory: ColourMemory) -> Statements:
-    """Returns the declarations of a thread's pointers to the buffers."""
-    x, first = memory.kept, memory.rows.offset_bytes
-    made: list[c.CStmt] = []
-    base, before = c.Id("workspace"), 0
-    if x is not None:
-        base, before = c.Id(x.base), first
-        here = _word(c.Id("workspace"), "char *", x.place.offset_bytes)
-        made.append(c.Declare("char *", x.base, here))
-    for b in memory.buffers:
-        kind = type_name(b.dtype, 0)
-        place = c.add(base, c.number(b.offset_bytes - before))
-        made.append(c.Declare(f"{kind} *", b.name, c.CastTo(f"{kind} *", place)))
-    return tuple(made)
-
-
-def _word(base: c.CExpr, kind: str, offset_bytes: int) -> c.CExpr:
-    """Returns the word of a C type that lies behind `offset_bytes`."""
-    return c.Index(c.CastTo(f"{kind} *", c.Bin("+", base, c.number(offset_bytes))), _ZERO)
+    return replace(made, held=keeping(scene, task.task.name, made.buffers))
 
 
 # --- phases and loops ------------------------------------------------------------------------
@@ -118,10 +87,10 @@ def write_colouring(scene: Emission, phase: FindRows | ColourBlocks, task: TaskP
         _find_rows(scene, task, task.colouring, memory)
     else:
         made = _coloured(scene, task, task.colouring, memory)
-        if memory.kept is None:
+        if memory.held is None:
             scene.w.write(c.Scope(made))
             return
-        is_valid = c.Index(c.Id(memory.kept.is_valid.name), _ZERO)
+        is_valid = c.Index(c.Id(memory.held.is_valid.name), _ZERO)
         scene.w.write(c.If(c.Un("!", is_valid), (*made, c.Assign(is_valid, _ONE))))
 
 
@@ -189,19 +158,17 @@ def _find_rows(scene: Emission, task: TaskPlan, x: Colouring, memory: ColourMemo
             c.Id(memory.rows.name), c.Bin("+", c.Bin("*", c.Id(i), c.number(n)), c.Id(k))
         )
         clear: Statements = (c.Assign(rest, _NO_ROW),)
-        if memory.kept is not None:
+        if memory.held is not None:
             w.write(c.Assign(c.Id(differs), c.Bin("!=", changed, _ZERO), "|"))
             clear = (c.Assign(c.Id(differs), c.Bin("!=", rest, _NO_ROW), "|"), *clear)
         w.write(c.For(k, found, c.number(n), 1, clear))
     with w.scope() as body:
         begin, end = part(scene, c.number(loop.extent), task.is_parallel)
-        if memory.kept is not None:
+        if memory.held is not None:
             w.write(c.Declare("int", differs, _ZERO))
         w.write(c.For(i, begin, end, 1, tuple(each.statements)))
-        if memory.kept is not None:
-            is_valid = c.Un("&", c.Index(c.Id(memory.kept.is_valid.name), _ZERO))
-            store = c.Call("__atomic_store_n", (is_valid, _ZERO, c.Id(_RELAXED)))
-            w.write(c.If(c.Id(differs), (c.Evaluate(store),)))
+        if memory.held is not None:
+            w.write(invalidate_if(c.Id(differs), memory.held))
     w.used -= {i, k, differs}
     w.write(c.Scope(tuple(body.statements)))
 
@@ -211,12 +178,15 @@ def _inspected(
 ) -> tuple[c.CExpr, c.CExpr]:
     """Writes the inspector of an iteration; returns the number of its rows, and whether one has changed."""
 
+    own = {kept_name(v): memory.kept[v.name] for v in x.inspector.kept} | {FOUND: memory.rows}
+
     def array_of(name: str) -> c.CExpr:
-        return c.Id(memory.rows.name) if name == FOUND else scene.global_array(name)
+        return c.Id(own[name].name) if name in own else scene.global_array(name)
 
     problem, shape = scene.plan.problem, (loop.extent, x.rows_per_iteration)
-    rows = ArrayInfo(FOUND, DType.i32, shape, "temp")
-    writer = BodyWriter(scene.w, replace(problem, arrays=(*problem.arrays, rows)), array_of)
+    stored = [ArrayInfo(FOUND, DType.i32, shape, "temp")]
+    stored += [ArrayInfo(kept_name(v), v.dtype, (loop.extent,), "temp") for v in x.inspector.kept]
+    writer = BodyWriter(scene.w, replace(problem, arrays=(*problem.arrays, *stored)), array_of)
     writer.v.plain_indices = True
     writer.v.loops = {loop.name: i}
     writer.declare_locals(x.inspector.statements)

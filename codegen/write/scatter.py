@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from math import prod
 
 from ...kernels.ir.kernel import DType
+from ...kernels.ir.on_trees import IF_OLD
 from ...space import choices as ch
 from ...space.backbone import OUTER
 from ..bodies.bodies import BodyWriter
@@ -28,6 +30,7 @@ from ..text import csyntax as c
 from ..text.constants import neutral
 from ..text.types import type_name
 from .emission import Emission
+from .kept_memory import invalidate_if, keeping
 
 _CHUNK = 2048  # elements of an array that stay in a cache while the copies of all threads are added to them
 _UNWANTED = c.Un("-", c.Num("1"))  # the block of an iteration that does nothing
@@ -60,13 +63,17 @@ def _sort_memory(scene: Emission, task: TaskPlan, x: ScatterPlan) -> SortMemory:
         return scene.buffer(f"{x.array}_{stem}", dtype, n_elements, is_private=False)
 
     kept = {local.name: of(f"{local.name}_kept", n, local.dtype) for local in x.placing.kept}
-    return SortMemory(
-        of("blocks", n),
-        of("counts", n_threads * n_blocks),
-        of("order", n),
-        of("starts", n_blocks + 1),
-        kept,
+    made = SortMemory(
+        counts=of("counts", n_threads * n_blocks),
+        blocks=of("blocks", n),
+        order=of("order", n),
+        starts=of("starts", n_blocks + 1),
+        kept=kept,
     )
+    if scene.plan.choice("sorting", task.index) != IF_OLD:
+        return made
+    held = keeping(scene, f"{x.array}_sort", (made.blocks, made.order, made.starts))
+    return replace(made, held=held, again=of("again", 1))
 
 
 def body_writer(
@@ -87,7 +94,7 @@ def body_writer(
     writer = BodyWriter(scene.w, scene.plan.problem, array_of, own.is_shared)
     writer.v.plain_indices = True
     writer.v.tiles = own.tiles
-    if own.order is not None:
+    if own.kept:
         iteration = variables[task.index, task.loops[0].loop.name, OUTER]
         writer.given = {name: c.Index(kept, iteration) for name, kept in own.kept.items()}
     return writer
@@ -108,10 +115,11 @@ def iterations_of(scene: Emission, task: TaskPlan, windows: Mapping[str, TilePla
     memory = scene.scatters.get(task.index, ScatterMemory({}, {}, None))
     atomic = {x.array for x in task.scatters if x.how == ch.BY_ATOMICS} | task.states
     tiles = {x.array: (memory.tiles[x.array], x.tile) for x in task.scatters if x.tile}
-    sort = memory.sort
+    sort, colouring = memory.sort, scene.colourings.get(task.index)
+    made = sort or colouring
     return Iterations(
         c.Id(sort.order.name) if sort is not None else None,
-        {name: c.Id(kept.name) for name, kept in sort.kept.items()} if sort is not None else {},
+        {name: c.Id(kept.name) for name, kept in made.kept.items()} if made is not None else {},
         lambda update: update.array in atomic,
         {
             array: TilePlace(c.Id(held.name), shape, c.Id(origin))
@@ -223,37 +231,50 @@ def _add_copies(scene: Emission, buffer: Buffer, x: ScatterPlan) -> None:
 
 
 def _count(scene: Emission, task: TaskPlan) -> None:
-    """Writes the count phase of the sort: the block of each iteration in a vectorisable loop, then counts per block."""
+    """Writes the count phase of the sort: the block of each iteration in a vectorisable loop, then counts per block.
+
+    A block that differs from an earlier call's makes the kept sort invalid.
+    """
     x, memory = task.sort, scene.scatters[task.index].sort
     assert x is not None and x.blocks is not None and x.placing is not None and memory is not None
     w, loop = scene.w, task.loops[0].loop
-    i, k = w.fresh(loop.name), w.fresh("k")
-    blocks = c.Index(c.Id(memory.blocks.name), c.Id(i))
+    i, k, found, differs = (w.fresh(s) for s in (loop.name, "k", "block", "differs"))
+    blocks: c.CExpr = c.Index(c.Id(memory.blocks.name), c.Id(i))
+    here = blocks if memory.held is None else c.Id(found)
     writer = BodyWriter(w, scene.plan.problem, scene.global_array)
     writer.v.loops = {loop.name: c.Id(i)}
     with w.scope() as finding:
-        if x.placing.conditions:
+        if memory.held is not None:
+            w.write(c.Declare("int32_t", found, _UNWANTED))
+        elif x.placing.conditions:
             w.write(c.Assign(blocks, _UNWANTED))
         with w.scope() as inside:
             writer.declare_locals(x.placing.statements)
             writer.statements(x.placing.statements)
             for name, kept in memory.kept.items():
                 w.write(c.Assign(c.Index(c.Id(kept.name), c.Id(i)), writer.v.locals[name].x))
-            w.write(c.Assign(blocks, _block(scene, writer, x)))
+            w.write(c.Assign(here, _block(scene, writer, x)))
         made: Sequence[c.CStmt] = inside.statements
         for condition in reversed(x.placing.conditions):
             made = [c.If(writer.v.evaluate(condition).x, tuple(made))]
         for statement in made:
             w.write(statement)
+        if memory.held is not None:
+            w.write(c.Assign(c.Id(differs), c.Bin("!=", blocks, here), "|"))
+            w.write(c.Assign(blocks, here))
     with w.scope() as body:
         begin, end = part(scene, c.number(loop.extent), task.is_parallel)
         own = _own_counts(task, x)
+        if memory.held is not None:
+            w.write(c.Declare("int", differs, c.Num("0")))
         zero = c.Assign(_at(memory.counts, own, c.Id(k)), c.Num("0"))
         w.write(c.For(k, c.Num("0"), c.number(x.blocks.n_blocks), 1, (zero,)))
         w.write(c.For(i, begin, end, 1, tuple(finding.statements)))
         one: c.CStmt = c.Assign(_at(memory.counts, own, blocks), c.Num("1"), "+")
         w.write(c.For(i, begin, end, 1, (_where_wanted(x, blocks, one),)))
-    w.used -= {i, k}
+        if memory.held is not None:
+            w.write(invalidate_if(c.Id(differs), memory.held))
+    w.used -= {i, k, found, differs}
     w.write(c.Scope(tuple(body.statements)))
 
 
@@ -282,6 +303,9 @@ def _block(scene: Emission, writer: BodyWriter, x: ScatterPlan) -> c.CExpr:
         at = c.Id(w.fresh(f"block_{axis}"))
         w.write(c.Declare("long", at.name, c.Bin("/", inside, c.number(cells)), constant=True))
         w.used -= {place.name, at.name}
+        if axis not in b.coloured:
+            number.append((at, stride))
+            continue
         colour.append((c.Bin("&", at, c.Num("1")), per_colour << b.coloured.index(axis)))
         number.append((c.Bin("/", at, c.Num("2")), stride))
     return c.CastTo("int32_t", c.linear((*colour, *number), 0))
@@ -325,15 +349,19 @@ def _start(scene: Emission, task: TaskPlan) -> None:
     start = c.Assign(c.Index(c.Id(memory.starts.name), c.Id(k)), c.Id(next_))
     each = c.For(slot, c.Num("0"), n_threads, 1, take)
     end = c.Assign(c.Index(c.Id(memory.starts.name), c.number(n)), c.Id(next_))
-    w.write(
-        c.Scope(
-            (
-                c.Declare("int32_t", next_, c.Num("0")),
-                c.For(k, c.Num("0"), c.number(n), 1, (start, each)),
-                end,
-            )
-        )
+    made = (
+        c.Declare("int32_t", next_, c.Num("0")),
+        c.For(k, c.Num("0"), c.number(n), 1, (start, each)),
+        end,
     )
+    if memory.held is None or memory.again is None:
+        w.write(c.Scope(made))
+        return
+    is_valid, again = (
+        c.Index(c.Id(b.name), c.Num("0")) for b in (memory.held.is_valid, memory.again)
+    )
+    w.write(c.Assign(again, c.Un("!", is_valid)))
+    w.write(c.If(again, (*made, c.Assign(is_valid, c.Num("1")))))
 
 
 def _sort(scene: Emission, task: TaskPlan) -> None:
@@ -350,4 +378,7 @@ def _sort(scene: Emission, task: TaskPlan) -> None:
         both = (put, c.Assign(count, c.Num("1"), "+"))
         one: c.CStmt = c.Scope(both)
         w.write(c.For(i, begin, end, 1, (_where_wanted(x, block, one),)))
-    w.write(c.Scope(tuple(body.statements)))
+    if memory.again is None:
+        w.write(c.Scope(tuple(body.statements)))
+    else:
+        w.write(c.If(c.Index(c.Id(memory.again.name), c.Num("0")), tuple(body.statements)))

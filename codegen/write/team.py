@@ -26,21 +26,16 @@ from ..loops.ir import (
 from ..passes import storage
 from ..passes.nests import nests
 from ..passes.pipeline import PASSES, Passes, run
-from ..plan.plan import Plan, PlannedNode, TaskPlan
+from ..plan.plan import Plan, PlannedNode, TaskPlan, tasks_of
 from ..plan.summary import sentence
 from ..text import csyntax as c
 from ..text.free_variables import parameters, thread_parameters, without_unused
 from ..text.types import type_name
 from .accumulators import Accumulators
-from .coloured_blocks import (
-    allocate_colouring,
-    open_colouring,
-    release_colouring,
-    take_colouring,
-    write_colouring,
-)
+from .coloured_blocks import place_colouring, write_colouring
 from .context import Context
 from .emission import Emission
+from .kept_memory import opened, release, take
 from .launch_writer import LaunchWriter
 from .pack_phases import PackWriter
 from .packed import PackedOperands
@@ -119,18 +114,19 @@ def written_launches(
     Their functions have the problem's temporary arrays as parameters.
     """
     functions, calls = [], []
+    last_uses = _last_uses(plan, launches)
     for k, roots in enumerate(launches):
         launch = run(passes.loops, nests(plan, roots), plan)
         name = f"launch_{k}"
         w = Builder(prelude, names, CMemory(), knows_alignment=launch.is_parallel)
         writer = team_writer(Emission(plan, launch, workspace, w), name)
         body, after = written(writer)
-        colourings = tuple(writer.scene.colourings.values())
-        before = (
-            *set_counters(writer.scene),
-            *chain.from_iterable(map(take_colouring, colourings)),
-        )
-        after = (*after, *chain.from_iterable(map(release_colouring, colourings)))
+        sorts = _kept_sorts(writer.scene)
+        made = {t: x.held for t, x in workspace.colourings.items() if x.held is not None}
+        taken = (*sorts, *(made[t] for t in launch.tasks if t in made))
+        left = (*sorts, *(x for t, x in made.items() if last_uses[t] == k))
+        before = (*set_counters(writer.scene), *chain.from_iterable(map(take, taken)))
+        after = (*after, *chain.from_iterable(map(release, left)))
         named = parameters(plan.problem, (*before, *body, *after), names)
         functions.extend(writer.closed)
         comment = "; ".join(sentence(plan, t) for t in launch.tasks)
@@ -156,6 +152,21 @@ def written_launches(
     return Launches(tuple(functions), tuple(calls), workspace_bytes=workspace.size_bytes)
 
 
+def _last_uses(plan: Plan, launches: Sequence[tuple[PlannedNode, ...]]) -> dict[int, int]:
+    """Returns, for each task that makes a colouring, the number of the last launch that uses it."""
+    last: dict[int, int] = {}
+    for k, roots in enumerate(launches):
+        found = (plan.tasks[t].colouring for root in roots for t in tasks_of(root))
+        last |= {x.maker: k for x in found if x is not None}
+    return last
+
+
+def _kept_sorts(scene: Emission) -> tuple[storage.KeptMemory, ...]:
+    """Returns the memory of the launch's sorts that later calls use again."""
+    sorts = (x.sort for x in scene.scatters.values())
+    return tuple(x.held for x in sorts if x is not None and x.held is not None)
+
+
 def team_writer(scene: Emission, name: str) -> LaunchWriter:
     """Returns the writer of a CPU launch whose C function is called `name`. Allocates the launch's buffers."""
     for t in scene.launch.tasks:
@@ -172,9 +183,15 @@ def written(writer: LaunchWriter) -> tuple[tuple[c.CStmt, ...], tuple[c.CStmt, .
     context = Context(is_team=scene.launch.is_parallel)
     with scene.w.scope() as body:
         writer.children(scene.launch.nodes, context)
-    of_colours = {b.name for m in scene.colourings.values() for b in m.buffers}
-    opening = [open_buffer(scene, b) for b in scene.opened if b.name not in of_colours]
-    opening += chain.from_iterable(map(open_colouring, scene.colourings.values()))
+    colourings = {m.order.name: m for m in scene.colourings.values()}  # each once
+    held = [
+        (m.buffers if m.order in scene.opened else (m.order, m.ends), m.held)
+        for m in colourings.values()
+    ]
+    held += [(x.buffers, x) for x in _kept_sorts(scene)]
+    apart = {b.name for buffers, _ in held for b in buffers}
+    opening = [open_buffer(scene, b) for b in scene.opened if b.name not in apart]
+    opening += chain.from_iterable(opened(*x) for x in held)
     whole = (*opening, *scene.partition_declarations(), *body.statements)
     scene.w.knows_alignment = False
     with scene.w.scope() as after:
@@ -222,7 +239,7 @@ def allocate(scene: Emission, task: TaskPlan) -> None:
     if task.scatters:
         allocate_scatters(scene, task)
     if task.colouring is not None:
-        scene.colourings[t] = allocate_colouring(scene, task, task.colouring)
+        place_colouring(scene, task, task.colouring)
 
 
 def own_array(

@@ -2,6 +2,8 @@
 
 A row is a part of the array with the same indices along the axes on which updates move: the node at a corner of an element of a
 mesh, a cell of a sparse field. The inspector has the loops and branches around the updates, and what sets their indices.
+An index that follows from floats, as the cell of a particle, is a local that is computed once: the inspector keeps it for the body,
+since a second computation might round to another cell.
 """
 
 from __future__ import annotations
@@ -55,11 +57,13 @@ class Inspector:
     """Statements that store the rows of an iteration in FOUND, and names of their locals.
 
     `n_found`: how many rows they have stored. `changed`: 1 if one of them differs from what FOUND held.
+    `kept`: locals that are computed from floats, each stored for the body by the number of the iteration (`kept_name`).
     """
 
     statements: tuple[ir.Stmt, ...]
     n_found: str
     changed: str
+    kept: tuple[ir.Local, ...] = ()
 
     @property
     def arrays_read(self) -> tuple[str, ...]:
@@ -100,8 +104,8 @@ def _n_stores(body: Sequence[ir.Stmt], lengths: Mapping[str, int]) -> int:
     n = 0
     for s in body:
         match s:
-            case ir.Store():
-                n += 1
+            case ir.Store(array=array):
+                n += array == FOUND
             case ir.For(loop=loop, extent=extent, body=inner):
                 often = max(0, lengths[loop]) if isinstance(extent, ir.Const) else MAX_ROWS + 1
                 n += often * _n_stores(inner, lengths)
@@ -117,26 +121,75 @@ def _n_stores(body: Sequence[ir.Stmt], lengths: Mapping[str, int]) -> int:
 def inspector(task: Task, rows: tuple[UpdatedRows, ...]) -> Inspector | None:
     """Returns the part of a task's body that finds rows of arrays, numbered on from array to array.
 
-    None if it would depend on what the task itself writes, on rounding, or on statements that do more than the iteration.
+    None if it would depend on what the task itself writes, on rounding more than once, or on statements that do more than the
+    iteration.
     """
     assert task.body is not None
     body = task.body.statements
     if any(isinstance(s, _REFUSED) for s in nested_statements(body)) or task.body.trees.activates:
         return None
     own = frozenset(x.array for x in rows)
-    wanted = _wanted(body, own)
-    written = {s.state.name for s in task.body.sites if s.writes}
-    kept = [s for s in nested_statements(body) if _is_kept(s, own, wanted)]
-    values = [e for s in kept for e in _values(s)]
-    sliced = {name for s in kept for name in [local_changed(s)] if name}
-    is_plain = wanted <= sliced and all(_is_exact(e, written) for e in values)
-    if not is_plain or any(isinstance(s, ir.Update) and s.result for s in kept):
+    rounded = {s.name: ir.Local(s.name, s.value.dtype) for s in _rounded(body)}
+    part = _part(task, own, frozenset()) or _part(task, own, frozenset(rounded))
+    if part is None:
         return None
     names = {local_changed(s) for s in nested_statements(body)}
     n_found, row, changed = (_free(x, names) for x in (N_FOUND, ROW, CHANGED))
-    writer = _Slice(task.loops[0].name, rows, wanted, n_found, row, changed)
+    kept = tuple(x for name, x in rounded.items() if name in part.kept)
+    writer = _Slice(task.loops[0].name, rows, part.wanted, n_found, row, changed, kept)
     start = tuple(ir.SetLocal(x, ir.Const(0, ir.DType.i64), ir.NOWHERE) for x in (n_found, changed))
-    return Inspector(identified((*start, *writer.sliced(body))), n_found, changed)
+    return Inspector(identified((*start, *writer.sliced(body))), n_found, changed, kept)
+
+
+def kept_name(local: ir.Local) -> str:
+    """Returns the name of the array in which the inspector stores a local; no array of a sequence has the name."""
+    return f"{local.name} of iterations"
+
+
+@dataclass(frozen=True)
+class _Part:
+    """The part of a body that finds rows: the locals that it sets, and those of them that it keeps for the body."""
+
+    wanted: frozenset[str]
+    kept: frozenset[str]
+
+
+def _part(task: Task, own: frozenset[str], rounded: frozenset[str]) -> _Part | None:
+    """Returns the part that finds rows of the arrays `own`, if rows depend on no other rounding than that of locals `rounded`."""
+    assert task.body is not None
+    every = tuple(nested_statements(task.body.statements))
+    written = {s.state.name for s in task.body.sites if s.writes}
+    wanted = _wanted(every, own, rounded)
+    found = [s for s in every if _is_kept(s, own, wanted)]
+    values = [e for s in found for e in _values(s, rounded)]
+    if not all(_is_exact(e, written) for e in values):
+        return None
+    whole = _wanted(every, own, frozenset())
+    sliced = [s for s in every if _is_kept(s, own, whole)]
+    is_set = whole <= {local_changed(s) for s in sliced}
+    behind = (e for s in sliced for e in _values(s, frozenset()))
+    if not is_set or not all(_is_pure(e, written) for e in behind):
+        return None
+    if any(isinstance(s, ir.Update) and s.result for s in sliced):
+        return None
+    return _Part(whole, wanted & rounded)
+
+
+def _rounded(body: Sequence[ir.Stmt]) -> Iterator[ir.SetLocal]:
+    """Yields the statements, in no loop, that alone set an integer local, from floats."""
+    changed = [local_changed(s) for s in nested_statements(tuple(body))]
+    for s in _in_no_loop(body):
+        if isinstance(s, ir.SetLocal) and changed.count(s.name) == 1:
+            is_rounded = any(x.dtype.is_float for x in walk(s.value))
+            if is_rounded and s.value.dtype.is_integer:
+                yield s
+
+
+def _in_no_loop(body: Sequence[ir.Stmt]) -> Iterator[ir.Stmt]:
+    for s in body:
+        yield s
+        if isinstance(s, ir.If):
+            yield from _in_no_loop((*s.then, *s.orelse))
 
 
 _REFUSED = (
@@ -160,20 +213,41 @@ def _is_kept(s: ir.Stmt, arrays: frozenset[str], wanted: frozenset[str]) -> bool
     )
 
 
-def _wanted(body: tuple[ir.Stmt, ...], arrays: frozenset[str]) -> frozenset[str]:
-    """Returns the locals on which indices of updates, and the branches and loops around them, depend."""
+def _wanted(
+    every: Sequence[ir.Stmt], arrays: frozenset[str], rounded: frozenset[str]
+) -> frozenset[str]:
+    """Returns the locals on which indices of updates, and the branches and loops around them, depend.
+
+    `every`: all statements of a body. `rounded`: locals that are known, whatever they depend on.
+    """
     wanted: frozenset[str] = frozenset()
     while True:
-        kept = (s for s in nested_statements(body) if _is_kept(s, arrays, wanted))
-        more = wanted.union(name for s in kept for e in _values(s) for name in locals_read(e))
+        kept = (s for s in every if _is_kept(s, arrays, wanted))
+        values = (e for s in kept for e in _values(s, rounded))
+        more = wanted.union(name for e in values for name in locals_read(e))
         if more == wanted:
             return wanted
         wanted = more
 
 
-def _values(s: ir.Stmt) -> tuple[ir.Expr, ...]:
-    """Returns the expressions of a kept statement on which rows depend: not the value of an update."""
+def _values(s: ir.Stmt, rounded: frozenset[str]) -> tuple[ir.Expr, ...]:
+    """Returns the expressions of a kept statement on which rows depend: not the value of an update, nor of a local in `rounded`."""
+    if isinstance(s, ir.SetLocal) and s.name in rounded:
+        return ()
     return s.indices if isinstance(s, ir.Update) else children(s)
+
+
+def _is_pure(e: ir.Expr, written: set[str]) -> bool:
+    """True if an expression may be computed before the loop: it reads nothing that the task writes, and draws no random number."""
+    return all(
+        isinstance(x, _PURE) and not (isinstance(x, ir.Load) and x.array in written)
+        for x in walk(e)
+    )
+
+
+_PURE = (
+    ir.Load, ir.Const, ir.Param, ir.Local, ir.LoopIndex, ir.Compare, ir.Select, ir.Cast, ir.Bitcast, ir.Unary, ir.Binary,
+)  # fmt: skip
 
 
 def _is_exact(e: ir.Expr, written: set[str]) -> bool:
@@ -216,6 +290,7 @@ class _Slice:
     n_found: str
     row: str
     changed: str
+    kept: tuple[ir.Local, ...]
 
     def sliced(self, body: Sequence[ir.Stmt]) -> tuple[ir.Stmt, ...]:
         """Returns the inspector of a block. A row that the block has found before is not stored again."""
@@ -241,7 +316,12 @@ class _Slice:
                 )
                 return next(found, ())
             case ir.SetLocal() | ir.UpdateLocal():
-                return (s,) if s.name in self.wanted else ()
+                stores = (
+                    ir.Store(kept_name(x), (ir.LoopIndex(self.loop),), x, s.where)
+                    for x in self.kept
+                    if x.name == s.name
+                )
+                return (s, *stores) if s.name in self.wanted else ()
             case ir.For():
                 inner = self.sliced(s.body)
                 if self._is_once(s, inner):

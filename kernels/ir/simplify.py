@@ -148,6 +148,22 @@ def select(condition: ir.Expr, a: ir.Expr, b: ir.Expr) -> ir.Expr:
     return a if a == b else ir.Select(condition, a, b, a.dtype)
 
 
+def simplified(e: ir.Expr) -> ir.Expr:
+    """Returns the simplified form of an expression whose operands are simplified."""
+    match e:
+        case ir.Unary(op=op, x=x):
+            return unary(op, x)
+        case ir.Binary(op=op, a=a, b=b) if a.dtype is b.dtype is e.dtype:
+            return binary(op, a, b)
+        case ir.Compare(op=op, a=a, b=b):
+            return compare(op, a, b)
+        case ir.Select(condition=condition, a=a, b=b):
+            return select(condition, a, b)
+        case ir.Cast(x=x, dtype=dtype):
+            return cast(x, dtype)
+    return e
+
+
 def is_cheap_and_fixed(x: ir.Expr) -> bool:
     """True if an expression may replace a local with its value at every use.
 

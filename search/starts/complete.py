@@ -25,7 +25,8 @@ from ...space.families.materialisation import RECOMPUTED, STORED
 from ...space.families.prefetch_distance import AHEAD_NONE, AHEAD_TWO, blocks_in
 from ...space.families.rescaling import RESCALED, WAITS
 from ...space.families.row_stores import BY_ELEMENT, IN_ROWS
-from ...space.families.scatter_colours import GENERATE, IF_CHANGED
+from ...space.families.scatter_colours import GENERATE, IF_CHANGED, REUSE
+from ...space.families.scatter_sorts import SORT_ANEW, SORT_IF_CHANGED
 from ..tree.ordering import open_in_order
 from .profitability import what_pays
 from .proposals import default_sketch, greedy_sketch, has_gaps, sketches
@@ -463,7 +464,9 @@ class _Wanted:
             is_small = [n <= self.threads.cells for n in sizes]
             self.want(var, *reversed(range(sum(is_small))), *range(sum(is_small), len(sizes)))
         for var in self.v.of_tasks["colouring"].values():
-            self.want(var, IF_CHANGED, GENERATE)
+            self.want(var, REUSE, IF_CHANGED, GENERATE)
+        for var in self.v.of_tasks["sorting"].values():
+            self.want(var, SORT_IF_CHANGED, SORT_ANEW)
         for d, var in self.v.schedule.items():
             task = self.space.problem.tasks[d.task]
             is_cut = any(d.loop.name in cut.loops for cut in cuts_of(task))  # rows of a triangle

@@ -1,7 +1,7 @@
 """Scatters: updates of elements that several iterations of a body share, in free order.
 
 Blocks are boxes of the array. An iteration's window is the box of all its updates; its position
-decides the iteration's block. Iterations are sorted by block (a counting sort in each call), and
+decides the iteration's block. Iterations are sorted by block (a counting sort, see scatter_sorts.py), and
 all blocks of one colour run before those of the next. Blocks of one colour lie so far apart that no
 two of their windows overlap (red-black and multicolour orderings).
 
@@ -17,8 +17,9 @@ from itertools import combinations
 from math import prod
 
 from ...kernels.analysis.scatters import Scatter, scatters
+from ...kernels.analysis.updated_rows import UpdatedRows
 from ...kernels.ir.arrays import ArrayInfo
-from ...kernels.ir.task import Task
+from ...kernels.ir.task import Problem, Task
 from ..backbone import MID, OUTER, Dim
 from ..draft import Draft, Family, all_but, bits
 from ..targets.gpu_facts import ATOMIC_OPERATIONS
@@ -68,8 +69,9 @@ class ArrayBlocks:
 
     @property
     def coloured(self) -> tuple[int, ...]:
-        """Axes along which blocks alternate between two colours."""
-        return tuple(k for k, n in enumerate(self.counts) if n > 1)
+        """Axes along which blocks alternate between two colours. Windows of one element stay inside of their block."""
+        sides = zip(self.counts, self.spans, strict=True)
+        return tuple(k for k, (n, span) in enumerate(sides) if n > 1 and span > 1)
 
     @property
     def n_colours(self) -> int:
@@ -78,7 +80,7 @@ class ArrayBlocks:
     @property
     def halves(self) -> tuple[int, ...]:
         """Greatest number of blocks of one colour along each axis."""
-        return tuple(-(-n // 2) if n > 1 else n for n in self.counts)
+        return tuple(-(-n // 2) if k in self.coloured else n for k, n in enumerate(self.counts))
 
     @property
     def n_blocks(self) -> int:
@@ -100,9 +102,10 @@ def declare(s: Draft) -> None:
         found = scatters(task, s.problem)
         may_sort = s.kind.has_teams and bool(found) and task.loops[0].extent < MAX_SORTED
         sizes = sizes_of(s, found) if may_sort else ()
+        coloured = colourable(task, s.problem) if s.kind.has_teams else ()
         for x in found:
             name = (f"{task.name}.{x.array}",)
-            how = values_of(s, x, sizes) | (bits(GREEDY) if may_colour(s, task, found, x) else 0)
+            how = values_of(s, x, sizes) | (bits(GREEDY) if x in coloured else 0)
             s.v.scatter[t, x.array] = s.b.add("scatter", name, SCATTER, how)
         if sizes:
             values = tuple(map(str, sizes))
@@ -128,15 +131,20 @@ def values_of(s: Draft, x: Scatter, sizes: tuple[int, ...]) -> int:
     return bits(*values)
 
 
-def may_colour(s: Draft, task: Task, found: tuple[Scatter, ...], x: Scatter) -> bool:
-    """True if blocks of iterations may be coloured by the rows that scatter `x` of a task updates.
+def colourable(task: Task, problem: Problem) -> tuple[Scatter, ...]:
+    """Returns the scatters by whose rows a team may colour blocks of a task's iterations.
 
-    Where all scatters of a task (`found`) have windows, boxes serve them: their blocks need no colouring.
+    Where all scatters of a task have windows, boxes serve them: their blocks need no colouring.
     """
-    if not s.kind.has_teams or x.rows is None or task.loops[0].extent >= MAX_SORTED:
-        return False
-    n_bytes = task.loops[0].extent * x.rows.most * 4
-    return not all(y.window for y in found) and x.rows.n_rows <= MAX_ROWS and n_bytes <= MAX_BYTES
+    found = scatters(task, problem)
+    if all(x.window for x in found) or task.loops[0].extent >= MAX_SORTED:
+        return ()
+    return tuple(x for x in found if x.rows is not None and _has_room(task, x.rows))
+
+
+def _has_room(task: Task, rows: UpdatedRows) -> bool:
+    n_bytes = task.loops[0].extent * rows.most * 4
+    return rows.n_rows <= MAX_ROWS and n_bytes <= MAX_BYTES
 
 
 def sizes_of(s: Draft, found: tuple[Scatter, ...]) -> tuple[int, ...]:

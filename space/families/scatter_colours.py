@@ -1,33 +1,106 @@
 """Greedy colourings of scatters (GREEDY): the size of the coloured blocks of iterations, and when a colouring is made.
 
 Small blocks need few colours, large ones little work of the thread that colours them, and keep neighbours together.
-A colouring depends on the indices of the updates alone, so calls with the same indices may share one.
+A colouring depends on the indices of the updates alone, so calls with the same indices may share one, and so may tasks:
+the loops of a mesh's forces and of their adjoint.
 """
 
 from __future__ import annotations
 
-from ...kernels.analysis.scatters import scatters
-from ...kernels.ir.on_trees import ANEW, IF_OLD
-from ..draft import Draft, Family, Phrases, bits
+from dataclasses import dataclass
+
+from ...kernels.analysis.common_rows import are_among
+from ...kernels.analysis.effects import arrays_written
+from ...kernels.analysis.scatters import Scatter
+from ...kernels.analysis.updated_rows import UpdatedRows, inspector
+from ...kernels.ir.on_trees import ANEW, AS_IS, IF_OLD
+from ...kernels.ir.task import Problem, Task
+from ..draft import Draft, Family, Phrases, all_but, bits
 from ..targets.kind import CPU
-from .scatter import GREEDY, may_colour
+from .order import BEFORE
+from .scatter import GREEDY, SCATTER, colourable
 
 SIZES = (1, 16, 256, 4096)  # iterations
 
-GENERATE, IF_CHANGED = range(2)
+GENERATE, IF_CHANGED, REUSE = range(3)
 COLOURING = (
     ANEW,  # GENERATE: each call colours the blocks
     IF_OLD,  # IF_CHANGED: calls keep the colouring, and compare the rows with those that it was made for
+    AS_IS,  # REUSE: it is the colouring of an earlier task, whose iterations update at least the same rows
 )
+
+# --- sites -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class EarlierColouring:
+    """Colouring of an earlier task that a task may use.
+
+    `holders`: for each array that the task scatters to, arrays of the earlier task with at least the same rows in each iteration.
+    """
+
+    task: int
+    holders: dict[str, tuple[str, ...]]
+
+
+def earlier_colouring(problem: Problem, component: range, t: int) -> EarlierColouring | None:
+    """Returns the nearest colouring of a task of the component that task `t` may use; None if there is none.
+
+    No task in between writes an array from which rows are computed.
+    """
+    task = problem.tasks[t]
+    wanted = colourable(task, problem)
+    read = _arrays_of_rows(task, wanted)
+    for u in reversed(range(component.start, t)):
+        before = problem.tasks[u]
+        if before.repeats != task.repeats:
+            return None
+        held = colourable(before, problem)
+        holders = {x.array: _holders(task, x, before, held) for x in wanted}
+        if holders and all(holders.values()):
+            return EarlierColouring(u, holders)
+        if read.intersection(arrays_written(before)):
+            return None
+    return None
+
+
+def _rows_of(x: Scatter) -> UpdatedRows:
+    assert x.rows is not None
+    return x.rows
+
+
+def _arrays_of_rows(task: Task, wanted: tuple[Scatter, ...]) -> frozenset[str]:
+    found = (inspector(task, (_rows_of(x),)) for x in wanted)
+    return frozenset(name for made in found if made is not None for name in made.arrays_read)
+
+
+def _is_by_indices(task: Task, problem: Problem) -> bool:
+    """True if rows follow from integers. Those of positions change from call to call: a search that measures with the same ones
+    would take a kept colouring for free.
+    """
+    found = (inspector(task, (_rows_of(x),)) for x in colourable(task, problem))
+    return not any(made is not None and made.kept for made in found)
+
+
+def _holders(task: Task, x: Scatter, before: Task, held: tuple[Scatter, ...]) -> tuple[str, ...]:
+    return tuple(y.array for y in held if are_among(task, _rows_of(x), before, _rows_of(y)))
 
 
 def declare(s: Draft) -> None:
-    for t, task in enumerate(s.problem.tasks):
-        found = scatters(task, s.problem)
-        if any(may_colour(s, task, found, x) for x in found):
+    for component in s.backbone.components:
+        for t in component:
+            task = s.problem.tasks[t]
+            if not colourable(task, s.problem):
+                continue
             sizes = tuple(str(n) for n in SIZES if n == 1 or 2 * n <= task.loops[0].extent)
             s.v.of_tasks["greedy_block"][t] = s.b.add("greedy_block", (task.name,), sizes)
-            s.v.of_tasks["colouring"][t] = s.b.add("colouring", (task.name,), COLOURING)
+            found = earlier_colouring(s.problem, component, t)
+            kept = [IF_CHANGED] if _is_by_indices(task, s.problem) else []
+            ways = bits(GENERATE, *kept, *([REUSE] if found is not None else []))
+            s.v.of_tasks["colouring"][t] = s.b.add("colouring", (task.name,), COLOURING, ways)
+
+
+# --- constraints -----------------------------------------------------------------------------
 
 
 def of_coloured_blocks(s: Draft) -> None:
@@ -38,11 +111,39 @@ def of_coloured_blocks(s: Draft) -> None:
             s.b.clause("blocks of a colouring", [*coloured, (var, bits(0))])
 
 
+def of_earlier_tasks(s: Draft) -> None:
+    """Semantics: a task with another's colouring runs behind it, has equal blocks, and updates rows that it has coloured."""
+    colouring, blocks = s.v.of_tasks["colouring"], s.v.of_tasks["greedy_block"]
+    bodies = s.backbone.body_ids
+    for component in s.backbone.components:
+        for t in (t for t in component if t in colouring):
+            found = earlier_colouring(s.problem, component, t)
+            if found is None:
+                continue
+            own = (colouring[t], all_but(COLOURING, REUSE))
+            for array, holders in found.holders.items():
+                other = (s.v.scatter[t, array], all_but(SCATTER, GREEDY))
+                held = [(s.v.scatter[found.task, name], bits(GREEDY)) for name in holders]
+                s.b.clause("rows of an earlier colouring", [own, other, *held])
+            for k in range(s.b.n_values(blocks[t])):
+                other = (blocks[t], ~bits(k))
+                same = (blocks[found.task], bits(k))
+                s.b.clause("blocks of an earlier colouring", [own, other, same])
+            if s.backbone.may_share_launch(found.task, t):
+                order = s.b.order(bodies[found.task], bodies[t])
+                s.b.clause("an earlier colouring", [own, (order, bits(BEFORE))])
+
+
 PHRASES = Phrases(
     "colouring",
     "scatters",
-    {IF_OLD: "keeps the colours of its blocks while the indices of its updates are the same"},
-    {IF_OLD: "kept while indices are the same"},
+    {
+        IF_OLD: "keeps the colours of its blocks while the indices of its updates are the same",
+        AS_IS: "has the colours of an earlier task's blocks",
+    },
+    {IF_OLD: "kept while indices are the same", AS_IS: "colours of an earlier task"},
 )
 
-FAMILY = Family("scatter_colours", {CPU: (of_coloured_blocks,)}, declare, (PHRASES,))
+FAMILY = Family(
+    "scatter_colours", {CPU: (of_coloured_blocks, of_earlier_tasks)}, declare, (PHRASES,)
+)

@@ -70,6 +70,25 @@ def corners(tri: nd, w: nd, f: nd, count: nd):
             count[a, e % 3] += 1
 
 
+@kernel
+def opposite(tri: nd, w: nd, g: nd):
+    """Updates the nodes of `corners` in another order, of another array, by other statements."""
+    for e in range(tri.shape[0]):
+        if w[e] > 0.0:
+            for d in range(2):
+                for k in range(3):
+                    node = tri[e, 2 - k]
+                    g[node, d] += w[e] * (2 + k - d)
+            if tri[e, 3] >= 0:
+                g[tri[e, 3], 1] += w[e]
+
+
+def of_meshes(tri: Any, w: Any, f: Any, count: Any, g: Any) -> None:
+    """The forces of a mesh, and what would be their adjoint."""
+    corners(tri, w, f, count)
+    opposite(tri, w, g)
+
+
 def of_mesh(tri: Any, w: Any, f: Any, count: Any) -> None:
     corners(tri, w, f, count)
 
@@ -90,13 +109,14 @@ def arguments(name: str, rng: Any, n: int) -> tuple[Any, ...]:
         x = rng.uniform(-0.4, 5.4, (n, 2)).astype(np.float32)
         x[::3] = x[0]
         return x, np.zeros((11, 9, 2), np.float32), np.ones((11, 9), np.int32)
-    if name in ("mesh", "star"):
+    if name in ("mesh", "star", "meshes"):
         # A quarter of all elements share a node, some have a node twice, some no fourth node.
         tri = rng.integers(-1, 40, (n, 4)).astype(np.int32)
         tri[:, :3] = np.abs(tri[:, :3])
         tri[:: 1 if name == "star" else 4, 0] = 7
         w = rng.integers(-1, 5, n).astype(np.float32)
-        return tri, w, np.ones((40, 2), np.float32), np.zeros((40, 3), np.int64)
+        f, count = np.ones((40, 2), np.float32), np.zeros((40, 3), np.int64)
+        return (tri, w, f, count, *([f + 1] if name == "meshes" else []))
     key = rng.integers(0, 23, n).astype(np.int32)
     key[::4] = 22
     edge = rng.integers(0, 13, (n, 2)).astype(np.int32)
@@ -110,7 +130,8 @@ def problem_of(name: str, n: int = 61) -> tuple[Any, list[InputSet]]:
     inputs, problem = [], None
     for seed in (1, 2):
         given = arguments(name, np.random.default_rng(seed), n)
-        fn = {"particles": of_particles, "keys": of_keys}.get(name, of_mesh)
+        named = {"particles": of_particles, "keys": of_keys, "meshes": of_meshes}
+        fn = named.get(name, of_mesh)
         recording = record_sequence(fn, given, name="scatter")
         problem = normalise(recording)
         arrays = dict(zip((a.name for a in recording.arrays), given, strict=True))

@@ -17,7 +17,9 @@ from kernelscape.codegen.lower import lower
 from kernelscape.codegen.passes.pipeline import launches_of, verifying
 from kernelscape.codegen.plan.candidates import plan_of
 from kernelscape.codegen.starts import count_starts
+from kernelscape.codegen.text import csyntax as c
 from kernelscape.kernels.analysis.scatters import scatters
+from kernelscape.kernels.analysis.updated_rows import inspector
 from kernelscape.kernels.frontend.kernel import kernel, types
 from kernelscape.kernels.frontend.recorder import record_sequence
 from kernelscape.kernels.tasks.pipeline import normalise
@@ -26,6 +28,7 @@ from kernelscape.search.starts.proposals import sketches
 from kernelscape.space import choices as ch
 from kernelscape.space.build import build_space
 from kernelscape.space.candidate import Candidate, DeadEnd
+from kernelscape.space.families.scatter_sorts import SORT_ANEW, SORT_IF_CHANGED
 from kernelscape.space.families.sorted_ahead import SORTED_AHEAD
 from kernelscape.testing import checking
 
@@ -39,6 +42,12 @@ def histogram(key: nd, bins: nd, most: nd):
     for i in range(key.shape[0]):
         bins[key[i]] += i
         most[key[i] % 7] = max(most[key[i] % 7], i)
+
+
+@kernel
+def shift(key: nd):
+    for i in range(key.shape[0]):
+        key[i] = (key[i] + 1) % 9
 
 
 @kernel
@@ -231,6 +240,45 @@ def tangled(tri: nd, w: nd, f: nd, near: nd):
         tri[e, 0] = 0
 
 
+@kernel
+def floating(x: nd, f: nd, cell: nd):
+    for p in range(x.shape[0]):
+        at = int(x[p] * 2.5 + 0.1)
+        f[cell[at]] += x[p]
+        f[cell[at + 1]] -= x[p]
+
+
+@kernel
+def pushed(x: nd, f: nd, cell: nd):
+    for p in range(x.shape[0]):
+        x[p] += 0.1
+        at = int(x[p] * 2.5 + 0.1)
+        f[cell[at]] += 1.0
+        f[cell[at + 1]] -= 1.0
+
+
+@kernel
+def wandering(x: nd, f: nd, cell: nd):
+    for p in range(x.shape[0]):
+        at = int(x[p] * 2.5)
+        f[cell[at]] += 1.0
+        at = int(x[p] * 1.5)
+        f[cell[at]] += 1.0
+
+
+def test_locals_that_are_rounded_from_floats_are_kept_for_the_body() -> None:
+    """Where one statement sets them, and nothing that they are computed from is written by the loop."""
+    given = (np.ones(9, np.float32), np.zeros(9, np.float32), np.zeros(9, np.int32))
+    kept = []
+    for fn in (floating, pushed, wandering):
+        recording = record_sequence(lambda *a, fn=fn: fn(*a), given, name="floats")
+        (task,) = normalise(recording).tasks
+        (f,) = scatters(task, normalise(recording))
+        made = None if f.rows is None else inspector(task, (f.rows,))
+        kept.append(None if made is None else [x.dtype.is_integer for x in made.kept])
+    assert kept == [[True], None, None]
+
+
 def test_rows_are_those_of_all_updates_and_of_indices_that_are_known_before() -> None:
     problem, _, _ = made("mesh")
     f, count = scatters(problem.tasks[0], problem)
@@ -355,6 +403,60 @@ def test_first_candidates_share_updates_out_at_once_and_in_lanes() -> None:
     firsts = (ch.PRIVATE, ch.TILE, ch.SORTED)
     assert ways[:6] == [*product(firsts, [ch.ABSENT]), *product(firsts, [ch.VECTOR])]
     assert {how for how, _ in ways} == {*range(len(ch.SCATTER))} - {ch.GREEDY}
+
+
+def sorted_by_key(space: Any, how: int, sorting: int) -> Candidate:
+    """A candidate that sorts the iterations of the first task by each of its blocks, the smallest there are, and threads."""
+    v = space.variables
+    outer = next(x for d, x in v.kind.items() if d.task == 0 and d.name.endswith("outer"))
+    ways = ((v.scatter[0, "bins"], how), (v.of_tasks["sorting"][0], sorting), (outer, ch.PARALLEL))
+    found = complete(space, (*ways, (v.scatter_cells[0], 0)))
+    assert found is not None
+    return found
+
+
+@pytest.mark.compiler
+@pytest.mark.parametrize("cores", [2, 3, 5])
+def test_kept_sorts_are_made_again_when_blocks_change(cores: int, tmp_path: Path) -> None:
+    """Twice with one set of keys, then with another: its iterations are elsewhere in the order."""
+    _, space, (first, second) = made("keys", cores=cores)
+    ways = [(how, kept) for how in (ch.SORTED, ch.TILE) for kept in (SORT_ANEW, SORT_IF_CHANGED)]
+    candidates = [sorted_by_key(space, *way) for way in ways]
+    functions = [lower(plan_of(x)).functions for x in candidates]
+    declared = [
+        {s.name for f in own for s in f.before if isinstance(s, c.Declare)} for own in functions
+    ]
+    assert ["bins_sort_in_use" in x for x in declared] == [False, True] * 2
+    sources = [checking.source_of(x) for x in candidates]
+    assert not checking.fault(sources, (first, first, second, second, first), tmp_path)
+
+
+def test_iterations_that_update_one_element_are_sorted_by_it_and_need_no_colours() -> None:
+    """Then a thread owns what it updates, and no other waits for it."""
+    _, space, _ = made("keys")
+    v = space.variables
+    assert space.choices[v.scatter_cells[0]].values[0] == "1"
+    plan = plan_of(sorted_by_key(space, ch.SORTED, SORT_IF_CHANGED))
+    sort = plan.tasks[0].sort
+    assert sort is not None and sort.blocks is not None
+    assert (sort.blocks.n_colours, sort.blocks.n_blocks) == (1, 19)
+    words = describe(sorted_by_key(space, ch.SORTED, SORT_IF_CHANGED))["scatters"]
+    assert any("keeps the order of its iterations" in x for x in words)
+
+
+def test_only_sorts_by_indices_that_the_sequence_leaves_alone_are_kept() -> None:
+    """Particles move from call to call: a search that measures with the same ones would take a kept sort for free."""
+    asked = [made(name)[1].variables.of_tasks["sorting"] for name in ("particles", "keys")]
+    assert [sorted(x) for x in asked] == [[], [0, 1]]
+    key = np.arange(9, dtype=np.int32)
+
+    def moved(key: Any, bins: Any, most: Any) -> None:
+        histogram(key, bins, most)
+        shift(key)
+
+    given = (key, np.zeros(9, np.int32), np.zeros(9, np.int32))
+    problem = normalise(record_sequence(moved, given, name="moved"))
+    assert not build_space(problem, checking.target(2, 32)).variables.of_tasks["sorting"]
 
 
 def test_slabs_and_blocks_are_two_orders() -> None:

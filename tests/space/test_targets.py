@@ -54,6 +54,7 @@ def test_every_file_of_choices_is_found_and_says_for_which_kinds_it_is():
         "row_stores",
         "rows",
         "scatter_colours",
+        "scatter_sorts",
         "schedule",
         "shifting",
         "sorted_ahead",

@@ -103,3 +103,58 @@ def test_neighbours_of_cells_are_updated_by_coloured_leaves(colouring: str, tmp_
     wanted = sparse_periods.periods(recording, before)
     work = sparse_candidates.Work(checking.source_of(made), recording, before, wanted)
     assert sparse_candidates.faults_built([work], tmp_path / "leaves") == [""]
+
+
+def adjoint_of_particles():
+    """A recording in which particles update the cells of a sparse grid that their positions find: the adjoint of a gather."""
+    grid = ks.field(ks.f64, needs_grad=True)
+    ks.root.pointer(ks.ij, 7).dense(ks.ij, 3).place(grid, grid.grad)
+    x, w = ks.Vector.field(2, ks.f32, shape=90), ks.field(ks.f64, shape=90, needs_grad=True)
+
+    @ks.kernel
+    def begin():
+        for i, j in ks.ndrange(19, 19):
+            if (i // 3 + j // 3) % 4 != 1:
+                grid[i, j] = 3 * i + j
+        for p in x:
+            x[p] = [0.13 * p % 7, 0.37 * (p // 3) % 7]
+            w.grad[p] = p % 7 - 3
+
+    @ks.kernel
+    def gather():
+        for p in x:
+            base = ks.cast(x[p] * 2.3 + 0.4, ks.i32)
+            near = x[p] * 2.3 - base
+            for a, b in ks.ndrange(3, 3):
+                w[p] += grid[base[0] + a, base[1] + b] * (near[1] + a + 2 * b)
+
+    begin()
+    return record_program(lambda: gather.grad(), ())
+
+
+@pytest.mark.compiler
+@pytest.mark.parametrize("block", ["1", "16"])
+def test_particles_update_cells_of_leaves_in_coloured_blocks(block: str, tmp_path: Path) -> None:
+    """The cell of a position is computed once: computed again it might be rounded to a neighbour, and have another colour."""
+    ks.init()
+    recording, before = adjoint_of_particles()
+    greedy = (("scatter", "GREEDY"), ("greedy_block", block))
+    problem = normalise(recording)
+    wanted = sparse_periods.periods(recording, before)
+    works = []
+    for k in range(3):
+        space = fix(build_space(problem, sparse_candidates.machine(k)), greedy)
+        assert len(ways_of(space, "colouring")) == 1, "positions change from call to call"
+        lanes = ["VECTOR", "ABSENT"][k % 2]
+        (inner,) = (d.name for d in space.variables.kind if d.name.endswith("inner"))
+        made = fix(space, ((f"dim_kind({inner})", lanes),)).root()
+        made = checking.random_candidate(made, np.random.default_rng(k))
+        assert isinstance(made, Candidate)
+        works.append(sparse_candidates.Work(checking.source_of(made), recording, before, wanted))
+    assert sparse_candidates.faults_built(works, tmp_path / "leaves") == [""] * 3
+
+
+def ways_of(space, kind):
+    """The possible values of the only choice of a kind."""
+    (var,) = space.variables.of_tasks[kind].values()
+    return space.root().values(var)

@@ -27,6 +27,7 @@ from kernelscape.runtime.records.replay import RebuiltRecord, make_tuned
 from kernelscape.runtime.records.stored import bind_arguments
 from kernelscape.search.starts.complete import first_candidates, sketched_candidates
 from kernelscape.space.build import build_space
+from kernelscape.space.decisions import fix
 from kernelscape.testing import checking
 from numpy.lib.stride_tricks import as_strided
 
@@ -58,13 +59,17 @@ def both(a, x, y, w, scale, shift=None):
     gemv(a, t, w, 1.0)
 
 
-def tuned(device, sequence, *args, change=lambda text: text, wanted=None):
-    """The default implementation of a sequence, or the first `wanted` one of the sketches, as a function."""
+def tuned(device, sequence, *args, change=lambda text: text, wanted=None, fixed=()):
+    """The default implementation of a sequence, or the first `wanted` one of the sketches, as a function.
+
+    `fixed`: names and values of choices that are decided.
+    """
     recording = record_sequence(sequence, args, sequence.__name__)
     parameters, _ = bind_arguments(sequence, args, recording)
     problem = normalise(recording)
     target = device.machine.facts()
     space = build_space(problem, target if target.is_gpu else checking.target(2, 32))
+    space = fix(space, fixed)
     [(_, candidate)] = first_candidates(space, limit=1)
     if wanted is not None:
         candidate = next(x for _, x in sketched_candidates(space) if wanted(x))
@@ -351,6 +356,48 @@ def test_calls_from_several_threads_have_colours_of_their_own(device):
             f[:] = 0
             g(edge, w, f)
             if not np.array_equal(f, want):
+                wrong.append((k, n))
+
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+
+
+@ks.kernel
+def add_twice_at_ends(edge: ks.types.ndarray(), w: ks.types.ndarray(), g: ks.types.ndarray()):
+    for e in range(edge.shape[0]):
+        g[edge[e, 1]] -= 2 * w[e]
+        g[edge[e, 0]] += 2 * w[e]
+
+
+def at_ends_of_both(edge, w, f, g):
+    add_at_ends(edge, w, f)
+    add_twice_at_ends(edge, w, g)
+
+
+# In a launch of its own the second task has the colours that the first keeps.
+BOTH = (
+    ("scatter", "GREEDY"),
+    ("fused", "SEPARATE"),
+    ("colouring(add_at_ends0)", "IF_CHANGED"),
+    ("colouring(add_twice_at_ends0)", "REUSE"),
+)
+
+
+def test_kept_colours_belong_to_a_call_until_its_last_launch_has_used_them(device):
+    """Four threads with a mesh each: who gives the memory back too early runs by the colours of another mesh."""
+    g, wrong = tuned(device, at_ends_of_both, *mesh(1), mesh(1)[2], fixed=BOTH), []
+
+    def work(k):
+        edge, w, f = mesh(k)
+        want, twice = sums_at_ends(edge, w), np.zeros_like(f)
+        for n in range(300):
+            f[:] = twice[:] = 0
+            g(edge, w, f, twice)
+            if not (np.array_equal(f, want) and np.array_equal(twice, 2 * want)):
                 wrong.append((k, n))
 
     threads = [threading.Thread(target=work, args=(k,)) for k in range(4)]
