@@ -14,7 +14,7 @@ from .scatter_cases import problem_of
 pytestmark = NEEDS_COMPILER
 
 
-@pytest.mark.parametrize("name", ["particles", "keys"])
+@pytest.mark.parametrize("name", ["particles", "keys", "meshes"])
 def test_updates_of_threads_are_atomic(name: str, tmp_path: Path, nvrtc_folder: Path) -> None:
     problem, inputs = problem_of(name)
     root = root_of(problem)
@@ -22,7 +22,10 @@ def test_updates_of_threads_are_atomic(name: str, tmp_path: Path, nvrtc_folder: 
     assert {a for _, a in v.scatter} == {
         "particles": {"grid", "mass"},
         "keys": {"bins", "most", "f"},
+        "meshes": {"f", "count", "g"},
     }[name]
+    # Threads of a GPU have neither colours nor sorts.
+    assert not v.of_tasks["colouring"] and not v.of_tasks["sorting"] and not v.scatter_cells
     for how in (ch.BY_ATOMICS, ch.SERIAL):
         now = root
         for var in v.scatter.values():
