@@ -89,6 +89,11 @@ def of_meshes(tri: Any, w: Any, f: Any, count: Any, g: Any) -> None:
     opposite(tri, w, g)
 
 
+def of_steps(tri: Any, w: Any, f: Any, count: Any, g: Any) -> None:
+    for _ in range(20):
+        of_meshes(tri, w, f, count, g)
+
+
 def of_mesh(tri: Any, w: Any, f: Any, count: Any) -> None:
     corners(tri, w, f, count)
 
@@ -109,14 +114,14 @@ def arguments(name: str, rng: Any, n: int) -> tuple[Any, ...]:
         x = rng.uniform(-0.4, 5.4, (n, 2)).astype(np.float32)
         x[::3] = x[0]
         return x, np.zeros((11, 9, 2), np.float32), np.ones((11, 9), np.int32)
-    if name in ("mesh", "star", "meshes"):
+    if name in ("mesh", "star", "meshes", "steps"):
         # A quarter of all elements share a node, some have a node twice, some no fourth node.
         tri = rng.integers(-1, 40, (n, 4)).astype(np.int32)
         tri[:, :3] = np.abs(tri[:, :3])
         tri[:: 1 if name == "star" else 4, 0] = 7
         w = rng.integers(-1, 5, n).astype(np.float32)
         f, count = np.ones((40, 2), np.float32), np.zeros((40, 3), np.int64)
-        return (tri, w, f, count, *([f + 1] if name == "meshes" else []))
+        return (tri, w, f, count, *([f + 1] if name in ("meshes", "steps") else []))
     key = rng.integers(0, 23, n).astype(np.int32)
     key[::4] = 22
     edge = rng.integers(0, 13, (n, 2)).astype(np.int32)
@@ -130,7 +135,7 @@ def problem_of(name: str, n: int = 61) -> tuple[Any, list[InputSet]]:
     inputs, problem = [], None
     for seed in (1, 2):
         given = arguments(name, np.random.default_rng(seed), n)
-        named = {"particles": of_particles, "keys": of_keys, "meshes": of_meshes}
+        named = {"particles": of_particles, "keys": of_keys, "meshes": of_meshes, "steps": of_steps}
         fn = named.get(name, of_mesh)
         recording = record_sequence(fn, given, name="scatter")
         problem = normalise(recording)

@@ -157,10 +157,11 @@ def decided(space: Any, maker: int, block: str, fused: int) -> Candidate:
 
 
 @pytest.mark.compiler
-@pytest.mark.parametrize("cores", [2, 3, 7])
+@pytest.mark.parametrize("cores", [2, 3, 5])
 def test_colours_of_an_earlier_task_compute_what_the_interpreter_does(
     cores: int, tmp_path: Path
 ) -> None:
+    """Once, and in each step of a loop in time, which makes the colours anew or finds them as they were."""
     problem, inputs = problem_of("meshes", 150)
     space = build_space(problem, checking.target(cores, 32))
     candidates = [
@@ -169,9 +170,14 @@ def test_colours_of_an_earlier_task_compute_what_the_interpreter_does(
         for block in ("1", "16")
         for fused in (ch.SAME_LAUNCH, ch.SEPARATE)
     ]
+    steps, inputs_of_steps = problem_of("steps", 150)
+    assert [t.n_runs for t in steps.tasks] == [20, 20]
+    space = build_space(steps, checking.target(cores, 32))
+    stepped = [decided(space, x, "16", ch.SEPARATE) for x in (GENERATE, IF_CHANGED)]
     with verifying():
-        sources = [checking.source_of(x) for x in candidates]
-    assert not checking.fault(sources, inputs, tmp_path)
+        works = [(checking.source_of(x), inputs) for x in candidates]
+        works += [(checking.source_of(x), inputs_of_steps) for x in stepped]
+    assert not checking.fault_of_any(works, tmp_path)
 
 
 @pytest.mark.compiler
