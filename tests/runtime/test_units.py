@@ -6,6 +6,7 @@ The kind: work that is repeated for all of a program where a part of it changed.
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -25,6 +26,7 @@ from kernelscape.runtime.worker.verify import Expected
 from kernelscape.runtime.worker.worker import Worker
 from kernelscape.space.build import build_space
 from kernelscape.space.candidate import Candidate
+from kernelscape.space.decisions import fix
 from kernelscape.testing import checking
 from kernelscape.testing.components import exchanged, scale, turn, two_candidates
 
@@ -116,6 +118,49 @@ def test_units_compute_the_sequence_and_are_timed(cpu, inputs, candidates) -> No
             assert all(x > 0 for x in found.component_ns)
         plain = worker.evaluate(artifact, Protocol(max_samples=3))
         assert isinstance(plain, Measurement) and plain.component_ns == ()
+
+
+@kernel
+def add_at_ends(edge: nd, w: nd, f: nd):
+    for e in range(edge.shape[0]):
+        f[edge[e, 0]] += w[e]
+        f[edge[e, 1]] -= w[e]
+
+
+def forces(edge, w, f, g, *x):
+    """Two loops over a mesh, in one component, between others."""
+    for a, b in pairwise(x[:7]):
+        turn(a, b)
+    add_at_ends(edge, w, f)
+    add_at_ends(edge, w, g)
+    for a, b in pairwise(x[6:]):
+        turn(a, b)
+
+
+@pytest.mark.parametrize("kept", ["GENERATE", "IF_CHANGED"])
+def test_a_launch_of_a_unit_finds_the_colours_of_an_earlier_one(cpu, kept: str) -> None:
+    rng = np.random.default_rng(3)
+    edge, w = rng.integers(0, 40, (N, 2), np.int32), rng.integers(1, 9, N).astype(np.float32)
+    f, g, *x = (np.arange(40, dtype=np.float32) for _ in range(15))
+    arrays = {"edge": edge, "w": w, "f": f, "g": g, **{f"x{k}": x[k] for k in range(len(x))}}
+    problem = normalise(record_sequence(forces, [*arrays.values()], "forces"))
+    want = f.copy()
+    np.add.at(want, edge[:, 0], w)
+    np.subtract.at(want, edge[:, 1], w)
+    turned = {f"x{k + 1}": 0.25 ** (k + 1) * f[:: (-1) ** (k + 1)] for k in range(len(x) - 1)}
+    roles = {a.name: a.role for a in problem.arrays}
+    expected = {"f": want, "g": want} | turned
+    inputs = InputSet(arrays, {}, {name: Expected(x) for name, x in expected.items()})
+    colours = (("colouring(add_at_ends0)", kept), ("colouring(add_at_ends1)", "REUSE"))
+    fixed = (("scatter", "GREEDY"), ("fused(add_at_ends0,add_at_ends1)", "SEPARATE"), *colours)
+    space = fix(build_space(problem, checking.target(2, 32)), fixed)
+    made = checking.random_candidate(space.root(), rng)
+    source = EvaluatedSources(C_TEAM).source(made)
+    assert len(source.components) > 1
+    with Worker(cpu) as worker:
+        worker.prepare(InputSets(roles, (inputs,)))
+        found = worker.evaluate(cpu.builder.build(source), QUICK)
+        assert isinstance(found, Measurement), found
 
 
 def test_the_file_of_a_source_compiles_alone(cpu, inputs, candidates) -> None:
