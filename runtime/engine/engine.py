@@ -370,6 +370,9 @@ class Engine:
 
     def _found(self) -> tuple[Compiler | None, str]:
         """Returns the compiler, and a text of everything besides the kernel that determines compiled code."""
+        begun = self._finding
+        if self._toolchain is None and begun is not None:
+            begun.exception()  # without the lock: a finalizer in the thread of the search may need it
         with self._lock:
             if self._toolchain is None:
                 try:

@@ -108,7 +108,7 @@ class WritableFolder:
     def __init__(self, kept: KernelFolder) -> None:
         self._folder = kept
         self._spare: Scratch | None = None  # in place of one that cannot be written
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # finalizers in this thread may call kernels
 
     @staticmethod
     def of_process(limit_bytes: int) -> WritableFolder:

@@ -21,10 +21,14 @@ _STEP_S = 0.002
 
 
 class Work(Generic[T]):
-    """The result of a function that runs in another thread."""
+    """The result of a function that runs in another thread.
+
+    A finalizer that Python runs in that thread may need the result. It would wait for itself: it calls the function once more.
+    """
 
     def __init__(self) -> None:
         self._is_done = False
+        self._running: tuple[int, Callable[[], T]] | None = None  # the thread, and the function
         self._result: Any = None
         self._error: BaseException | None = None
         self._then: list[Callable[[Work[T]], object]] = []
@@ -40,10 +44,19 @@ class Work(Generic[T]):
 
     def run(self, function: Callable[[], T]) -> None:
         """Runs the function, and keeps its result or its exception."""
+        self._running = threading.get_ident(), function
+        self._keep(function)
+        self._running = None
+
+    def _keep(self, function: Callable[[], T]) -> None:
+        result, error = None, None
         try:
-            self._result = function()
+            result = function()
         except BaseException as e:
-            self._error = e
+            error = e
+        if self._is_done:  # by a finalizer in this thread
+            return
+        self._result, self._error = result, error
         self._is_done = True
         self._gate.release()
         for call in self._then:
@@ -66,6 +79,9 @@ class Work(Generic[T]):
 
     def exception(self) -> BaseException | None:
         """Waits for the end of the work. Returns its exception; None if there is a result."""
+        running = self._running
+        if running is not None and running[0] == threading.get_ident() and not self._is_done:
+            self._keep(running[1])
         while not self._is_done:
             if self._gate.acquire(timeout=_LOOK_S):
                 self._gate.release()

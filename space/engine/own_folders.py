@@ -25,7 +25,7 @@ PRIVATE_PREFIX = "kernelscape-cache-"
 _PRIVATE = "_KERNELSCAPE_PRIVATE_CACHE"
 _MOST_LINKS = 40  # as many as Linux follows
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
-_making = threading.Lock()
+_making = threading.RLock()  # a finalizer that Python runs in this thread may call kernels
 
 
 class NotOursError(OSError):

@@ -534,6 +534,52 @@ def test_finalizers_in_threads_that_compile_may_call_kernels_and_read_fields(
     made.close()
 
 
+@pytest.mark.parametrize("name", ["_find", "_built_team", "_load_extension"])
+def test_finalizers_in_threads_that_prepare_the_engine_may_call_kernels(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """The kind: a thread that needs its own result, or a lock that is held by a thread that waits for it."""
+    made = Engine(EngineOptions(folder=tmp_path, cores=2))
+    monkeypatch.setattr(engine_room, "_engine", made)
+    prepare, is_ready, has_finalized = getattr(made, name), threading.Event(), threading.Event()
+    seen = list[int]()
+
+    def finalizing(*given: Any) -> Any:
+        if not has_finalized.is_set():
+            has_finalized.set()
+            is_ready.wait(60)
+            second()
+            seen.append(int(y[7]))
+        return prepare(*given)
+
+    monkeypatch.setattr(made, name, finalizing)
+    ks.init(cpu_max_num_threads=1)
+    x, y = ks.field(ks.i32, 8), ks.field(ks.i32, 8)
+
+    @ks.kernel
+    def first():
+        for i in x:
+            x[i] += 1
+
+    @ks.kernel
+    def second():
+        for i in y:
+            y[i] += 7
+
+    def calls() -> None:
+        is_ready.set()
+        first()
+        first()
+        seen.append(int(x[7]))
+
+    thread = threading.Thread(target=calls, daemon=True)
+    thread.start()
+    thread.join(timeout=60)
+    assert not thread.is_alive()
+    made.close()
+    assert sorted(seen) == [2, 7]
+
+
 def test_a_read_waits_for_the_window_that_another_thread_runs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

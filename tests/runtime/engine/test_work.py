@@ -58,6 +58,45 @@ def test_callbacks_are_called_whenever_they_are_added(workers: Workers) -> None:
     assert called == [True, True]
 
 
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_finalizer_in_the_thread_of_a_work_gets_its_result(workers: Workers, fails: bool) -> None:
+    begun, seen, called = threading.Event(), list[object](), list[object]()
+    works = list[Work[int]]()
+    n_runs = 0
+
+    def function() -> int:
+        nonlocal n_runs
+        n_runs += 1
+        if n_runs == 1:
+            begun.wait(60)
+            gc.collect()  # which runs the finalizer
+            return 1
+        if fails:
+            raise ZeroDivisionError
+        return 2
+
+    class Owner:
+        def __init__(self) -> None:
+            self.cycle = self
+
+        def __del__(self) -> None:
+            seen.append(works[0].exception())
+
+    gc.disable()
+    try:
+        Owner()
+        works.append(workers.submit(function))
+        works[0].add_done_callback(lambda w: called.append(w))
+        begun.set()
+        workers.wait()
+    finally:
+        gc.enable()
+    assert n_runs == 2 and called == works
+    assert isinstance(seen[0], ZeroDivisionError) if fails else seen == [None]
+    assert works[0].exception() is seen[0]
+    assert fails or works[0].result() == 2
+
+
 def test_nothing_keeps_a_result_but_its_work(workers: Workers) -> None:
     class Code:
         pass
