@@ -29,6 +29,7 @@ from ..sparse.naming import shared_parts
 from ..sparse.states import node_states
 from ..sparse.tables import tables_of
 from .active_stores import ActiveStores
+from .copies import without_copies
 from .initialisers import (
     absorb_initialisers,
     drop_dead,
@@ -55,6 +56,8 @@ def normalise(recording: Recording, formula: str = "") -> Problem:
     temporaries = {t.name: t for t in (*recording.temps, *calls.temps)}
     _check_unseen(calls.tasks, recording)
     done = zero_temporaries(tuple(calls.tasks), recording.temps)
+    in_trees = {array for used in recording.trees for _, array in used.sections}
+    done = without_copies(done, known, temporaries, in_trees)
     stores = ActiveStores.of(recording.trees)
     done = fix_orders(absorb_initialisers(drop_dead(done, known, temporaries, stores)), known)
     done = _named(drop_dead(done, known, temporaries, stores))

@@ -498,7 +498,7 @@ def test_roles() -> None:
     def sequence(x: Any, y: Any, z: Any, w: Any) -> None:
         copy(x, y)
         clear_first(z)
-        copy(y, x)
+        clear_first(x)
 
     problem = problem_of(sequence, array(5), array(5), array(5), array(5))
     assert roles(problem) == {"x": "inout", "y": "output", "z": "inout", "w": "input"}
