@@ -240,6 +240,10 @@ class BodyWriter:
 
         Iterations that fill all lanes come first, then the remaining ones.
         """
+        n = int(s.extent.value) if isinstance(s.extent, ir.Const) else None
+        if n is not None and n % lanes.width == 0:
+            self.write_all(self.lane_writer(s, lanes).whole(c.Num("0"), c.number(n)))
+            return
         if lanes.masks_rest:
             self.write_all(self.lane_writer(s, lanes).loop_and_rest(self.v.evaluate(s.extent).x))
             return

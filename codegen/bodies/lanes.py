@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from ...kernels.analysis.uniformity import looks_up
+from ...kernels.analysis.uniformity import Uniformity, looks_up
 from ...kernels.analysis.write_rows import (
     Write,
     WriteRow,
@@ -28,6 +28,7 @@ from ...kernels.analysis.write_rows import (
 from ...kernels.ir import kernel as ir
 from ...kernels.ir.kernel import DType
 from ...kernels.ir.walk import blocks, children, identified, local_changed, nested_statements, size
+from ...kernels.transforms.narrow_locals import with_narrow_locals
 from ..plan.schedules import Lanes
 from ..text import csyntax as c
 from ..text.constants import neutral
@@ -35,7 +36,7 @@ from ..text.types import type_name
 from .emitter import Block, Builder
 from .lanes_neighbours import NearLoads
 from .lanes_scope import Iterations, LaneScope
-from .lanes_values import BOOL, LaneAddress, LaneValues
+from .lanes_values import BOOL, LaneAddress, LaneValues, extents_in
 from .memory import Value
 
 __all__ = ["Iterations", "LaneScope", "LaneWriter", "Lanes"]
@@ -52,9 +53,13 @@ class LaneWriter:
     def __init__(
         self, w: Builder, scope: LaneScope, lanes: Lanes, body: tuple[ir.Stmt, ...]
     ) -> None:
-        self.w, self.scope, self.lanes, self.body = w, scope, lanes, identified(body)
-        self.v = LaneValues(w, scope, lanes, self.body)
-        self._is_free = is_free(body)
+        body = identified(body)
+        uniformity = Uniformity(lanes.loop, body, frozenset(scope.sums))
+        own = uniformity.varying - scope.sums.keys()
+        narrow = with_narrow_locals(body, extents_in(scope, body), own)
+        self.w, self.scope, self.lanes, self.body = w, scope, lanes, narrow
+        self.v = LaneValues(w, scope, lanes, narrow, uniformity)
+        self._is_free = is_free(narrow)
 
     def loop(self, lo: c.CExpr, hi: c.CExpr) -> tuple[c.CStmt, ...]:
         """Returns the iterations from `lo` to `hi`, masked where they do not fill all lanes, and the final sums."""

@@ -9,6 +9,7 @@ from ...kernels.analysis.uniformity import Ranges, Uniformity, affine_locals, lo
 from ...kernels.ir import kernel as ir
 from ...kernels.ir.kernel import DType
 from ...kernels.ir.walk import nested_statements
+from ...kernels.transforms.narrow_locals import ranges_of_locals
 from ..plan.schedules import Lanes
 from ..text import csyntax as c
 from ..text.constants import constant
@@ -55,23 +56,34 @@ def _keeps_apart(reach: tuple[int, int] | None, n_elements: int) -> bool:
     return reach is not None and reach[1] <= 2**31 and n_elements - reach[0] <= 2**31
 
 
+def extents_in(scope: LaneScope, body: tuple[ir.Stmt, ...]) -> dict[str, int]:
+    """Returns the known extents of the loops around a body, and of those in it."""
+    extents = dict(scope.extents)
+    for s in nested_statements(body):
+        if isinstance(s, ir.For) and isinstance(s.extent, ir.Const):
+            extents[s.loop] = int(s.extent.value)
+    return extents
+
+
 class LaneValues:
     """Translates the expressions of a vectorised loop's body to C, under the present mask."""
 
     def __init__(
-        self, w: Builder, scope: LaneScope, lanes: Lanes, body: tuple[ir.Stmt, ...]
+        self,
+        w: Builder,
+        scope: LaneScope,
+        lanes: Lanes,
+        body: tuple[ir.Stmt, ...],
+        uniformity: Uniformity,
     ) -> None:
         self.w, self.scope, self.lanes, self.body = w, scope, lanes, body
         self.m = LaneMasks(w.prelude, lanes.width, lanes.vector_bytes, scope.ulp)
         self.ops = LaneOperations(self.m)
         self.memory, self.rows = LaneMemory(self.m, self.ops), LaneRows(self.m)
-        self.uniformity = Uniformity(lanes.loop, body, frozenset(scope.sums))
+        self.uniformity = uniformity
         self.varies = self.uniformity.varies
-        extents = dict(scope.extents)
-        for s in nested_statements(body):
-            if isinstance(s, ir.For) and isinstance(s.extent, ir.Const):
-                extents[s.loop] = int(s.extent.value)
-        self.ranges = Ranges(extents)
+        extents = extents_in(scope, body)
+        self.ranges = Ranges(extents, ranges_of_locals(body, extents))
         self.mask: c.CExpr = c.Id("")
         # The mask where all lanes are live.
         self.everyone: c.CExpr = c.Call(self.m.first(), (c.number(lanes.width),))
@@ -147,6 +159,8 @@ class LaneValues:
             case ir.Load():
                 return self.load(e)
             case ir.Cast(x, dtype):
+                if dtype is I32 and x.dtype is I64:
+                    return Value(self.in_32_bits(x), I32, width)
                 narrow = self.ranges.narrowed(x) if dtype is not BOOL else None
                 return self.converted(self.evaluate(x if narrow is None else narrow), dtype)
             case ir.Bitcast(x, dtype):
@@ -348,8 +362,11 @@ class LaneValues:
             return self.splat(self.evaluate(narrow)).x
         if isinstance(e, ir.Binary) and e.op in ("add", "sub", "mul") and e.dtype is I64:
             return self._index_op(e.op, self.in_32_bits(e.a), self.in_32_bits(e.b))
-        found = self.evaluate(e)
-        return self.converted(self.splat(found), I32).x
+        if isinstance(e, ir.Cast) and e.dtype is I64 and e.x.dtype is DType.u32:
+            e = e.x
+        if isinstance(e, ir.Select) and e.dtype is I64:
+            e = ir.Select(e.condition, ir.Cast(e.a, I32), ir.Cast(e.b, I32), I32)
+        return self.splat(self.converted(self.evaluate(e), I32)).x
 
     def scalar_index(self, e: ir.Expr) -> c.CExpr:
         if looks_up(e) and not self.is_live:

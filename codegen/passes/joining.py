@@ -14,7 +14,7 @@ from ...kernels.transforms.own_names import Names, with_own_names
 from ...kernels.transforms.value_numbering import numbered
 from ...space.backbone import OUTER
 from ..loops.ir import Alone, JoinedBodies, Late, Launch, Loop, Node, TileBody
-from ..plan.plan import Plan
+from ..plan.plan import Plan, TaskPlan
 
 _MOST_KEPT = 64  # joined bodies
 _ROUNDS = 3  # of fusion and numbering: values that are known to be equal let loops inside be fused
@@ -36,8 +36,10 @@ def _joined(plan: Plan, nodes: Sequence[Node], around: tuple[Loop, ...]) -> tupl
 
     def end() -> None:
         # Compilers find less in vectors with masks than in scalar code, and take long for it.
-        if len(run) > 1 or any(plan.tasks[t].vector is not None for t in run):
-            made.append(JoinedBodies(tuple(run), _statements(plan, run, loops)))
+        is_joined = len(run) > 1 or any(plan.tasks[t].vector is not None for t in run)
+        statements = _statements(plan, run, loops) if is_joined else ()
+        if is_joined and _keeps_ranges(plan.tasks[run[0]], statements):
+            made.append(JoinedBodies(tuple(run), statements))
         else:
             made.extend(TileBody(t) for t in run)
         run.clear()
@@ -78,8 +80,8 @@ def _same_iterations(
         return None
     if plan.choice("accuracy", first) != plan.choice("accuracy", t):
         return None
-    # Updates, inner loops and sweeps may have variants of their own, and reads may go to packed blocks.
-    own = (t.scatters or t.ranges or t.wave is not None or t.activates or t.copies for t in (a, b))
+    # Updates and sweeps may have variants of their own, and reads may go to packed blocks.
+    own = (t.scatters or t.wave is not None or t.activates or t.copies for t in (a, b))
     if any(own):
         return None
     every = nested_statements((*a.task.body.statements, *b.task.body.statements))
@@ -108,10 +110,21 @@ def _same_iterations(
 
 
 def _same_ways(plan: Plan, tasks: Sequence[int]) -> bool:
-    """True if the tasks have equal decisions about the insides of their bodies: unroll factors and prefetch distances."""
+    """True if the tasks have equal decisions about the insides of their bodies: unroll factors, prefetch distances, and vectors."""
+    lanes = {tuple(replace(x, loop="") for x in plan.tasks[t].ranges) for t in tasks}
     copies = {value for t in tasks for _, value in plan.places("unrolled", t)}
     ahead = {value for t in tasks if (value := plan.choice("prefetch_distance", t))}
-    return len(copies) < 2 and len(ahead) < 2
+    return len(copies) < 2 and len(ahead) < 2 and len(lanes) < 2
+
+
+def _keeps_ranges(first: TaskPlan, statements: tuple[ir.Stmt, ...]) -> bool:
+    """True if inner loops of the first of several bodies run in lanes in the joined body as in that one: all loops are fused."""
+    assert first.task.body is not None
+    before, after = (
+        sum(isinstance(s, ir.For) for s in nested_statements(body))
+        for body in (first.task.body.statements, statements)
+    )
+    return not first.ranges or before == after
 
 
 def _statements(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ...kernels.analysis.inner_ranges import lane_ranges, widest
+from ...kernels.analysis.inner_ranges import gathers, lane_ranges, widest
 from ...kernels.analysis.neighbour_loads import near_loads, row_length
 from ...kernels.analysis.uniformity import Uniformity
 from ...kernels.analysis.vectorisable import refusal
@@ -73,7 +73,11 @@ def ranges_of(
     found: list[ir.For] = []
     for s in reversed(lane_ranges(body, problem, fast_math)):  # inner loops first
         around = {x.loop for x in nested_statements(s.body) if isinstance(x, ir.For)}
-        pays = _is_row(s) or (not instead_of_lanes and _pays_along(s, fast_math))
+        pays = (
+            _is_row(s)
+            or (not instead_of_lanes and _pays_along(s, fast_math))
+            or _gathers_pay(s, problem, vector_bytes)
+        )
         if pays and around.isdisjoint(x.loop for x in found):
             found.append(s)
     return {s.loop: _n_vectors(s, vector_bytes) for s in reversed(found)}
@@ -123,6 +127,15 @@ def _pays_along(loop: ir.For, fast_math: bool) -> bool:
     return sums and isinstance(loop.extent, ir.Const) and int(loop.extent.value) >= _LONG
 
 
+def _gathers_pay(loop: ir.For, problem: Problem, vector_bytes: int) -> bool:
+    """True if an innermost loop of whole vectors gathers, and lanes save more than gathers cost: compilers leave it scalar."""
+    n_lanes = vector_bytes // widest(loop.body)
+    if not isinstance(loop.extent, ir.Const) or int(loop.extent.value) % n_lanes:
+        return False
+    uniformity = Uniformity(loop.loop, loop.body, frozenset())
+    return gathers(loop, uniformity) and _saved(loop, problem, uniformity) >= 0
+
+
 def _are_side_by_side(loop: ir.For, body: Sequence[ir.Stmt]) -> bool:
     """True if iterations of a loop access one element, or neighbouring ones, wherever its body accesses an array."""
     uniformity = Uniformity(loop.loop, loop.body, frozenset())
@@ -146,12 +159,26 @@ def _pays(loop: ir.For, problem: Problem) -> bool:
     if inner and all(_runs_along_rows(s, uniformity) for s in inner):
         return False
 
+    leaves_scalar = (
+        any(isinstance(s, ir.If | ir.While | ir.For) for s in inside)
+        or _adds_in_overlap(inside, uniformity)
+        or _calls(inside)
+        or bool(_in_rows(loop, problem, uniformity))
+    )
+    return leaves_scalar and _saved(loop, problem, uniformity) >= 0
+
+
+def _saved(loop: ir.For, problem: Problem, uniformity: Uniformity) -> int:
+    """Returns the work that lanes of a loop save: its operations, less what gathers and scatters cost more than in scalar code."""
+    inside = list(nested_statements(loop.body))
+
     def is_apart(indices: tuple[ir.Expr, ...]) -> bool:
         return _distance(indices, uniformity) not in (0, 1)
 
-    in_rows, stored_in_rows = _in_rows(loop, problem, uniformity), _stored_in_rows(loop, problem)
-    leaves_scalar = bool(in_rows) or any(isinstance(s, ir.If | ir.While | ir.For) for s in inside)
-    leaves_scalar = leaves_scalar or _adds_in_overlap(inside, uniformity)
+    in_rows, stored_in_rows = (
+        _in_rows(loop, problem, uniformity),
+        _stored_in_rows(loop, problem, uniformity),
+    )
     work = -_IN_ROW * len(in_rows)  # each once, however often it is used
     for s in inside:
         if isinstance(s, ir.Store) and is_apart(s.indices):
@@ -165,10 +192,9 @@ def _pays(loop: ir.For, problem: Problem) -> bool:
                         work -= _GATHER
                     case _ if _is_function(x):
                         work += _FUNCTION
-                        leaves_scalar = True
                     case ir.Binary() | ir.Unary() | ir.Compare() | ir.Select() | ir.Cast():
                         work += 1
-    return leaves_scalar and work >= 0
+    return work
 
 
 def _is_function(e: ir.Expr) -> bool:
@@ -229,10 +255,10 @@ def _in_rows(loop: ir.For, problem: Problem, uniformity: Uniformity) -> set[ir.L
     return {load for of_block in found for of_statement in of_block for load in of_statement}
 
 
-def _stored_in_rows(loop: ir.For, problem: Problem) -> set[Write]:
+def _stored_in_rows(loop: ir.For, problem: Problem, uniformity: Uniformity) -> set[Write]:
     """Returns the stores that write, in each lane, contiguous elements that lie apart from those of other lanes."""
     body = loop.body
-    uniformity, free = Uniformity(loop.loop, body, frozenset()), is_free(body)
+    free = is_free(body)
 
     def may(s: Write) -> bool:
         is_store = isinstance(s, ir.Store) and free(s)

@@ -20,6 +20,7 @@ from ..ir.walk import (
 )
 from .accesses import sites_of, with_invariant_indices
 from .conflicts import conflicting
+from .uniformity import Uniformity
 from .vectorisable import refusal
 
 
@@ -113,6 +114,37 @@ def lane_ranges(body: tuple[ir.Stmt, ...], problem: Problem, fast_math: bool) ->
         and not refusal(s.body, problem)
         and _are_elements_apart(s)
     )
+
+
+def gathers(loop: ir.For, uniformity: Uniformity | None = None) -> bool:
+    """True if an innermost loop loads elements whose places depend on values that differ between its iterations.
+
+    Such values are elements of arrays, as in table look-ups, and floats that become indices, as in samples of a grid.
+    """
+    inside = list(nested_statements(loop.body))
+    if any(isinstance(s, ir.For | ir.While) for s in inside):
+        return False
+    varies = (uniformity or Uniformity(loop.loop, loop.body, frozenset())).varies
+    by_value = set[str]()
+
+    def is_by_value(e: ir.Expr) -> bool:
+        match e:
+            case ir.Local(name):
+                return name in by_value
+            case ir.Load():
+                return varies(e)
+            case ir.Cast(x, dtype):
+                return dtype.is_integer and x.dtype.is_float and varies(x)
+        return False
+
+    n_before = -1
+    while len(by_value) != n_before:
+        n_before = len(by_value)
+        for s in inside:
+            if isinstance(s, ir.SetLocal | ir.UpdateLocal) and any(map(is_by_value, walk(s.value))):
+                by_value.add(s.name)
+    every = (x for s in inside for e in children(s) for x in walk(e) if isinstance(x, ir.Load))
+    return any(is_by_value(x) for load in every for i in load.indices for x in walk(i))
 
 
 def _outside(body: tuple[ir.Stmt, ...], loop: ir.For) -> Iterator[ir.Stmt]:

@@ -26,12 +26,11 @@ class _Touch:
 
 @dataclass(frozen=True)
 class _Change:
-    """A statement that changes a local; `masked` are the blocks around it that not all lanes need to enter."""
+    """A statement that changes a local, at a path of blocks."""
 
     statement: ir.Stmt
     name: str
-    masked: _Path
-    varies: bool
+    path: _Path
 
 
 class Uniformity:
@@ -44,18 +43,26 @@ class Uniformity:
         self.lane, self.sums = lane, sums
         self.varying: set[str] = set(sums)
         self._whole: set[int] = set()
+        reader = _LocalReader()
+        reader.block(body, ())
+        owners = {name: _owner(touches) for name, touches in reader.touches.items()}
         before = -1
-        while len(self.varying) != before:
+        while (
+            len(self.varying) != before
+        ):  # values vary in the order of the text: two passes mostly
             before = len(self.varying)
-            reader = _LocalReader(self)
-            reader.block(body, (), ())
+            masked = {block for block, e in reader.conditions.items() if self.varies(e)}
             self._whole.clear()
             for change in reader.changes:
-                if _is_whole(reader.touches[change.name], change.masked):
+                owner = owners[change.name]
+                if owner is not None and masked.intersection(change.path).issubset(owner):
                     self._whole.add(change.statement.uid)
-                    if not change.varies:
+                    if not self._changes_vary(change.statement):
                         continue
                 self.varying.add(change.name)
+
+    def _changes_vary(self, s: ir.Stmt) -> bool:
+        return isinstance(s, ir.Update) or any(map(self.varies, children(s)))
 
     def varies(self, e: ir.Expr) -> bool:
         """True if an expression may have different values in different lanes."""
@@ -76,11 +83,8 @@ class Uniformity:
         return s.uid in self._whole and local_changed(s) not in self.sums
 
 
-def _is_whole(touches: list[_Touch], masked: _Path) -> bool:
-    """True if all accesses to a local are in one block that sets the local first, inside of all `masked` blocks.
-
-    `masked`: the blocks around a change that not all lanes need to enter.
-    """
+def _owner(touches: list[_Touch]) -> _Path | None:
+    """Returns the blocks around all accesses to a local, if the innermost of them sets the local first; else None."""
     owner = touches[0].path
     for t in touches[1:]:
         n = 0
@@ -88,48 +92,43 @@ def _is_whole(touches: list[_Touch], masked: _Path) -> bool:
             n += 1
         owner = owner[:n]
     is_clean = not owner or (touches[0].is_set and touches[0].path == owner)
-    return is_clean and all(block in owner for block in masked)
+    return owner if is_clean else None
 
 
 class _LocalReader:
-    """Collector of the accesses to each local, in the order of the text."""
+    """Collector of the accesses to each local, in the order of the text, and of the condition of each block."""
 
-    def __init__(self, of: Uniformity) -> None:
-        self.varies = of.varies
+    def __init__(self) -> None:
         self.touches: dict[str, list[_Touch]] = {}
         self.changes: list[_Change] = []
-        self.n_blocks = 0
+        self.conditions: dict[int, ir.Expr] = {}
 
-    def block(self, body: tuple[ir.Stmt, ...], path: _Path, masked: _Path) -> None:
+    def block(self, body: tuple[ir.Stmt, ...], path: _Path) -> None:
         for s in body:
             for e in children(s):
                 self.read(e, path)
             if name := local_changed(s):
-                self.touches.setdefault(name, []).append(
-                    _Touch(path, isinstance(s, ir.SetLocal | ir.LocalArray))
-                )
-                varies = isinstance(s, ir.Update) or any(map(self.varies, children(s)))
-                self.changes.append(_Change(s, name, masked, varies))
+                is_set = isinstance(s, ir.SetLocal | ir.LocalArray)
+                self.touches.setdefault(name, []).append(_Touch(path, is_set))
+                self.changes.append(_Change(s, name, path))
             match s:
                 case ir.If(condition, then, orelse):
-                    self.inside(then, path, masked, condition)
-                    self.inside(orelse, path, masked, condition)
+                    self.inside(then, path, condition)
+                    self.inside(orelse, path, condition)
                 case ir.While(condition, inner):
-                    self.inside(inner, path, masked, condition)
+                    self.inside(inner, path, condition)
                     self.read(condition, path)  # again behind each pass
                 case ir.For(extent=extent, body=inner):
-                    self.inside(inner, path, masked, extent)
+                    self.inside(inner, path, extent)
 
     def read(self, e: ir.Expr, path: _Path) -> None:
         for name in locals_read(e):
             self.touches.setdefault(name, []).append(_Touch(path, False))
 
-    def inside(
-        self, body: tuple[ir.Stmt, ...], path: _Path, masked: _Path, condition: ir.Expr
-    ) -> None:
-        self.n_blocks += 1
-        path = (*path, self.n_blocks)
-        self.block(body, path, (*masked, self.n_blocks) if self.varies(condition) else masked)
+    def inside(self, body: tuple[ir.Stmt, ...], path: _Path, condition: ir.Expr) -> None:
+        number = len(self.conditions) + 1
+        self.conditions[number] = condition
+        self.block(body, (*path, number))
 
 
 def affine_locals(body: tuple[ir.Stmt, ...]) -> dict[str, ir.Expr]:
@@ -161,10 +160,11 @@ def looks_up(e: ir.Expr) -> bool:
 class Ranges:
     """Value-range analysis of integer expressions: least and greatest values.
 
-    `extents`: the extents of loops, as far as they are known.
+    `extents`: the extents of loops, as far as they are known. `locals`: the least and greatest values of locals.
     """
 
     extents: Mapping[str, int] = field(default_factory=dict)
+    locals: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
     def of(self, e: ir.Expr) -> tuple[int, int] | None:
         """Returns the least and greatest value of an expression; None if they are unknown."""
@@ -184,6 +184,8 @@ class Ranges:
             case ir.Cast(x) if x.dtype.is_integer:
                 inner = self.of(x)
                 return x.dtype.range if inner is None and x.dtype.size_bytes <= 4 else inner
+            case ir.Local(name) if name in self.locals:
+                return self.locals[name]
             case ir.Local(_, dtype) if dtype.is_integer and dtype.size_bytes <= 4:
                 return dtype.range
             case ir.Unary("neg", x):
@@ -205,6 +207,16 @@ class Ranges:
                 if inner is None:
                     return None
                 return (inner[0] // d, inner[1] // d) if op == "floordiv" else (0, d - 1)
+            case ir.Binary("shr", a, ir.Const(value=int(k))) if k >= 0:
+                inner = self.of(a)
+                return None if inner is None else (inner[0] >> k, inner[1] >> k)
+            case ir.Binary("bit_and", _, ir.Const(value=int(bits))) if bits >= 0:
+                return 0, bits
+            case ir.Select(_, a, b):
+                left, right = self.of(a), self.of(b)
+                if left is None or right is None:
+                    return None
+                return min(left[0], right[0]), max(left[1], right[1])
             case ir.Binary("min" | "max", a, b):
                 left, right = self.of(a), self.of(b)
                 if left is None or right is None:
@@ -234,6 +246,13 @@ class Ranges:
             case ir.Unary("neg", x):
                 inner = self.narrowed(x)
                 return None if inner is None else ir.Unary("neg", inner, I32)
+            case ir.Select(condition, a, b):
+                left, right = self.narrowed(a), self.narrowed(b)
+                return (
+                    None
+                    if left is None or right is None
+                    else ir.Select(condition, left, right, I32)
+                )
             case ir.Binary(op, a, b):
                 left, right = self.narrowed(a), self.narrowed(b)
                 return None if left is None or right is None else ir.Binary(op, left, right, I32)

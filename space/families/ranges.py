@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import combinations
 
-from ...kernels.analysis.inner_ranges import lane_ranges, widest
+from ...kernels.analysis.inner_ranges import gathers, lane_ranges, widest
 from ...kernels.ir.domain import UNBOUNDED
 from ...kernels.ir.kernel import Const, For, Store
 from ...kernels.ir.on_trees import NO_TREES
@@ -46,8 +46,14 @@ def ranges_of(s: Draft, task: Task) -> tuple[For, ...]:
 
 
 def _has_rows(loop: For) -> bool:
-    """True if a loop over cells of a leaf has other choices of its vectors: it stores, or holds the loop that does."""
-    return any(isinstance(x, Store | For) for x in nested_statements(loop.body))
+    """True if a loop over cells of a leaf has other choices of its vectors: it stores, or holds the loop that does.
+
+    Where a loop gathers, compilers find no vectors.
+    """
+    inside = list(nested_statements(loop.body))
+    if any(isinstance(x, For) for x in inside):
+        return True
+    return any(isinstance(x, Store) for x in inside) and not gathers(loop)
 
 
 def lanes_of(s: Draft, loop: For) -> int:
