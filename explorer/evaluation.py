@@ -154,6 +154,11 @@ class SearchEvaluator:
             return None
         return None if found is None else found.encode()
 
+    def is_long(self, candidate: Candidate) -> bool:
+        """True if compilers take a second or more for a candidate: it is measured before others are compiled."""
+        source = self.source(candidate)
+        return isinstance(source, Source) and source.n_characters > _LONG_TEXTS
+
     def time_components(self, candidate: Candidate) -> bool:
         """Turns timing of single components on if the program of `candidate` has several. Returns True if so."""
         source = self.source(candidate)

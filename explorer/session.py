@@ -27,7 +27,7 @@ from ..runtime.records.folder import FAILED, HEADER, JOURNAL
 from ..runtime.records.journal import AbstractJournal, FileJournal
 from ..runtime.records.loading import load_header
 from ..runtime.records.replay import StaleError, restore_complete
-from ..runtime.worker.pool import AbstractPool, LocalPool
+from ..runtime.worker.pool import JOBS, AbstractPool, LocalPool
 from ..runtime.worker.worker import AbstractWorker
 from ..search import events as ev
 from ..search.asking import Ask, answered
@@ -277,7 +277,8 @@ class Session:
             with deadlines.phase("first candidates were made"):
                 sketched = sketched_candidates(root.space)
                 firsts = [candidate for _, candidate in sketched[:FIRST_BATCH]]
-                evaluator.begin(firsts, known=writer.known())
+                is_long = bool(firsts) and evaluator.is_long(firsts[0])
+                evaluator.begin(firsts[:1] if is_long else firsts, known=writer.known())
             preparation.finish(standing, worker, pool.rest)
             finished = self._search(root, sketched, bounder, registers, standing, evaluator, pool)
         except BaseException:
@@ -323,12 +324,14 @@ class Session:
             ahead=evaluator.ahead,
         )
         budget, rng = self._budget(evaluator), np.random.default_rng([o.seed, len(known)])
+        is_divided = bool(firsts) and evaluator.time_components(firsts[0])
+        is_long = bool(firsts) and evaluator.is_long(firsts[0])
         options = SearchOptions(
             strategy=o.strategy,
             n_top=o.final_top,
-            batches=_batches(pool, device),
+            batches=_batches(pool, device, is_long=is_long, is_divided=is_divided),
         )
-        if firsts and evaluator.time_components(firsts[0]):
+        if is_divided:
             fastest = best_of_components(root.space, writer.evaluations)
             with deadlines.phase("its components were found"):
                 division = divided(
@@ -402,11 +405,21 @@ class Session:
         return Budget(*rules, interrupt=self._interrupt, clock=self._deadlines.clock)
 
 
-def _batches(pool: AbstractPool, device: AbstractDevice) -> Batches:
-    """Returns the sizes of batches; with several slots, at least as many candidates as keep all of them busy."""
-    size, largest = max(BATCH, pool.in_flight), largest_batch(device.builder)
+def _batches(
+    pool: AbstractPool, device: AbstractDevice, *, is_long: bool, is_divided: bool
+) -> Batches:
+    """Returns the sizes of batches; with several slots, at least as many candidates as keep all of them busy.
+
+    Where compilers take long for a text (`is_long`), the default is measured first, alone. Later batches have a text for each
+    compiler, unless candidates share texts of components (`is_divided`).
+    """
+    size = JOBS if is_long and not is_divided else BATCH
+    size, largest = max(size, pool.in_flight), largest_batch(device.builder)
     return Batches(
-        first=FIRST_BATCH, size=size, largest=max(size, largest), in_flight=pool.in_flight
+        first=1 if is_long else FIRST_BATCH,
+        size=size,
+        largest=max(size, largest),
+        in_flight=pool.in_flight,
     )
 
 

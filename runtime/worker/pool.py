@@ -19,7 +19,7 @@ from .messages import Done, Ticket, Work
 from .worker import AbstractWorker
 
 # Compilers at once, before and never while times are taken; more than a batch has groups for are of no use.
-_JOBS = min(max(2, available_cores()), 8)
+JOBS = min(max(2, available_cores()), 8)
 JOBS_AHEAD = available_cores() - 1  # of them, while the search still has a core
 
 
@@ -103,7 +103,7 @@ class LocalPool(AbstractPool):
         super().__init__()
         self._builder = builder
         self._is_given_up = is_given_up
-        self._builds = BuildQueue(builder, _JOBS, JOBS_AHEAD, is_given_up)
+        self._builds = BuildQueue(builder, JOBS, JOBS_AHEAD, is_given_up)
         self._tickets = count()
         self._submitted: list[tuple[Ticket, Work]] = []
         self._built: deque[tuple[Ticket, Work, Artifact | Failure]] = deque()
@@ -154,12 +154,12 @@ class LocalPool(AbstractPool):
     def build_each(
         self, sources: Sequence[Source], builder: AbstractBuilder | None = None
     ) -> list[Artifact | Failure]:
-        return build_each(builder or self._builder, sources, _JOBS, self._is_given_up)
+        return build_each(builder or self._builder, sources, JOBS, self._is_given_up)
 
     def build_together(
         self, sources: Sequence[Source], builder: AbstractBuilder
     ) -> list[Artifact | Failure]:
-        return build_many(builder, sources, _JOBS, self._is_given_up)
+        return build_many(builder, sources, JOBS, self._is_given_up)
 
     def _build(self) -> None:
         work, self._submitted = self._submitted, []

@@ -5,9 +5,11 @@ from __future__ import annotations
 from itertools import combinations
 
 from ...kernels.analysis.inner_ranges import gathers, lane_ranges, widest
+from ...kernels.ir.body import Body
 from ...kernels.ir.domain import UNBOUNDED
 from ...kernels.ir.kernel import Const, For, Store
 from ...kernels.ir.on_trees import NO_TREES
+from ...kernels.ir.per_object import per_object
 from ...kernels.ir.task import Task
 from ...kernels.ir.walk import nested_statements
 from ..backbone import INNER
@@ -35,13 +37,26 @@ def ranges_of(s: Draft, task: Task) -> tuple[For, ...]:
     """Returns the inner loops of a task's body that can be vectorised, and are not surely shorter than a vector."""
     if task.body is None or not s.kind.has_teams:
         return ()
-    found = lane_ranges(task.body.statements, s.problem, task.fast_math)
+    known = _known(s)
+    if task.name not in known:
+        known[task.name] = _ranges_of(s, task, task.body)
+    return known[task.name]
+
+
+@per_object
+def _known(s: Draft) -> dict[str, tuple[For, ...]]:
+    """Returns the cache of `ranges_of` for this draft: four rules ask for each task."""
+    return {}
+
+
+def _ranges_of(s: Draft, task: Task, body: Body) -> tuple[For, ...]:
+    found = lane_ranges(body.statements, s.problem, task.fast_math)
     return tuple(
         x
         for x in found
         if lanes_of(s, x) > 1
         and (not isinstance(x.extent, Const) or int(x.extent.value) >= lanes_of(s, x))
-        and not (task.body.trees != NO_TREES and _has_rows(x))
+        and not (body.trees != NO_TREES and _has_rows(x))
     )
 
 

@@ -57,7 +57,7 @@ class Watchful(FakeWorker):
 
 @pytest.fixture
 def device(monkeypatch):
-    monkeypatch.setattr(pool, "_JOBS", 2)
+    monkeypatch.setattr(pool, "JOBS", 2)
     monkeypatch.setattr(pool, "JOBS_AHEAD", 1)
     made = FakeDevice()
     made.builder = Builder()
@@ -143,6 +143,28 @@ def test_the_profile_and_first_builds_do_not_wait_for_the_reference(
     assert run.ended.evaluations == device.builder.n_built == 4
 
 
+@pytest.mark.parametrize(("most", "n_first"), [(0, 1), (1 << 30, 4)])
+def test_a_long_text_is_measured_before_others_are_compiled(
+    device, tmp_path, monkeypatch, most: int, n_first: int
+) -> None:
+    """The default, then as many texts at once as there are compilers."""
+    monkeypatch.setattr(evaluation, "_LONG_TEXTS", most)
+    monkeypatch.setattr(session, "open_device", lambda *_: device)
+    n_built, evaluate = list[int](), FakeWorker.evaluate
+
+    def counted(worker, artifact, protocol, *, verify=True):
+        n_built.append(device.builder.n_built)
+        return evaluate(worker, artifact, protocol, verify=verify)
+
+    monkeypatch.setattr(FakeWorker, "evaluate", counted)
+    workload = library_workload(load("axpydot"), {"n": 64}, "f32", 1)
+    options = Options(target="fake", max_evals=4, store=False)
+    run = explore_workload(workload, options, directory=tmp_path)
+    assert run.ended.evaluations == device.builder.n_built == 4
+    assert n_built[0] == n_first
+    assert n_first == 4 or n_built[1] == 3
+
+
 @pytest.fixture
 def running(monkeypatch) -> list[int]:
     """Groups that are being built; whatever a worker runs asserts that there are none."""
@@ -166,7 +188,7 @@ def running(monkeypatch) -> list[int]:
         monkeypatch.setattr(Worker, name, call)
 
     monkeypatch.setattr(CpuBuilder, "build_together", counted)
-    monkeypatch.setattr(pool, "_JOBS", 2)
+    monkeypatch.setattr(pool, "JOBS", 2)
     monkeypatch.setattr(pool, "JOBS_AHEAD", 1)
     for name in ("evaluate", "interleave", "probe", "probe_state", "time_function"):
         watched(name)
