@@ -35,9 +35,9 @@ from .turns import this_package
 from .writing import time_text
 
 PROTOCOL = f"""All in f32, images in u8. `call`: our kernels as they are called, with decisions by default. `found`: the sequence
-explored, for as long as `searched` says. numba uses `prange` and `fastmath`, JAX whole arrays under `jit`; JAX has a process of its own, and its
-arrays on the device. All take turns, one at a time, and ours and numba's get new copies of the arrays each time; the least time
-counts. "medians": how far these are above it, of the better of theirs and of ours. Results are compared with numba's; of
+explored, for as long as `searched` says. numba uses `prange` and `fastmath`, JAX whole arrays under `jit`; JAX has a process of its
+own, and its arrays on the device. All take turns, one at a time, and ours and numba's get new copies of the arrays each time; the
+least time counts. "medians": how far these are above it, of the better of theirs and of ours. Results are compared with numba's; of
 monte_carlo, whose random numbers differ, their mean.
 gray_scott, lattice_boltzmann and page_rank take {STEPS} steps."""
 THEIRS = ("numba", "JAX")

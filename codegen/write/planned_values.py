@@ -10,6 +10,7 @@ from ...kernels.ir import kernel as ir
 from ...kernels.ir.access import Access, access_of
 from ...kernels.ir.arrays import ArrayInfo
 from ...kernels.ir.kernel import DType
+from ...kernels.tasks.narrowing import with_narrow_indices
 from ...space.backbone import MID, OUTER, Flow, Operand
 from ...space.targets.target import LINE_BYTES
 from ..bodies.body_values import TilePlace
@@ -45,6 +46,7 @@ class Values:
 
     def __init__(self, scene: Emission, operands: Operands) -> None:
         self.scene, self.operands = scene, operands
+        self._narrow: dict[tuple[int, int], tuple[ir.Expr, ir.Expr]] = {}
 
     def begin_value(self, task: TaskPlan, loops: list[LoopPlan], ctx: Context) -> None:
         """Declares the register tile from which other tasks read this task's value."""
@@ -126,8 +128,20 @@ class Values:
             assert isinstance(x, ir.Accumulator) and total is not None, x
             return total
 
+        if point.lanes():
+            e = self.in_lanes(task, e)
         with self.scene.w.rounding(FREE if task.task.fast_math else ALL):
             return self.scene.w.evaluate(e, leaf, permitted_ulp(self.scene.plan, task))
+
+    def in_lanes(self, task: TaskPlan, e: ir.Expr) -> ir.Expr:
+        """Returns an expression as vectors compute it: masks of elements of 32 bits come from indices of 32 bits."""
+        if task.task.dtype.size_bytes > DType.i32.size_bytes:
+            return e
+        key = task.index, id(e)
+        if key not in self._narrow:  # with the expression, whose identity is the key
+            extents = {x.name: x.extent for x in task.task.scope}
+            self._narrow[key] = e, with_narrow_indices(e, extents)
+        return self._narrow[key][1]
 
     def loop_index(self, at: LoopIndexAt, dtype: DType) -> Value:
         first = at.expression()

@@ -1,16 +1,17 @@
-"""Bitwidth narrowing: arithmetic of affine tasks in 16 bits if all its numbers fit.
+"""Bitwidth narrowing: arithmetic of affine tasks in 16 bits, and comparisons of indices in 32 bits, if all its numbers fit.
 
-Vectors then hold twice as many elements.
+Vectors then hold more elements, and masks of f32 need no conversion.
 Pixels are added up in a wide type, i32 or that of a literal. Their ranges decide the necessary width: nine bytes are a number of 12
 bits (Stephenson, Babb and Amarasinghe, "Bitwidth analysis with application to silicon compilation", 2000).
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
-from ..ir.intervals import range_of
-from ..ir.kernel import Binary, Cast, Compare, Const, DType, Expr, Load, Select, Unary
+from ..ir.intervals import Range, range_of
+from ..ir.kernel import Binary, Cast, Compare, Const, DType, Expr, Load, LoopIndex, Select, Unary
 from ..ir.simplify import cast
 from ..ir.task import Task
 from ..ir.walk import children, rebuild
@@ -90,3 +91,45 @@ def _is_amount(e: Expr) -> bool:
     """True if an expression, as the amount of a shift, is less than 16."""
     low, high = range_of(e)
     return low >= 0 and high < _BITS
+
+
+# --- indices
+
+_MOST_LANES = 64  # by which the last vector of a loop may go beyond its end
+
+
+def with_narrow_indices(e: Expr, extents: Mapping[str, int]) -> Expr:
+    """Returns an expression of the same value in which indices are compared in 32 bits where they fit.
+
+    `extents`: the numbers of iterations of loops, by name. Other comparisons are as they were.
+    """
+    if isinstance(e, Load):
+        return e
+    if isinstance(e, Compare) and e.a.dtype is DType.i64:
+        a, b = (_of_indices(x, extents) for x in (e.a, e.b))
+        if a is not None and b is not None:
+            return Compare(e.op, a, b)
+    parts = children(e)
+    return rebuild(e, tuple(with_narrow_indices(x, extents) for x in parts)) if parts else e
+
+
+def _of_indices(e: Expr, extents: Mapping[str, int]) -> Expr | None:
+    """Returns a sum or product of loop indices and constants in 32 bits; None for others, and if a number does not fit."""
+
+    def known(x: Expr) -> Range | None:
+        is_index = isinstance(x, LoopIndex) and x.loop in extents
+        return (0, extents[x.loop] + _MOST_LANES) if is_index else None  # type: ignore[union-attr]
+
+    low, high = range_of(e, known)
+    least, most = DType.i32.range
+    if low < least or high > most:
+        return None
+    match e:
+        case LoopIndex(loop) if loop in extents:
+            return LoopIndex(loop, DType.i32)
+        case Const(value):
+            return Const(int(value), DType.i32)
+        case Binary("add" | "sub" | "mul" | "min" | "max" as op, a, b):
+            left, right = (_of_indices(x, extents) for x in (a, b))
+            return None if left is None or right is None else Binary(op, left, right, DType.i32)
+    return None

@@ -36,7 +36,14 @@ def row(times: dict[str, float], name: str = "gelu") -> dict:
     stamp |= {"versions": {}, "cpu": "c", "kernel": "k", "huge_pages": "h", "binding": "b"}
     stamp |= {"compiler": "", "memory_bytes_per_ns": 0.0}
     values = {"times_ns": times, "medians_ns": times, "stamp": stamp}
-    return {"options": {"seconds": 60.0}, "name": name, "sizes": {"n": 8}, "dtype": "f32", "status": "ok", **values}
+    return {
+        "options": {"seconds": 60.0},
+        "name": name,
+        "sizes": {"n": 8},
+        "dtype": "f32",
+        "status": "ok",
+        **values,
+    }
 
 
 def test_every_row_has_a_workload_and_peers_at_two_sizes() -> None:

@@ -16,7 +16,7 @@ from kernelscape.kernels.ir import kernel as ir
 from kernelscape.kernels.ir.intervals import range_of
 from kernelscape.kernels.ir.simplify import cast
 from kernelscape.kernels.ir.walk import walk
-from kernelscape.kernels.tasks.narrowing import narrowed
+from kernelscape.kernels.tasks.narrowing import narrowed, with_narrow_indices
 
 NARROW = (ir.DType.i8, ir.DType.u8, ir.DType.i16, ir.DType.u16)
 LEAVES = {f"{d.name}_{k}": d for d in NARROW for k in range(2)}
@@ -136,3 +136,61 @@ def test_ranges_hold_all_values_and_end_in_some(e: ir.Expr) -> None:
         low, high = range_of(e, {A: of_a, B: of_b}.get)
         assert low <= min(every) and max(every) <= high, (of_a, of_b)
         assert e in BY_CONSTANTS or e == ir.Unary("abs", A, ir.DType.i32) or {low, high} <= every
+
+
+EXTENTS = {"i": 7, "j": 1 << 20, "k": 1 << 31}
+
+
+@st.composite
+def of_indices(draw: st.DrawFn, depth: int = 3) -> ir.Expr:
+    """A sum or product of loop indices and constants in 64 bits, which may leave the range of 32 bits."""
+    kind = draw(st.sampled_from(["index", "constant", *["binary"] * depth]))
+    if kind == "index":
+        return ir.LoopIndex(draw(st.sampled_from(sorted(EXTENTS))))
+    if kind == "constant":
+        return ir.Const(draw(st.sampled_from([-(1 << 31), -3, 0, 2, 5000, 1 << 31])), ir.DType.i64)
+    a, b = draw(of_indices(depth - 1)), draw(of_indices(depth - 1))
+    return ir.Binary(draw(st.sampled_from(["add", "sub", "mul", "min", "max"])), a, b, ir.DType.i64)
+
+
+def at(e: ir.Expr, indices: dict[str, int]) -> int:
+    """The value of an expression, each node of which is checked to fit its type."""
+    match e:
+        case ir.LoopIndex(loop):
+            found = indices[loop]
+        case ir.Const(value):
+            found = int(value)
+        case ir.Binary(op, a, b):
+            left, right = at(a, indices), at(b, indices)
+            found = {
+                "add": left + right,
+                "sub": left - right,
+                "mul": left * right,
+                "min": min(left, right),
+                "max": max(left, right),
+            }[op]
+    if e.dtype is ir.DType.i32:
+        assert ir.DType.i32.range[0] <= found <= ir.DType.i32.range[1], (e, indices)
+    return found
+
+
+@settings(max_examples=200, deadline=None)
+@given(of_indices(), of_indices(), st.data())
+def test_indices_are_compared_in_32_bits_only_where_all_numbers_fit(
+    a: ir.Expr, b: ir.Expr, data: st.DataObject
+) -> None:
+    narrow = with_narrow_indices(ir.Compare("lt", a, b), EXTENTS)
+    assert isinstance(narrow, ir.Compare)
+    assert len({x.dtype for x in (*walk(narrow.a), *walk(narrow.b))}) == 1
+    for _ in range(4):
+        # The last vector of a loop may go beyond its end.
+        indices = {n: data.draw(st.integers(0, e + 15), label=n) for n, e in EXTENTS.items()}
+        assert at(narrow.a, indices) - at(narrow.b, indices) == at(a, indices) - at(b, indices)
+
+
+def test_masks_of_indices_are_as_wide_as_the_elements() -> None:
+    below = ir.Compare("lt", ir.LoopIndex("i"), ir.LoopIndex("j"))
+    narrow = with_narrow_indices(ir.Binary("and", below, below, ir.DType.bool_), EXTENTS)
+    assert {x.dtype for x in walk(narrow)} == {ir.DType.i32, ir.DType.bool_}
+    far = ir.Compare("lt", ir.LoopIndex("i"), ir.LoopIndex("k"))
+    assert with_narrow_indices(far, EXTENTS) == far
