@@ -343,7 +343,9 @@ def order_rows(job: Job, cut_ns: float, effort: Effort) -> list[Row]:
     rows = []
     for order, choose in orders(space, effort.random_orders, effort.seed):
         levels = walk_levels(space, choose, cut_ns, enough=effort.enough, limit=effort.nodes)
-        rise = raise_bound(space, choose, effort.expansions)
+        root = space.root()
+        assert isinstance(root, Candidate)
+        rise = raise_bound(root, choose, effort.expansions)
         made = {
             "order": order,
             "cut_ns": cut_ns,

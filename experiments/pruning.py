@@ -9,7 +9,7 @@ of the root and nodes whose bound does not rise show apart. Writes experiments/r
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -24,13 +24,15 @@ from . import row
 from .conditions import stamp
 from .question import Question, asked
 from .rows import Columns, Job, Row, page, title
-from .tree_shape import walk_levels
+from .tree_shape import drawn_nodes, share_kept, share_tight
 from .writing import time_text
 
 PROTOCOL = """A machine of round numbers: two cores, AVX-512, 3 GHz; one core alone has half of the memory's rate.
 Bounds of random complete candidates, rounded to 3 %: how many are distinct, the share within 3 % of the root's, and the
-median over the root's. Then the nodes of the last of the first levels that are kept, with the cut at the bound of the
-root over 0.95, 0.8, 0.6 and 0.4."""
+median over the root's. Then the nodes ten decisions deep that are kept, with the cut at the bound of the root over 0.95, 0.8,
+0.6 and 0.4. Candidates that are complete before count among them. Shares are of random descents, weighted by their numbers
+of children; with their 95 % errors. "Tight": of the nodes that are kept at 0.95, the share that is above a complete candidate
+which is kept, too: no bound made of these terms prunes them."""
 SHARES = (0.95, 0.8, 0.6, 0.4)
 _ROUNDED = np.log(1.03)
 
@@ -92,8 +94,10 @@ JOBS = [
 @dataclass(frozen=True)
 class PruningOptions:
     sample: int = asked(300, "random complete candidates of a row")
-    depth: int = asked(10, "levels of the tree")
-    nodes: int = asked(20_000, "nodes of a level; beyond, the level before it is the last")
+    depth: int = asked(10, "decisions above the counted nodes")
+    descents: int = asked(4000, "random descents of a row")
+    tight: int = asked(50, "kept nodes below which a candidate is looked for")
+    expansions: int = asked(400, "nodes that are expanded below each of them")
     seed: int = asked(1, "of the random candidates", least=0)
 
 
@@ -102,14 +106,10 @@ def make_row(job: Job, options: PruningOptions) -> dict[str, Any]:
     space = build_space(row.workload_of(job, options.seed).problem, MACHINE)
     root_ns = Bounder(space).ns(root_of(space))
     over_root = _over_root(space, root_ns, options)
-    kept, depth = [], 0
-    for share in SHARES:
-        choose = NextChoice(space)
-        levels = walk_levels(
-            space, choose, root_ns / share, depth=options.depth, limit=options.nodes
-        )
-        kept.append(levels.n_kept[-1] / levels.n_nodes[-1])
-        depth = levels.depth
+    choose, rng = NextChoice(space), np.random.default_rng([options.seed, 1])
+    drawn = drawn_nodes(space, choose, rng, depth=options.depth, n=options.descents)
+    cuts_ns = [root_ns / share for share in SHARES]
+    effort = {"n": options.tight, "most_expansions": options.expansions}
     rounded = np.round(np.log(over_root) / _ROUNDED)
     return {
         "root_ns": root_ns,
@@ -117,8 +117,8 @@ def make_row(job: Job, options: PruningOptions) -> dict[str, Any]:
         "distinct": len(set(rounded.tolist())),
         "at_root": float(np.mean(rounded == 0)),
         "median": float(np.median(over_root)),
-        "depth": depth,
-        "kept": kept,
+        "kept": [asdict(share_kept(drawn, cut_ns)) for cut_ns in cuts_ns],
+        "tight": share_tight(drawn, cuts_ns[0], choose, rng, **effort),
         "stamp": stamp(),
     }
 
@@ -131,7 +131,12 @@ def _over_root(space: Space, root_ns: float, options: PruningOptions) -> np.ndar
 
 
 def _kept(k: int) -> Any:
-    return lambda r: f"{r['kept'][k]:.1%}"
+    return lambda r: kept_text(r["kept"][k])
+
+
+def kept_text(share: Row) -> str:
+    """A share with its error."""
+    return f"{share['mean']:.1%} ± {(share['high'] - share['low']) / 2:.1%}"
 
 
 COLUMNS: Columns = {
@@ -140,8 +145,8 @@ COLUMNS: Columns = {
     "distinct": lambda r: f"{r['distinct']} of {r['sampled']}",
     "at the root's": lambda r: f"{r['at_root']:.0%}",
     "median / root": lambda r: f"{r['median']:.2f}",
-    "levels": lambda r: str(r["depth"]),
     **{f"kept, {share}": _kept(k) for k, share in enumerate(SHARES)},
+    "tight": lambda r: f"{r['tight']:.0%}",
 }
 
 
@@ -152,7 +157,9 @@ def report(made: dict[str, Any]) -> str:
 
 def said(r: Row) -> str:
     """A row in a few words."""
-    return f"{r['distinct']} bounds, {r['at_root']:.0%} at the root's, kept {r['kept'][0]:.1%}"
+    return (
+        f"{r['distinct']} bounds, {r['at_root']:.0%} at the root's, kept {kept_text(r['kept'][0])}"
+    )
 
 
 QUESTION = Question(

@@ -5,13 +5,13 @@ bound, how large what is left is, and how fast the bound rises (Telamon, section
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from ..search.bound.bounder import Bounder
-from ..search.tree.estimate import Interval, interval
+from ..search.tree.estimate import NORMAL_95, Interval, interval
 from ..search.tree.ordering import NextChoice
 from ..space.candidate import Candidate, Space
 
@@ -108,6 +108,69 @@ def estimate_below(
 
 
 @dataclass(frozen=True)
+class Drawn:
+    """A random node: `weight` is the product of the numbers of children above it, zero at a dead end."""
+
+    weight: float
+    node: Candidate
+    bound_ns: float
+
+
+def drawn_nodes(
+    space: Space, choose: Choose, rng: np.random.Generator, *, depth: int, n: int
+) -> list[Drawn]:
+    """`n` random nodes `depth` decisions below the root, complete ones above them included (Knuth 1975)."""
+    bounder, root = Bounder(space), space.root()
+    assert isinstance(root, Candidate)
+    return [_draw(root, choose, bounder, rng, depth) for _ in range(n)]
+
+
+def _draw(
+    root: Candidate, choose: Choose, bounder: Bounder, rng: np.random.Generator, depth: int
+) -> Drawn:
+    at, weight, bound_ns = root, 1.0, bounder.ns(root)
+    for _ in range(depth):
+        if at.is_complete:
+            break
+        children = _children(at, choose)
+        weight *= len(children)
+        if not children:
+            break
+        at = children[int(rng.integers(len(children)))]
+        bound_ns = bounder.ns(at, bound_ns)
+    return Drawn(weight, at, bound_ns)
+
+
+def share_kept(drawn: Sequence[Drawn], cut_ns: float) -> Interval:
+    """The share of nodes whose bound is below a cut, with its 95 % interval: a ratio of two means."""
+    weights = np.array([x.weight for x in drawn])
+    is_kept = np.array([x.bound_ns < cut_ns for x in drawn])
+    share = float((weights * is_kept).sum() / weights.sum())
+    error = (weights * (is_kept - share)).std() / weights.mean() / len(weights) ** 0.5
+    half = NORMAL_95 * float(error)
+    return Interval(share, max(0.0, share - half), min(1.0, share + half))
+
+
+def share_tight(
+    drawn: Sequence[Drawn],
+    cut_ns: float,
+    choose: Choose,
+    rng: np.random.Generator,
+    *,
+    n: int,
+    most_expansions: int,
+) -> float:
+    """The share of kept nodes above an implementation that the cut keeps too, of `n` nodes; nan if none is kept."""
+    kept = [x for x in drawn if x.weight and x.bound_ns < cut_ns]
+    if not kept:
+        return float("nan")
+    weights = np.array([x.weight for x in kept])
+    chosen = rng.choice(len(kept), size=n, p=weights / weights.sum())
+    rises = [raise_bound(kept[k].node, choose, most_expansions) for k in chosen]
+    return sum(x.is_settled and x.bound_ns < cut_ns for x in rises) / n
+
+
+@dataclass(frozen=True)
 class Rise:
     """What the global lower bound came to after `n_expansions` of the node of least bound. It cannot
     rise further where `is_settled`: an implementation has it.
@@ -118,13 +181,11 @@ class Rise:
     is_settled: bool
 
 
-def raise_bound(space: Space, choose: Choose, most_expansions: int) -> Rise:
-    """Expand the node of least bound, of equals the newest, until it is an implementation."""
-    bounder = Bounder(space)
-    root = space.root()
-    assert isinstance(root, Candidate)
+def raise_bound(start: Candidate, choose: Choose, most_expansions: int) -> Rise:
+    """Expand the node of least bound below `start`, of equals the newest, until it is an implementation."""
+    bounder = Bounder(start.space)
     number = 0
-    heap = [(bounder.ns(root), number, root)]
+    heap = [(bounder.ns(start), number, start)]
     for n_expansions in range(most_expansions):
         bound_ns, _, candidate = heap[0]
         if candidate.is_complete:
@@ -133,6 +194,8 @@ def raise_bound(space: Space, choose: Choose, most_expansions: int) -> Rise:
         for child in _children(candidate, choose):
             number -= 1
             heapq.heappush(heap, (bounder.ns(child, bound_ns), number, child))
+        if not heap:  # dead ends alone
+            return Rise(float("inf"), n_expansions + 1, False)
     return Rise(heap[0][0], most_expansions, heap[0][2].is_complete)
 
 

@@ -2,7 +2,8 @@
 
 The loops of complete candidates are run, iteration by iteration. Loops of few iterations are unrolled completely, up to a number of
 copies that no compiler makes. All that one iteration of the innermost remaining loop touches stays in registers, of which there are
-enough, until the next iteration of it has begun. In plain Python; it knows nothing of the bound, and takes elements of reads from
+enough, until the next iteration of it has begun; but of vectors of sums only as many as the target has registers. A packed block is
+loaded and stored in whole vectors. In plain Python; it knows nothing of the bound, and takes elements of reads from
 testing/meaning.py.
 """
 
@@ -13,12 +14,23 @@ from dataclasses import dataclass, field
 from itertools import product
 from math import prod
 
-from ..codegen.loops.ir import Alone, Barrier, Late, Launch, Loop, Node, TileBody
+from ..codegen.loops.ir import (
+    Alone,
+    Barrier,
+    Late,
+    Launch,
+    Loop,
+    Node,
+    OpenBlock,
+    PackBlock,
+    TileBody,
+)
 from ..codegen.passes.pipeline import launches_of
 from ..codegen.plan.candidates import plan_of
 from ..codegen.plan.plan import LoopPlan, Plan, TaskPlan
 from ..space.backbone import MID, OUTER
 from ..space.candidate import Candidate
+from ..space.targets.target import Target
 from . import meaning
 
 # Whole iterations of a loop, of few operations each, of which compilers may leave nothing but copies, whatever the text says.
@@ -46,7 +58,7 @@ def count_ports(candidate: Candidate) -> PortCounts:
     lanes = [candidate.space.target.lanes(t.lane_bytes) for t in plan.problem.tasks]
     total = PortCounts()
     for launch in launches_of(plan, candidate.space.target):
-        machine = _Machine(plan, launch, lanes, total)
+        machine = _Machine(plan, launch, lanes, total, candidate.space.target)
         machine.run(launch.nodes, {})
         machine.end()
     return total
@@ -58,7 +70,8 @@ def count_barriers(candidate: Candidate) -> int:
     lanes = [candidate.space.target.lanes(t.lane_bytes) for t in plan.problem.tasks]
     total = 0
     for launch in launches_of(plan, candidate.space.target):
-        total += _Machine(plan, launch, lanes, PortCounts()).barriers(launch.nodes, {})
+        machine = _Machine(plan, launch, lanes, PortCounts(), candidate.space.target)
+        total += machine.barriers(launch.nodes, {})
     return total
 
 
@@ -68,6 +81,7 @@ class _Machine:
     launch: Launch
     lanes: list[int]  # of each task
     counts: PortCounts
+    target: Target
     # By the nodes of an iteration: what is in registers, and of it the sums.
     held: dict[int, set[Piece]] = field(default_factory=dict)
     sums: dict[int, set[Piece]] = field(default_factory=dict)
@@ -151,6 +165,7 @@ class _Machine:
         read: set[Piece] = set()
         summed: set[Piece] = set()
         made: set[Piece] = set()
+        self.pack(nodes, at)
         for task, where in self.bodies(nodes, at):
             self.counts.tiles += 1
             self.touch(task, where, read, summed, made)
@@ -168,14 +183,41 @@ class _Machine:
                     for inside in self.starts(node, at):
                         yield from self.bodies(node.children, inside)
 
+    def pack(self, nodes: Sequence[Node], at: Starts) -> None:
+        """Counts the blocks of operands that nodes pack, each where it is packed or first used."""
+        for node in nodes:
+            match node:
+                case PackBlock(t, operand) | OpenBlock(t, operand):
+                    plans = [self.plan.tasks[t].loop(name) for name in operand.loops]
+                    starts = [at.get((t, p.loop.name, OUTER), 0) for p in plans]
+                    n = prod(
+                        min(p.tile, p.loop.extent - x) for p, x in zip(plans, starts, strict=True)
+                    )
+                    size = self.plan.problem.array(operand.access.array).dtype.size_bytes
+                    vectors = -(-n * size // self.target.vector_bytes)
+                    self.counts.loads += vectors
+                    self.counts.stores += vectors
+                case Alone(children=children):
+                    self.pack(children, at)
+                case Loop():
+                    for inside in self.starts(node, at):
+                        self.pack(node.children, inside)
+
     def unit(self, at: int, read: set[Piece], summed: set[Piece], made: set[Piece]) -> None:
         """Loads what registers do not hold; stores what is made, and sums that leave them."""
         held, sums = self.held.get(at, set()), self.sums.get(at, set())
         self.counts.loads += len(read - held) + len((summed - sums) & self.known)
+        spilled = max(0, sum(map(self.is_vector, sums & summed)) - self.target.vector_registers)
+        self.counts.loads += spilled
+        self.counts.stores += spilled
         left = sums - summed
         self.counts.stores += len(left) + len(made)
         self.known |= left
         self.held[at], self.sums[at] = read | made | left, summed
+
+    def is_vector(self, sums: Piece) -> bool:
+        """True if a piece of sums is a vector."""
+        return self.plan.tasks[int(sums[0].split()[-1])].vector is not None
 
     def end(self) -> None:
         """Stores the last sums."""

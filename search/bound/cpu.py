@@ -46,6 +46,7 @@ class BoundScratch(NamedTuple):
     copies: Floats  # [N_AROUND, n_loops, N_COPIES], see port_costs.py
     least: Floats  # [n_tasks, N_LEAST]
     busy: Floats  # [2 * N_PORTS] ns
+    packs: Floats  # [n_tasks, N_PORTS] ns
     moves: Floats  # [n_tasks] ns, see tiles.py
     lost: Floats  # [n_tasks, N_SIDES] ns of what is likely read again from caches and from memory
     tiles: Floats  # [N_TILES, n_loops]
@@ -68,6 +69,7 @@ def make_scratch(tables: BoundTables, n_terms: int) -> BoundScratch:
         copies=np.zeros((N_AROUND, tables.port_loop.shape[0], N_COPIES)),
         least=np.zeros((n, N_LEAST)),
         busy=np.zeros(2 * N_PORTS),
+        packs=np.zeros((n, N_PORTS)),
         moves=np.zeros(n),
         lost=np.zeros((n, N_SIDES)),
         tiles=np.zeros((N_TILES, tables.most_loops)),
@@ -277,7 +279,7 @@ def lower_bound(
         terms[k] = 0.0
     threads(tables, domains, scratch.parallel)
     core_costs.shares(tables, domains, scratch.costs)
-    least_ports(tables, domains, scratch.copies, scratch.least, scratch.busy)
+    least_ports(tables, domains, scratch.copies, scratch.least, scratch.busy, scratch.packs)
     _price_tiles(tables, domains, scratch)
     all_ns, core_ns, in_step = 0.0, 0.0, 1.0
     # Three bounds: chains of separate tasks; one single phase, so that cached bytes are subtracted only once; and phases.

@@ -136,10 +136,10 @@ def launches(tables: BoundTables, domains: Mask, parallel: Ints, chosen: Ints) -
             count += tables.converted[k].launches
     for t in range(parallel.size):
         chosen[t] = 1 if parallel[t] & SURELY else 0
-        for k in range(tables.pair.shape[0]):
-            is_shared = tables.pair[k].b == t and chosen[tables.pair[k].a]
-            if is_shared and domains[tables.pair[k].fused] & _SAME_LAUNCH:
-                chosen[t] = 0
+    for k in range(tables.pair.shape[0]):  # in the order of their second tasks
+        if chosen[tables.pair[k].a] and domains[tables.pair[k].fused] & _SAME_LAUNCH:
+            chosen[tables.pair[k].b] = 0
+    for t in range(parallel.size):
         count += chosen[t] * tables.runs[t]
     return count
 

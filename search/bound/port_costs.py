@@ -16,7 +16,8 @@ from .tables import BoundTables
 
 # Of a loop: register copies, the most and the least; with the mid dim unrolled; with all unrolled. Of its mid and outer dim: 1 if a
 # compiler may unroll it completely, and 1 if it may be a loop. The share of its iterations that may stand behind a loop, without
-# a mid loop around them: of the last tile, if it has few register tiles, else of the last register tile.
+# a mid loop around them: of the last tile, if it has few register tiles, else of the last register tile. The greatest share of
+# its iterations that are the first ones of a mid loop, and of an outer one; the fewest iterations of its outer dim.
 (
     COPIES,
     LEAST_COPIES,
@@ -27,17 +28,22 @@ from .tables import BoundTables
     MID_LOOP,
     OUTER_LOOP,
     REST,
-) = range(9)
-N_COPIES = 9
+    MID_BEGINS,
+    OUTER_BEGINS,
+    LEAST_TRIPS,
+) = range(12)
+N_COPIES = 12
 # Loops around register tiles of few operations, and around others.
 FEW, MANY = range(2)
 N_AROUND = 2
 # Of a group: ns of loads and of stores, of those in vectors alone, and the same of rows that are a task's own.
+LOADS, VECTOR_LOADS, STORES, VECTOR_STORES = range(4)
 N_PORTS = 4
 # Of a task: 1 if some dim is surely in vectors; the least ns of all of its rows, and of its own; on one core the ns of sums that
-# wait for one another, if tiles do not overlap: for predictions, since a core may begin the next tile before.
-SURE_VECTOR, LEAST_ALL, LEAST_OWN, SUMS = range(4)
-N_LEAST = 4
+# wait for one another, if tiles do not overlap: for predictions, since a core may begin the next tile before. Then the least ns
+# of all rows with the packing of operands.
+SURE_VECTOR, LEAST_ALL, LEAST_OWN, SUMS, LEAST_PACKED = range(5)
+N_LEAST = 5
 
 _VECTOR = 1 << ch.VECTOR
 _DIRECT = 1 << ch.DIRECT
@@ -56,6 +62,7 @@ def _count_copies(tables: BoundTables, domains: Mask, peeled: Int, copies: Float
         for k in range(N_COPIES):
             copies[loop, k] = 0.0
         copies[loop, LEAST_COPIES] = np.inf
+        copies[loop, LEAST_TRIPS] = np.inf
         mids = np.int64(domains[tables.port_loop[loop].mid_size])
         inners = np.int64(domains[tables.port_loop[loop].inner_size])
         extent = tables.port_loop[loop].extent
@@ -73,6 +80,12 @@ def _count_copies(tables: BoundTables, domains: Mask, peeled: Int, copies: Float
                         copies[loop, LEAST_COPIES] = min(copies[loop, LEAST_COPIES], float(inner))
                         tile = mid * inner
                         trips, rest = (extent + tile - 1) // tile, extent % tile
+                        copies[loop, LEAST_TRIPS] = min(copies[loop, LEAST_TRIPS], float(trips))
+                        if mid > 1:
+                            begins = trips * inner / max(inner, extent)
+                            copies[loop, MID_BEGINS] = max(copies[loop, MID_BEGINS], begins)
+                        if trips > 1:
+                            copies[loop, OUTER_BEGINS] = max(copies[loop, OUTER_BEGINS], 1 / trips)
                         n = float(inner)
                         if mid <= peeled:
                             copies[loop, MID_UNROLLED] = 1.0
@@ -167,6 +180,58 @@ def _copies_of_all(tables: BoundTables, group: Int, copies: Floats) -> float:
 
 
 @jit_flat_internal
+def _spilled(tables: BoundTables, group: Int, copies: Floats) -> float:
+    """Returns the least vectors of sums that each of a task's iterations stores and loads again, if a group's loop is innermost.
+
+    Between two iterations of a reduced loop registers hold at most as many sums as there are
+    registers (a pigeonhole argument).
+    """
+    own, vector = tables.port_group[group].loop, tables.port_group[group].vector
+    sums, each = 1.0, copies[own, WITH_MID]
+    for k in range(tables.port_group[group].other, tables.port_group[group].other_end):
+        loop = tables.port_other[k].loop
+        if tables.port_other[k].level == MID or loop == own:
+            continue
+        if tables.port_loop[loop].is_reduced:
+            each *= copies[loop, WITH_ALL]
+        else:
+            sums *= copies[loop, LEAST_COPIES]
+    if vector >= 0 and not tables.port_loop[vector].is_reduced:
+        sums /= tables.port_group[group].lanes
+        each *= tables.port_group[group].lanes
+    is_mid = tables.port_group[group].level == MID
+    # Sums of a run of the loop begin anew; each thread has its own part of an outer one.
+    begins = copies[own, MID_BEGINS] if is_mid else copies[own, OUTER_BEGINS] * tables.cores
+    left = max(0.0, 1.0 - tables.registers / sums) * max(0.0, 1.0 - begins)
+    return float(left / each)
+
+
+@jit_flat_internal
+def _count_packs(tables: BoundTables, domains: Mask, copies: Floats, packs: Floats) -> None:
+    """Fills `packs` ([n_tasks, N_PORTS]) with the ns in which each port packs operands of a task.
+
+    A block is packed in each iteration of the loops around its own.
+    """
+    for t in range(packs.shape[0]):
+        for k in range(N_PORTS):
+            packs[t, k] = 0.0
+    for row in range(tables.port_pack.shape[0]):
+        if domains[tables.port_pack[row].staged] & _DIRECT:
+            continue
+        times, before = 1.0, -1
+        for k in range(tables.port_pack[row].first, tables.port_pack[row].end):
+            loop = tables.port_around[k].loop
+            if loop != before and domains[tables.port_around[k].order] == _OUTSIDE:
+                times *= copies[loop, LEAST_TRIPS]
+                before = loop
+        t = tables.port_pack[row].task
+        packs[t, LOADS] += tables.port_pack[row].load * times
+        packs[t, VECTOR_LOADS] += tables.port_pack[row].load_wide * times
+        packs[t, STORES] += tables.port_pack[row].store * times
+        packs[t, VECTOR_STORES] += tables.port_pack[row].store_wide * times
+
+
+@jit_flat_internal
 def _price_group(
     tables: BoundTables, domains: Mask, group: Int, copies: Floats, busy: Floats
 ) -> None:
@@ -174,6 +239,14 @@ def _price_group(
     for k in range(2 * N_PORTS):
         busy[k] = 0.0
     share = _in_whole_tiles(tables, group, copies)
+    if tables.port_group[group].spill_load > 0:
+        spilled = share * _spilled(tables, group, copies)
+        busy[LOADS] = tables.port_group[group].spill_load * spilled
+        busy[VECTOR_LOADS] = tables.port_group[group].spill_load_wide * spilled
+        busy[STORES] = tables.port_group[group].spill_store * spilled
+        busy[VECTOR_STORES] = tables.port_group[group].spill_store_wide * spilled
+        for k in range(N_PORTS):
+            busy[N_PORTS + k] = busy[k]
     for row in range(tables.port_group[group].first, tables.port_group[group].end):
         if _may_be_in_register(tables, domains, row):
             continue
@@ -194,38 +267,48 @@ def _price_group(
 
 @jit_flat_internal
 def least_ports(
-    tables: BoundTables, domains: Mask, copies: Floats, least: Floats, busy: Floats
+    tables: BoundTables,
+    domains: Mask,
+    copies: Floats,
+    least: Floats,
+    busy: Floats,
+    packs: Floats,
 ) -> None:
     """Fills `least` ([n_tasks, N_LEAST]) with the least ns of loads and stores of each task.
 
-    It is inf if nothing is known. `copies` ([N_AROUND, n_loops, N_COPIES]) and `busy` are scratch
-    space.
+    It is inf if nothing is known. `copies` ([N_AROUND, n_loops, N_COPIES]), `busy` and `packs`
+    ([n_tasks, N_PORTS]) are scratch space.
     """
     for t in range(least.shape[0]):
         least[t, SURE_VECTOR], least[t, SUMS] = 0.0, np.inf
         least[t, LEAST_ALL], least[t, LEAST_OWN] = np.inf, np.inf
+        least[t, LEAST_PACKED] = np.inf
     for k in range(tables.vector.shape[0]):
         if domains[tables.vector[k].kind] == _VECTOR:
             least[tables.vector[k].task, SURE_VECTOR] = 1.0
     _count_copies(tables, domains, MAX_PEELED, copies[FEW])
     _count_copies(tables, domains, 1, copies[MANY])
+    _count_packs(tables, domains, copies[MANY], packs)
     for group in range(tables.port_group.shape[0]):
         t = tables.port_group[group].task
         around = copies[_tile_of(tables, group, copies[MANY])]
         if not _is_possible(tables, domains, group, around, least[t]):
             continue
         _price_group(tables, domains, group, around, busy)
-        every, own = 0.0, 0.0
+        every, own, packed = 0.0, 0.0, 0.0
         for k in range(N_PORTS):
-            every, own = max(every, busy[k]), max(own, busy[N_PORTS + k])
+            every, packed = max(every, busy[k]), max(packed, busy[k] + packs[t, k])
+            own = max(own, busy[N_PORTS + k] + packs[t, k])
         own_loop = tables.port_group[group].loop
         sums = tables.task[t].sums_ns / _copies_of_all(tables, group, around)
         least[t, SUMS] = min(least[t, SUMS], sums * tables.port_loop[own_loop].is_reduced)
         least[t, LEAST_ALL] = min(least[t, LEAST_ALL], every)
+        least[t, LEAST_PACKED] = min(least[t, LEAST_PACKED], packed)
         least[t, LEAST_OWN] = min(least[t, LEAST_OWN], own)
     for t in range(least.shape[0]):
         if tables.task[t].gathers_ns > 0:  # joined bodies may make them once
             least[t, LEAST_ALL], least[t, LEAST_OWN] = tables.task[t].gathers_ns, 0.0
+            least[t, LEAST_PACKED] = tables.task[t].gathers_ns
 
 
 @jit_flat_internal
@@ -242,9 +325,11 @@ def loads_and_stores(
         total = 0.0
         for t in range(p, phase.size):
             if phase[t] == p and least[t, LEAST_ALL] < np.inf:
-                alone = costs[t, SHARE]
+                # The core with most iterations need not have packed most of the operands.
+                alone, packing = costs[t, SHARE], 1.0
                 if not parallel[t] & MAYBE:
-                    alone = max(1.0, tables.cores / CLOCK_SLACK)
+                    alone = packing = max(1.0, tables.cores / CLOCK_SLACK)
                 costs[p, LOADED] = max(costs[p, LOADED], least[t, LEAST_ALL] * alone)
+                costs[p, LOADED] = max(costs[p, LOADED], least[t, LEAST_PACKED] * packing)
                 total += least[t, LEAST_OWN]
         costs[p, LOADED] = max(costs[p, LOADED], total)

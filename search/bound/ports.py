@@ -8,7 +8,10 @@ needs the least time gives the bound.
 
 Along vectors a read of contiguous elements takes one load a vector, a read with a large stride one
 load a lane. A sum whose result changes in the innermost loop is loaded and stored there (an
-accumulator in memory).
+accumulator in memory). Each iteration of a reduced loop adds to all sums of a register tile. So at
+its end those that no register holds are stored, and the next one loads them (spills).
+
+A packed operand is loaded and stored once more for each iteration of the loops around its blocks.
 
 Values that a compiler may find in another read's registers do not count: results of tasks that may
 share a loop, and all but one of the reads of neighbouring elements in one array.
@@ -76,12 +79,16 @@ class _Tables:
         self.rows: list[tuple[float, ...]] = []
         self.spared: list[tuple[int, ...]] = []
         self.sources: list[tuple[int, ...]] = []
+        self.packs: list[tuple[float, ...]] = []
+        self.around: list[tuple[int, ...]] = []
 
     def tables(self) -> dict[str, Any]:
         return {
             "port_loop": table(self.loops, "extent is_reduced mid_size mid_at inner_size inner_at"),
             "port_group": table(
-                self.groups, "task kind lanes loop level first end other other_end"
+                self.groups,
+                "task kind lanes vector loop level first end other other_end",
+                "spill_load spill_load_wide spill_store spill_store_wide",
             ),
             "port_other": table(self.others, "order loop level"),
             "port": table(
@@ -91,6 +98,10 @@ class _Tables:
             ),
             "port_spared": table(self.spared, "loop outer mid"),
             "port_source": table(self.sources, "order"),
+            "port_pack": table(
+                self.packs, "task staged first end", "load load_wide store store_wide"
+            ),
+            "port_around": table(self.around, "order loop"),
         }
 
     def add(self, t: int, task: Task, moved: list[_Moved]) -> None:
@@ -114,7 +125,36 @@ class _Tables:
                     self._row(t, task, x, vector, d, place)
                 ends = (first, len(self.rows), other, len(self.others))
                 lanes = space.target.lanes(task.lane_bytes) if vector else 1
-                self.groups.append((t, kind, lanes, place[d.loop.name], d.level, *ends))
+                spills = self._spills(task, moved, d) if vector else (0.0,) * 4
+                at = (place.get(vector, -1), place[d.loop.name], d.level)
+                self.groups.append((t, kind, lanes, *at, *ends, *spills))
+        self._add_packs(t, task, place)
+
+    def _spills(self, task: Task, moved: list[_Moved], inside: Dim) -> tuple[float, ...]:
+        """Returns the ns of a load and a store of a vector of sums an iteration; 0 unless the innermost loop is reduced."""
+        sums = [x for x in moved if task.is_reduction and x.is_store]
+        if not sums or not inside.loop.is_reduction:
+            return (0.0,) * 4
+        sides = (_rates(self.space.target, is_store) for is_store in (False, True))
+        return tuple(sums[0].n / rate if rate else 0.0 for side in sides for rate in side)
+
+    def _add_packs(self, t: int, task: Task, place: dict[str, int]) -> None:
+        """Adds a row for each operand of task `t` that may be packed, with the loops that may be around its blocks."""
+        space = self.space
+        for o, staged in space.variables.staged.items():
+            if o.task != t or o.is_window:
+                continue
+            first = len(self.around)
+            for loop in (loop for loop in task.loops if loop.name not in o.loops):
+                outer = space.backbone.dim(t, loop.name, OUTER)
+                for own in (space.backbone.dim(t, name, OUTER) for name in o.loops):
+                    order = space.model.order(outer.order_id, own.order_id)
+                    self.around.append((order, place[loop.name]))
+            size = space.problem.array(o.access.array).dtype.size_bytes
+            n, wide = float(points(task, list(o.loops))), space.target.vector_bytes // size
+            sides = (_rates(space.target, is_store) for is_store in (False, True))
+            ns = (x for rates in sides for x in _ns(n, max(1, wide), rates))
+            self.packs.append((t, staged, first, len(self.around), *ns))
 
     def _row(
         self, t: int, task: Task, x: _Moved, vector: str, inside: Dim, place: dict[str, int]

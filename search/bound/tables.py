@@ -52,7 +52,7 @@ class BoundTables(NamedTuple):
     vector: Table  # task kind: inner dims that may be vectors
     universe: Ints  # all universes of sizes, one after the other
     merge: Table  # a b, the tasks; order of their outer dims
-    pair: Table  # a b, the tasks; fused; is_dependent: one depends on the other
+    pair: Table  # a b, the tasks, in the order of b; fused; is_dependent: one depends on the other
     wave: Table  # task; waves, compaction: choice of serial order, except for values that threads share
     after: Ints  # [n_tasks, n_tasks] 1 where the second depends on the first, directly or not
     # repeats
@@ -82,7 +82,8 @@ class BoundTables(NamedTuple):
     # loads and stores, see ports.py
     # of each loop of a task: extent; is_reduced; of mid and of inner: variable of its size, where its universe begins
     port_loop: Table
-    # task; kind of the dim in vectors, -1: none is; lanes of it; loop and level: the innermost loop; its rows; the other dims
+    # task; kind of the dim in vectors, -1: none is; lanes of it; vector: its loop; loop and level: the innermost loop; its rows;
+    # the other dims; ns on all cores to load and to store a vector of sums in each iteration, of all and in vectors alone
     port_group: Table
     port_other: Table  # order of another dim to the innermost loop; its loop and level
     # is_store; is_own: of an array that no earlier task reads; staged: where it is read; loops that it does not depend on; sources
@@ -91,6 +92,10 @@ class BoundTables(NamedTuple):
     port: Table
     port_spared: Table  # loop; orders of its outer and mid dim to the innermost loop
     port_source: Table  # order of two loops: merged, the value may be in a register
+    # task, staged; orders to its loops; ns on all cores to load and to store the elements of an operand once
+    port_pack: Table
+    port_around: Table  # order of an outer dim to one of a packed operand; its loop
+    registers: float  # vectors of a core
     # tiles, see tiles.py: a task, store: variable of what it writes, -1: always written; its loops, arrays and segments; of a
     # product of two matrices its multiplications, results and bytes of an element
     tiled: Table
@@ -160,6 +165,7 @@ def _machine(target: Target, is_part: bool) -> dict[str, Any]:
     read, write = target.memory_read_bytes_per_ns, target.memory_write_bytes_per_ns
     return {
         "cores": float(target.cores),
+        "registers": float(target.vector_registers),
         "capacity": held.astype(np.float64),
         "own": np.cumsum([registers / target.cores, *map(own_bytes, target.levels)]),
         "rate": np.array([*rates, max(read, mixed / 2)], np.float64),
@@ -217,7 +223,10 @@ def _merges(space: Space) -> Table:
 def _pairs(space: Space) -> Table:
     bound = {(d.source, d.sink) for d in space.backbone.dependences}
     fused = space.variables.fused
-    rows = ((a, b, var, int((a, b) in bound)) for (a, b), var in fused.items())
+    rows = sorted(
+        ((a, b, var, int((a, b) in bound)) for (a, b), var in fused.items()),
+        key=lambda row: (row[1], row[0]),
+    )
     return table(rows, "a b fused is_dependent")
 
 

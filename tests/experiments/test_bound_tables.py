@@ -12,9 +12,10 @@ from kernelscape.search.predict import NO_FACTORS
 
 def test_a_row_of_pruning_counts_bounds_and_nodes() -> None:
     job = Job("axpydot", {"n": 1 << 20})
-    made = pruning.make_row(job, pruning.PruningOptions(sample=8, depth=3, nodes=200))
+    made = pruning.make_row(job, pruning.PruningOptions(sample=8, depth=3, descents=20, tight=2))
     assert 1 <= made["distinct"] <= made["sampled"] <= 8
-    assert all(0 <= kept <= 1 for kept in made["kept"])
+    assert all(0 <= kept["mean"] <= 1 for kept in made["kept"])
+    assert 0 <= made["tight"] <= 1
     page = pruning.report({"rows": [{"status": "ok", **job._asdict(), **made}]})
     assert "| axpydot 2^20 |" in page
 

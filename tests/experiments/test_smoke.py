@@ -114,6 +114,31 @@ def test_levels_of_a_small_tree_are_those_of_every_order(small_space):
         assert below.low * 0.9 <= n <= below.high * 1.1
 
 
+def test_shares_of_kept_nodes_are_those_that_are_counted(small_space):
+    choose, rng, depth = NextChoice(small_space), np.random.default_rng(1), 3
+    cut_ns = 1.5 * Bounder(small_space).ns(small_space.root())
+    levels = tree_shape.walk_levels(small_space, choose, cut_ns, depth=depth, limit=10_000)
+    drawn = tree_shape.drawn_nodes(small_space, choose, rng, depth=depth, n=2000)
+    assert tree_shape.share_kept(drawn, 0.0).mean == 0
+    assert tree_shape.share_kept(drawn, np.inf).mean == 1
+    some = tree_shape.share_kept(drawn, cut_ns)
+    assert some.low * 0.9 <= levels.n_kept[-1] / levels.n_nodes[-1] <= some.high * 1.1
+    assert 0 < some.mean < 1
+
+
+def test_kept_nodes_are_tight_where_an_implementation_is_kept(small_space):
+    choose, rng = NextChoice(small_space), np.random.default_rng(1)
+    drawn = tree_shape.drawn_nodes(small_space, choose, rng, depth=2, n=100)
+
+    def tight(cut_ns):
+        return tree_shape.share_tight(drawn, cut_ns, choose, rng, n=10, most_expansions=1000)
+
+    assert tight(np.inf) == 1
+    assert np.isnan(tight(0.0))
+    least = tree_shape.raise_bound(small_space.root(), choose, 10_000).bound_ns
+    assert not tight(least) > 0
+
+
 def test_a_level_that_is_too_large_ends_the_walk_above_it(small_space):
     found = tree_shape.walk_levels(small_space, NextChoice(small_space), np.inf, limit=20)
     assert not found.is_whole
@@ -122,8 +147,8 @@ def test_a_level_that_is_too_large_ends_the_walk_above_it(small_space):
 
 def test_the_bound_rises_to_that_of_the_best_leaf(small_space):
     bounder, choose = Bounder(small_space), NextChoice(small_space)
-    at_once = tree_shape.raise_bound(small_space, choose, 0)
-    settled = tree_shape.raise_bound(small_space, choose, 10_000)
+    at_once = tree_shape.raise_bound(small_space.root(), choose, 0)
+    settled = tree_shape.raise_bound(small_space.root(), choose, 10_000)
     assert at_once.bound_ns == bounder.ns(small_space.root())
     assert not at_once.is_settled
     assert settled.is_settled

@@ -128,7 +128,33 @@ def test_elements_far_apart_take_a_load_a_lane_unless_they_are_packed() -> None:
     tile, n = {"i": 2, "j": 4, "k": 16}, 2 * N**3 * (1 / 4 + 1 / 2) / RATE
     assert loads_ns(space, "ijk", "k", tile) == pytest.approx(n)
     packed = loads_ns(space, "ijk", "k", tile, copied=("a", "b"))
-    assert packed == pytest.approx(n / 16)
+    assert packed == pytest.approx(2 * n / 16)  # each tile is packed where it is used
+
+
+def test_sums_beyond_the_registers_are_loaded_in_each_iteration() -> None:
+    """Kind: register tiles of any size with equal bounds."""
+    tile, points = {"i": 8, "j": 64}, N**3 / 16 / RATE
+    found = {}
+    for registers in (16, 32):
+        target = round_target(loads_per_ns=RATE, vector_registers=registers)
+        space = library_space("matmul", target, m=N, n=N, k=N)
+        found[registers] = loads_ns(space, "ijk", "j", tile)
+    assert found[32] == pytest.approx(points * (1 / 4 + 1 / 8))
+    # 16 of 32 vectors, but in the first iteration of each of two threads.
+    assert found[16] - found[32] == pytest.approx(points * 1 / 2 * (1 - 2 / N))
+
+
+def test_a_block_is_packed_in_each_iteration_around_it() -> None:
+    """Kind: packed operands for nothing."""
+    space, tile = space_of("matmul", m=N, n=N, k=N), {"i": 4, "j": 16}
+
+    def packing(order: str) -> float:
+        copied = loads_ns(space, order, "j", tile, mid=4, copied=("b",))
+        return copied - loads_ns(space, order, "j", tile, mid=4)
+
+    once = N * N / 16 / RATE
+    assert packing("ijk") == pytest.approx(once * N / (4 * 4))
+    assert packing("jki") == pytest.approx(once)
 
 
 def test_a_compiler_may_unroll_short_loops() -> None:
