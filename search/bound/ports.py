@@ -74,7 +74,7 @@ class _Tables:
     def __init__(self, space: Space, universe: Universes) -> None:
         self.space, self.universe = space, universe
         self.loops: list[tuple[int, ...]] = []
-        self.groups: list[tuple[int, ...]] = []
+        self.groups: list[tuple[float, ...]] = []
         self.others: list[tuple[int, ...]] = []
         self.rows: list[tuple[float, ...]] = []
         self.spared: list[tuple[int, ...]] = []
@@ -126,8 +126,8 @@ class _Tables:
                 ends = (first, len(self.rows), other, len(self.others))
                 lanes = space.target.lanes(task.lane_bytes) if vector else 1
                 spills = self._spills(task, moved, d) if vector else (0.0,) * 4
-                at = (place.get(vector, -1), place[d.loop.name], d.level)
-                self.groups.append((t, kind, lanes, *at, *ends, *spills))
+                where = (place.get(vector, -1), place[d.loop.name], d.level)
+                self.groups.append((t, kind, lanes, *where, *ends, *spills))
         self._add_packs(t, task, place)
 
     def _spills(self, task: Task, moved: list[_Moved], inside: Dim) -> tuple[float, ...]:
