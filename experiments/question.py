@@ -134,8 +134,10 @@ class Question(Generic[Options]):
         return made
 
     def child(self, job: Job, options: Options) -> Row:
-        """The row that a process of its own makes. One that fails says why."""
-        return rows.run_row(self.file, job, options, self.limit_s(job, options))
+        """The row that a process of its own makes. One that fails says why. Of paths it holds the last part only."""
+        made = rows.run_row(self.file, job, options, self.limit_s(job, options))
+        given = made["options"].items()
+        return made | {"options": {k: Path(x).name if isinstance(x, str) else x for k, x in given}}
 
     def _answered(self, asked: Row) -> Row:
         """What a child makes of what it was asked."""

@@ -11,7 +11,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from ..codegen.describe import scatters
@@ -173,19 +172,12 @@ def report(made: dict[str, Any]) -> str:
     return page("Scatters", PROTOCOL, COLUMNS, made["rows"])
 
 
-def _row(job: Job, options: ScatterOptions) -> Row:
-    made = QUESTION.child(job, options)
-    # Results hold no path of a machine.
-    return made | {"options": made["options"] | {"taichi": Path(options.taichi).name}}
-
-
 QUESTION = Question(
     file="scatters",
     doc=__doc__,
     order=JOBS,
     options=ScatterOptions,
     make=make_row,
-    row=_row,
     report=report,
     say=lambda r: ", ".join(
         f"{name} {ns / r['sizes']['n']:.1f} ns" for name, ns in r["times_ns"].items()

@@ -127,3 +127,12 @@ def test_a_number_or_a_row_that_means_nothing_is_a_usage_error(few, said, capsys
         question().main(few)
     assert caught.value.code == 2
     assert said in capsys.readouterr().err
+
+
+def test_results_hold_the_last_part_of_a_path(tmp_path, children):
+    """The kind: the interpreter of a peer, whose folder is a machine's own."""
+    given = ["--only", "axpy", "--results", str(tmp_path), "--former", "/opt/peer/bin/python"]
+    assert question().main(given) == 0
+    assert children[0].former == "/OPT/PEER/BIN/PYTHON"
+    (held,) = json.loads(next(tmp_path.glob("raw/some.*.json")).read_text())["rows"]
+    assert held["options"]["former"] == "PYTHON"
