@@ -298,6 +298,13 @@ FAULTS = (
         (NARROWING,),
     ),
     Fault(
+        "a bound: the greatest number of an index in 32 bits",
+        "kernels/tasks",
+        "if not (least <= low and high <= most):",
+        "if not least <= low:",
+        (NARROWING,),
+    ),
+    Fault(
         "a bound: an index that several iterations share counts once",
         "kernels/analysis",
         "total *= _count(group, sized, next(iter(others)))",

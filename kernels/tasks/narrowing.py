@@ -122,7 +122,7 @@ def _of_indices(e: Expr, extents: Mapping[str, int]) -> Expr | None:
 
     low, high = range_of(e, known)
     least, most = DType.i32.range
-    if low < least or high > most:
+    if not (least <= low and high <= most):
         return None
     match e:
         case LoopIndex(loop) if loop in extents:
