@@ -117,8 +117,10 @@ def _of_indices(e: Expr, extents: Mapping[str, int]) -> Expr | None:
     """Returns a sum or product of loop indices and constants in 32 bits; None for others, and if a number does not fit."""
 
     def known(x: Expr) -> Range | None:
-        is_index = isinstance(x, LoopIndex) and x.loop in extents
-        return (0, extents[x.loop] + _MOST_LANES) if is_index else None  # type: ignore[union-attr]
+        match x:
+            case LoopIndex(loop) if loop in extents:
+                return 0, extents[loop] + _MOST_LANES
+        return None
 
     low, high = range_of(e, known)
     least, most = DType.i32.range

@@ -267,7 +267,7 @@ def wandering(x: nd, f: nd, cell: nd):
 
 
 def test_locals_that_are_rounded_from_floats_are_kept_for_the_body() -> None:
-    """Where one statement sets them, and nothing that they are computed from is written by the loop."""
+    """A local is kept if one statement sets it, and the loop writes nothing that it is computed from."""
     given = (np.ones(9, np.float32), np.zeros(9, np.float32), np.zeros(9, np.int32))
     kept = []
     for fn in (floating, pushed, wandering):

@@ -113,7 +113,7 @@ def test_lanes_of_cells_compute_what_the_reference_computes(
 
 @pytest.mark.compiler
 def test_loops_in_lanes_of_joined_bodies_are_one(program: dict[str, Any], tmp_path: Path) -> None:
-    """What both look up is looked up once."""
+    """Fused loops in lanes gather the places that both bodies look up once."""
     recording, before = recorded(program)
     made = greedy_along(recording)
     launches = launches_of(plan_of(made), made.space.target)

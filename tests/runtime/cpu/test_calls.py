@@ -10,6 +10,7 @@ import signal
 import sys
 import threading
 import warnings
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -280,6 +281,15 @@ def test_references_are_given_back(f):
     assert abs(after[4] - counts[4]) < 100
 
 
+def run_in_threads(work: Callable[[int], None], n: int) -> None:
+    """Runs a function in `n` threads at the same time, each with its number."""
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(n)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
 def test_calls_from_several_threads_have_their_own_temporaries(f):
     """8 threads, 1,000 calls each: with one workspace for all, results are those of other threads."""
     wrong = []
@@ -293,11 +303,7 @@ def test_calls_from_several_threads_have_their_own_temporaries(f):
                     wrong.append((k, n))
                 y[:] = w[:] = 0
 
-    threads = [threading.Thread(target=work, args=(k,)) for k in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    run_in_threads(work, 8)
     assert wrong == []
 
 
@@ -358,11 +364,7 @@ def test_calls_from_several_threads_have_colours_of_their_own(device):
             if not np.array_equal(f, want):
                 wrong.append((k, n))
 
-    threads = [threading.Thread(target=work, args=(k,)) for k in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    run_in_threads(work, 4)
     assert wrong == []
 
 
@@ -400,11 +402,7 @@ def test_kept_colours_belong_to_a_call_until_its_last_launch_has_used_them(devic
             if not (np.array_equal(f, want) and np.array_equal(twice, 2 * want)):
                 wrong.append((k, n))
 
-    threads = [threading.Thread(target=work, args=(k,)) for k in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    run_in_threads(work, 4)
     assert wrong == []
 
 
