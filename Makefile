@@ -32,14 +32,15 @@ PROCESSES ?= 2
 tests-run: compiled
 	$(BIN)/pytest -n $(PROCESSES) --dist loadfile --no-loadscope-reorder --hold-budget
 
-# The table of experiments/gpu_table.py, in under 20 minutes; in pieces: make gpu GPU_ARGS="--minutes 9". With GPU_PYTHON=python3
-# nothing is installed: that one has PyCUDA, NVRTC, pytest, Hypothesis and what the package needs, and CuPy or torch to compare with.
+# experiments/gpu.py: five pieces of at most five minutes, each of which goes on where it stopped; make gpu GPU_ARGS="contracts missed"
+# for some. With GPU_PYTHON=python3 nothing is installed: that one has PyCUDA, NVRTC, pytest, Hypothesis and what the package needs,
+# and CuPy or torch to compare with.
 gpu:
 	@$(PYTHON) -c 'import ctypes; ctypes.CDLL("libcuda.so.1")' 2> /dev/null \
 	  || { echo "make gpu needs an NVIDIA GPU and its driver: libcuda.so.1 was not found" >&2; exit 3; }
 	@$(if $(filter $(BIN)/python,$(GPU_PYTHON)),$(MAKE) --no-print-directory .venv/gpu)
 	@mkdir -p .types && ln -sfn .. .types/kernelscape
-	PYTHONPATH="$(CURDIR)/.types$${PYTHONPATH:+:$$PYTHONPATH}" $(GPU_PYTHON) -m kernelscape.experiments.gpu_table $(GPU_ARGS)
+	PYTHONPATH="$(CURDIR)/.types$${PYTHONPATH:+:$$PYTHONPATH}" $(GPU_PYTHON) -m kernelscape.experiments.gpu $(GPU_ARGS)
 
 # The backends of GPUs can be deleted: a copy without them is as green.  make without-gpu TESTS=tests/space for a part
 without-gpu: .venv/tools

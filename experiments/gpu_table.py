@@ -2,22 +2,19 @@
 
     python -m kernelscape.experiments.gpu_table [--seconds 60] [--only bicgk matmul:n=1024] [--again]
 
-runs the contract tests of the CUDA backend, calibrates the GPU, then makes the table row by row. Rows that are in the results
-already are kept unless --again is given, so that the table can be made in pieces; no row begins that would not end within
---minutes. Writes experiments/results/gpu_table.md after every row. With --target emulator the same goes on without a
-GPU, slowly and beside nobody, into gpu_table_emulator. The exit status is 1 when a goal is missed, 3 without a GPU.
+calibrates the GPU, then makes the table row by row. Rows that are in the results already are kept unless --again is given, so that
+the table can be made in pieces; no row begins that would not end within --minutes. Writes experiments/results/gpu_table.md after
+every row. With --target emulator the same goes on without a GPU, slowly and beside nobody, into gpu_table_emulator. The exit
+status is 1 when a goal is missed, 3 without a GPU. `experiments.gpu` makes this and all else that a GPU is asked.
 """
 
 from __future__ import annotations
 
-import os
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -28,35 +25,25 @@ from ..runtime.api.artifact import Artifact
 from ..runtime.api.backend import AbstractDevice
 from ..runtime.api.errors import DeviceError
 from ..runtime.api.outcome import FINAL, Failure, Protocol
-from ..runtime.device import open_device, requirements
-from ..runtime.measure.conditions import take_conditions
+from ..runtime.device import open_device
 from ..runtime.worker.input_sets import InputSet, InputSets
 from ..runtime.worker.worker import Worker, WorkerError
 from ..search.bound.bounder import Bounder, Roofline
 from ..space.targets.target import Target
 from . import row
-from .conditions import stamp
 from .gpu_goals import all_jobs
 from .gpu_peers import COPIES, PEERS, Asked, Peer, PeerError
+from .gpu_stamp import gpu_machine, gpu_stamp, why_not
 from .gpu_text import missed, report
 from .measuring import failure_text, median, spread
 from .question import Question, asked, options_of
 from .row import Times
 from .rows import Job, Row, Table, wanted_jobs
+from .sampling import generator_hash
 from .writing import time_text
 
 MOST_S, LEAST_S = 120.0, 10.0  # of one search
 _EXTRA_S = 35.0  # that a row takes beside its search, until rows have told
-_TESTS = (
-    "tests/contracts",
-    "tests/explorer/test_device_executor.py",
-    *(f"tests/runtime/cuda/test_cuda{part}.py" for part in ("", "_build", "_calibration")),
-)
-_TESTS_S = 300.0
-_PACKAGES = (
-    *("numba", "pycuda", "cupy-cuda13x", "cupy-cuda12x", "torch", "triton"),
-    *("nvidia-cublas", "nvidia-cublas-cu12"),
-)
 _OPEN_S, _TIME_S = 180.0, 60.0  # for a library to start and compile; to time one program once
 _SAMPLE_NS = 5e6  # the host's first launch, about 10 us, is a small share of it
 
@@ -111,6 +98,7 @@ def make_row(job: Job, options: GpuRowOptions) -> Row:
         "rounds_ns": times,
         "absent": absent,
         "made_s": time.monotonic() - started_s,
+        "generator": generator_hash(),
         "stamp": gpu_stamp(options.target),
     }
 
@@ -226,32 +214,6 @@ def share(
     }
 
 
-def gpu_stamp(target: str) -> dict[str, Any]:
-    """The host's stamp with what the backend found, the driver, and the libraries."""
-    taken = stamp()
-    taken["device"] = {r.what: r.found for r in requirements(target)} | _driver()
-    for package in _PACKAGES:
-        try:
-            taken["versions"][package] = version(package)
-        except PackageNotFoundError:
-            continue
-    return taken
-
-
-def _driver() -> dict[str, str]:
-    """Version and highest clocks, as NVIDIA's own tool tells them; {} where there is none."""
-    what = ("driver_version", "clocks.max.sm", "clocks.max.memory", "power.limit")
-    command = ["nvidia-smi", f"--query-gpu={','.join(what)}", "--format=csv,noheader", "--id=0"]
-    try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, timeout=20, env={**os.environ, "LC_ALL": "C"}
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return {}
-    values = done.stdout.strip().split(", ") if done.returncode == 0 else []
-    return dict(zip(what, values, strict=True)) if len(values) == len(what) else {}
-
-
 def search_s(
     left_s: float, n_rows: int, extra_s: Sequence[float], wanted_s: float | None = None
 ) -> float:
@@ -262,28 +224,6 @@ def search_s(
     if left_s < (LEAST_S if wanted_s is None else wanted_s) + extra:
         return 0.0
     return wanted_s or min(MOST_S, max(LEAST_S, left_s / n_rows - extra))
-
-
-def run_tests() -> dict[str, Any]:
-    """Runs the contract tests of the CUDA backend; what pytest says at its end."""
-    root = Path(__file__).resolve().parents[1]
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *_TESTS]
-    started_s = time.monotonic()
-    try:
-        done = subprocess.run(
-            command, cwd=root, capture_output=True, text=True, timeout=_TESTS_S, check=False
-        )
-        said = (done.stdout.strip() or done.stderr.strip() or "no word").splitlines()
-        code, failed = done.returncode, [x for x in said if x.startswith(("FAILED", "ERROR"))]
-        said_last = said[-1]
-    except subprocess.TimeoutExpired:
-        code, failed, said_last = -1, [], f"no end within {_TESTS_S:.0f} s"
-    return {
-        "is_ok": code == 0,
-        "said": said_last,
-        "failed": failed[:20],
-        "seconds": time.monotonic() - started_s,
-    }
 
 
 def calibrate(target: str) -> str:
@@ -299,21 +239,20 @@ def calibrate(target: str) -> str:
     )
 
 
+def table_of(target: str, folder: Path | None = None) -> Table:
+    """The rows that this machine has on a target."""
+    file = QUESTION.file if target == "cuda" else f"{QUESTION.file}_{target}"
+    return Table(file, QUESTION.order, report, folder, gpu_machine(target))
+
+
 def make_table(
-    wanted: Sequence[Job],
+    table: Table,
+    missing: Sequence[Job],
     options: GpuRowOptions,
-    again: bool,
-    folder: Path | None,
     end_s: float,
-    tests: dict[str, Any] | None = None,
     seconds: float | None = None,
 ) -> dict[str, Any]:
-    """Make the rows that are missing before `end_s` of the monotonic clock, writing after each; all of the results."""
-    file = QUESTION.file if options.target == "cuda" else f"{QUESTION.file}_{options.target}"
-    accelerator = open_device(options.target).machine.accelerator()
-    machine = take_conditions(accelerator=accelerator).machine
-    results = Table(file, QUESTION.order, report, folder, machine)
-    missing = results.missing(wanted, again)
+    """Make rows that are missing before `end_s` of the monotonic clock, writing after each; all of the results."""
     left = len(missing)
     extra_s: list[float] = []
 
@@ -329,24 +268,13 @@ def make_table(
         left -= 1
         return made
 
-    tests = tests or results.stored().get("tests")
-    return results.make(missing, make, QUESTION.say, tests=tests)
+    return table.make(missing, make, QUESTION.say)
 
 
 def _said(r: Row) -> str:
     ratio = r["over_cublas"]
     beside = "cuBLAS not timed" if ratio is None else f"{ratio:.2f} x cuBLAS"
     return f"{time_text(r['best_ns'])}, {beside}"
-
-
-def why_not(target: str) -> str:
-    """What is missing to make the table; "" for nothing."""
-    try:
-        open_device(target).runner.check()
-    except DeviceError as e:
-        return str(e)
-    absent = [r for r in requirements(target) if r.found is None]
-    return f"{absent[0].what} is missing: {absent[0].advice}" if absent else ""
 
 
 QUESTION = Question(
@@ -367,9 +295,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--seconds", type=float, help="of each search (default: what fits, at most 120)"
     )
-    parser.add_argument("--minutes", type=float, default=19.0, help="of everything, tests included")
+    parser.add_argument("--minutes", type=float, default=19.0, help="of everything")
     parser.add_argument("--target", choices=("cuda", "emulator"), default="cuda")
-    parser.add_argument("--no-tests", action="store_true", help="do not run the contract tests")
     given = parser.parse_args(arguments)
     if given.child:
         return QUESTION.run(parser, arguments)
@@ -379,12 +306,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"gpu_table: {absent}", file=sys.stderr)
         return 3
     wanted = wanted_jobs(parser, given.only, QUESTION.order)
-    tests = None if given.no_tests or given.target != "cuda" else run_tests()
-    if tests is not None:
-        print(f"contract tests: {tests['said']}", *tests["failed"], sep="\n  ", flush=True)
     print(calibrate(given.target), flush=True)
     options = replace(options_of(parser, given, GpuRowOptions), target=given.target)
-    made = make_table(wanted, options, given.again, given.results, end_s, tests, given.seconds)
+    kept = table_of(given.target, given.results)
+    made = make_table(kept, kept.missing(wanted, given.again), options, end_s, given.seconds)
     there = {Job.of(r).key for r in made["rows"]}
     lines = missed(made) + [f"{job.key} is not made" for job in wanted if job.key not in there]
     print("\n".join(f"missed: {line}" for line in lines) or "no goal missed")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from .conditions import stamp_text
 from .gpu_goals import GOALS, verdicts
+from .gpu_stamp import device_text
 from .rows import Columns, Row, table_of, title
 from .writing import ratio_text, share_text, time_text
 
@@ -72,28 +72,21 @@ def report(made: dict[str, Any]) -> str:
     if notes:
         parts += ["Not timed:", "", *notes, ""]
     parts += [f"Measurements below their bound: {sum(r['below_bound'] for r in good)}.", ""]
-    if made["tests"] is not None:
-        t = made["tests"]
-        parts += [f"Contract tests of the CUDA backend: {t['said']} ({t['seconds']:.0f} s).", ""]
     parts += [GOALS, ""]
     parts += [f"- {v.word}: {v.text}" for v in verdicts(rows)]
     return "\n".join([*parts, ""])
 
 
 def missed(made: dict[str, Any]) -> list[str]:
-    """The goals that were measured and not met, and tests that failed."""
-    lines = [v.text for v in verdicts(made["rows"]) if v.is_met is False]
-    if made["tests"] is not None and not made["tests"]["is_ok"]:
-        lines.insert(0, f"contract tests: {made['tests']['said']}")
-    return lines
+    """The goals that were measured and not met."""
+    return [v.text for v in verdicts(made["rows"]) if v.is_met is False]
 
 
 def _stamp(good: Sequence[Row]) -> list[str]:
     last = max(good, key=lambda r: str(r["stamp"]["taken"]))
-    device = ", ".join(f"{k} {v}" for k, v in last["stamp"]["device"].items() if v)
     copies = [r["copy_bytes_per_ns"] for r in good if r["copy_bytes_per_ns"] is not None]
     spreads = [r["copy_spread"] for r in good if r["copy_spread"] is not None]
-    lines = [f"- {device}", stamp_text(last["stamp"])]
+    lines = [device_text(last["stamp"])]
     if copies:
         lines.append(
             f"- copy bandwidth, bytes read and written, {min(copies):.0f} – {max(copies):.0f} GB/s over the rows,"

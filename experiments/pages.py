@@ -19,7 +19,8 @@ _OWN = (
     *("fleet_faults", "fleet_speed"),
     *("admissible", "autodiff", "bodies", "body_bounds", "calls", "correctness", "derivatives"),
     "earlier",
-    *("fused_bodies", "gpu_correctness", "gradients", "kernel_calls", "kill_resume", "lanes"),
+    *("fused_bodies", "gpu_contracts", "gpu_correctness", "gpu_sanitizer", "gradients"),
+    *("kernel_calls", "kill_resume", "lanes"),
     *("limits", "peers", "polybench", "pruning", "random_bodies", "rank", "run_table", "scatters"),
     *("seeds", "sparse", "sparse_sequences", "sparse_trees", "taichi_behaviours"),
     *(
@@ -36,6 +37,8 @@ REPORTERS: Mapping[str, str] = {
     **{name: name for name in _OWN},
     "gpu_table": "gpu_text",
     "gpu_table_emulator": "gpu_text",
+    **dict.fromkeys(("gpu_sparse", "gpu_sparse_emulator"), "gpu_sparse"),
+    **dict.fromkeys(("gpu_telamon", "gpu_telamon_emulator"), "gpu_telamon"),
     "paper_tables": "paper_text",
 }
 """The module of each page: its `report` makes Markdown of the values of a machine."""

@@ -15,6 +15,7 @@ from ..explorer.workload import Options, Workload
 from ..runtime.api.artifact import Artifact
 from ..runtime.api.outcome import FINAL, Measurement
 from ..runtime.cpu.device import CpuDevice
+from ..runtime.device import open_device
 from ..runtime.records.record import EvaluationRecord
 from ..runtime.records.replay import restore_complete
 from ..runtime.worker.pool import LocalPool
@@ -63,6 +64,11 @@ def whole_space(job: Job, seed: int) -> tuple[Workload, CpuDevice, Space]:
     """A library sequence with its space on this machine."""
     device, workload = row.cpu(), row.workload_of(job, seed)
     return workload, device, row.space_of(workload, device)
+
+
+def gpu_space(job: Job, seed: int, target: str) -> Space:
+    """The space of a library sequence on a GPU."""
+    return row.space_of(row.workload_of(job, seed), open_device(target))
 
 
 def warm_up() -> None:
@@ -291,19 +297,26 @@ def telamon_row(job: Job, effort: Effort) -> Row:
     )
     seeds = range(effort.seed, effort.seed + effort.runs)
     runs = [run_table.QUESTION.child(job, replace(each, seed=seed)) for seed in seeds]
-    found: Row = job._asdict() | {"size": size_of(space, effort)}
+    return explorations_row(job, runs, "numpy") | {"size": size_of(space, effort)}
+
+
+def explorations_row(job: Job, runs: Sequence[Row], reference: str) -> Row:
+    """Several explorations of one kernel as one row, beside the reference of that name in the rows of each."""
     failed = [r["why"] for r in runs if r["status"] != "ok"]
     if failed:
-        return found | {"status": "failed", "why": failed[0]}
+        return job._asdict() | {"status": "failed", "why": failed[0]}
     times = [r["best_ns"] for r in runs]
-    speed_ups = [r["over_numpy"] for r in runs]
-    return found | {
+    beside = [r for r in runs if r[f"{reference}_ns"] is not None]
+    compared: Row = {}
+    if beside:
+        compared["reference_ns"] = fmean(r[f"{reference}_ns"] for r in beside)
+        compared["speed_up"] = asdict(student([r[f"over_{reference}"] for r in beside]))
+    return job._asdict() | {
         "status": "ok",
         "runs": len(runs),
         "best_ns": asdict(student(times)),
         "best_deviation": max(abs(t / fmean(times) - 1) for t in times),
-        "reference_ns": fmean(r["numpy_ns"] for r in runs),
-        "speed_up": asdict(student(speed_ups)),
+        **compared,
         "evaluations": [r["evaluations"] for r in runs],
     }
 
@@ -319,7 +332,11 @@ def student(samples: Sequence[float]) -> Interval:
 
 def pruning_row(job: Job, cut_ns: float, size: Row, effort: Effort) -> Row:
     """Nodes at a depth and the size of the space, with and without the cut on the levels above."""
-    _, _, space = whole_space(job, effort.seed)
+    return pruned(job, whole_space(job, effort.seed)[2], cut_ns, size, effort)
+
+
+def pruned(job: Job, space: Space, cut_ns: float, size: Row, effort: Effort) -> Row:
+    """The same in a space that is there."""
     choose = NextChoice(space)
     levels = walk_levels(space, choose, cut_ns, depth=effort.depth, limit=effort.nodes)
     rng = np.random.default_rng(effort.seed)

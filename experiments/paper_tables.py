@@ -65,14 +65,14 @@ Rows = dict[str, list[Row]]
 Work = Mapping[str, Sequence[Job]]
 """What each table is made of."""
 
-_KERNELS = (
+KERNELS = (
     *(Job("axpy", {"n": 1 << 24}), Job("matmul", {"m": 256, "n": 256, "k": 32})),
     *(Job("matmul", _CUBE), Job("matmul_strided", _CUBE)),
 )
 FULL_WORK: Work = {
     "fusion": [Job(name, dict(load(name).sizes)) for name in _FUSION],
-    "telamon": _KERNELS,
-    "pruning": _KERNELS,
+    "telamon": KERNELS,
+    "pruning": KERNELS,
     "orders": (Job("matmul", _CUBE), Job("bicgk", {"m": 4096, "n": 4096})),
 }
 QUICK_WORK: Work = {

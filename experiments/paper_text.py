@@ -89,7 +89,7 @@ _SECONDS = Section(
         "search, s": lambda r: f"{r['search_s']:.1f}",
     },
 )
-_EXPLORATION = Section(
+EXPLORATION = Section(
     "Telamon, Table 2: exploration",
     "Means over explorations with different seeds, each compared with NumPy (its own"
     " threads) round by round; ± is the 95 % interval (Student) over explorations, deviation"
@@ -105,7 +105,7 @@ _EXPLORATION = Section(
         "speed-up": _speed_up,
     },
 )
-_PRUNING = Section(
+PRUNING = Section(
     "Telamon, Table 3: what the bound prunes in the first levels",
     "The cut is the mean runtime of the table above. Bounds and runtimes include the call and"
     " the launch. Nodes are enumerated; the size with the cut on these levels is Knuth's"
@@ -140,8 +140,8 @@ _ORDERS = Section(
 )
 SECTIONS = {
     "fusion": (_PREDICTION, _SECONDS),
-    "telamon": (_EXPLORATION,),
-    "pruning": (_PRUNING,),
+    "telamon": (EXPLORATION,),
+    "pruning": (PRUNING,),
     "orders": (_ORDERS,),
 }
 

@@ -61,6 +61,11 @@ def generator_hash() -> str:
     return _hash("kernels", "space", "codegen")
 
 
+def backend_hash() -> str:
+    """Hash of the sources that make a text, build and run it."""
+    return _hash("kernels", "space", "codegen", "runtime")
+
+
 def corpus_hash() -> str:
     """Hash of the sources that make a random program out of a number."""
     return _hash("testing/generator")

@@ -27,26 +27,30 @@ PLAIN, EXPLORED = "kernelscape", "explored"
 HEAD = """
 import json, sys, time
 way, shrink, folder, seconds = sys.argv[1], int(sys.argv[2]), sys.argv[3], float(sys.argv[4])
+arch = (*sys.argv[5:], "cpu")[0]
+threads = {"cpu_max_num_threads": 1} if arch == "cpu" else {}
 unseen = ()  # fields whose values nobody reads
 if way in ("kernelscape", "explored", "explore"):
     import kernelscape.compat.taichi as ti
     import kernelscape as ks
-    ks.init(cpu_max_num_threads=1, **({"decisions": folder} if way == "explored" else {}))
+    ours = "cpu" if way == "explore" else arch
+    ks.init(arch=getattr(ks, ours), **threads, **({"decisions": folder} if way == "explored" else {}))
 elif way == "quadrants":
     import quadrants as ti
-    ti.init(arch=ti.cpu, cpu_max_num_threads=1)
+    ti.init(arch=getattr(ti, arch), **threads)
 else:
     import taichi as ti
-    ti.init(arch=ti.cpu, cpu_max_num_threads=1)
+    ti.init(arch=getattr(ti, arch), **threads)
 """
 TAIL = """
 for _ in range(2):
     step()
 if way == "explore":
-    run = ks.explore(step, time_limit=seconds, directory=folder, unseen=unseen)
-    best = run.best
+    run = ks.explore(step, time_limit=seconds, directory=folder, unseen=unseen, target=arch)
+    best, ended = run.best, run.ended
     n = len(run.frame().get("status", []))
     found = {"status": run.status, "evaluations": n, "tasks": None if best is None else n_tasks(best)}
+    found |= {"best_ns": ended.best_ns, "default_ns": ended.baseline_ns, "failures": ended.failures, "alarms": ended.alarms}
 else:
     ti.sync()
     n, samples = 1, []
@@ -214,21 +218,27 @@ def result():
 
 
 def measure(
-    peers: Mapping[str, str], name: str, program: str, rounds: int, given: tuple[int, Path, float]
+    peers: Mapping[str, str],
+    name: str,
+    program: str,
+    rounds: int,
+    given: tuple[int, Path, float],
+    arch: str = "cpu",
 ) -> dict[str, Any]:
-    """The text of a program in each way, in turn."""
+    """The text of a program in each way, in turn. What is found for a GPU is not replayed: its time is that of the search."""
     shrink, folder, seconds = given
     text, told = HEAD + program + TASKS + TAIL, (str(shrink), str(folder / name))
 
     def once(way: str, python: str, _: str = name) -> dict[str, Any]:
         limit_s = LIMIT_S + seconds
-        return run_text(python, text, folder, limit_s, way, *told, str(seconds))
+        return run_text(python, text, folder, limit_s, way, *told, str(seconds), arch)
 
     ways = {PLAIN: sys.executable, **peers}
     explored = None
     if seconds > 0:
         explored = once("explore", sys.executable)
-        ways |= {EXPLORED: sys.executable} if explored["tasks"] else {}  # else nothing ran in time
+        if explored["tasks"] and arch == "cpu":  # else nothing ran in time
+            ways |= {EXPLORED: sys.executable}
     return {"runs": by_turns(ways, [name], rounds, once)[name], "explored": explored}
 
 

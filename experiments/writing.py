@@ -65,6 +65,13 @@ def read_results(name: str, folder: Path | None = None, machine: str | None = No
     return values
 
 
+def all_results(name: str, folder: Path | None = None) -> list[Values]:
+    """The values of every machine that wrote some."""
+    place = folder or RESULTS
+    files = [_raw_file(name, place, key) for key in _machines(place)]
+    return [json.loads(file.read_text()) for file in files if file.exists()]
+
+
 def write_page(name: str, report: Report, folder: Path | None = None) -> Path:
     """Write the page of what all machines have found; its path."""
     place = folder or RESULTS

@@ -295,8 +295,7 @@ def test_goals_are_met_missed_or_open(made, words):
 def test_the_text_says_what_was_reached():
     failed = {"status": "failed", "name": "sscal", "sizes": VECTOR, "why": "a | b"}
     failed["options"] = {"target": "cuda"}
-    tests = {"is_ok": False, "said": "1 failed", "failed": ["FAILED x"], "seconds": 3.0}
-    made = {"tests": tests, "rows": [row("gemver", LARGE, over_cublas=2.6), failed]}
+    made = {"rows": [row("gemver", LARGE, over_cublas=2.6), failed]}
     text = report(made)
     assert "| gemver 8192^2 | 1 ms | 0.0 | 2 ms | 2.7 ms | torch | – |" in text
     assert "| 2 launch | 0 | time_limit |" in text
@@ -304,7 +303,7 @@ def test_the_text_says_what_was_reached():
     assert "- missed: gemver 8192^2: 2.60 x cuBLAS (goal 2.61 x)" in text
     assert "- met: gemver 8192^2: 93% of the copy bandwidth (goal 92%)" in text
     assert len({line.count("|") for line in text.splitlines() if line.startswith("|")}) == 1
-    assert [line.split(":")[0] for line in missed(made)] == ["contract tests", "gemver 8192^2", "sscal 2^26 failed"]  # fmt: skip
+    assert [line.split(":")[0] for line in missed(made)] == ["gemver 8192^2", "sscal 2^26 failed"]
     assert "emulator" not in text
 
 
@@ -330,7 +329,9 @@ def test_a_row_that_there_is_not_is_a_usage_error(capfd, monkeypatch, row, said)
 
 def test_a_command_that_runs_out_of_time_says_so(capfd, monkeypatch, tmp_path):
     monkeypatch.setattr(gpu_table, "why_not", lambda target: "")
-    few = ["--minutes", "0.1", "--no-tests", "--results", str(tmp_path), "--only", "sscal"]
+    monkeypatch.setattr(gpu_table, "calibrate", lambda target: "")
+    monkeypatch.setattr(gpu_table, "gpu_machine", lambda target: "a GPU")
+    few = ["--minutes", "0.1", "--results", str(tmp_path), "--only", "sscal"]
     assert gpu_table.main(few) == 1
     out = capfd.readouterr().out
     assert "no time left for 1 rows" in out
@@ -345,7 +346,8 @@ def test_rows_are_made_on_the_emulator_kept_and_written(tmp_path, machine, monke
     end_s = time.monotonic() + 600.0
 
     def make(again=False):
-        made = gpu_table.make_table(wanted, options, again, tmp_path, end_s, None, 60.0)
+        table = gpu_table.table_of("emulator", tmp_path)
+        made = gpu_table.make_table(table, table.missing(wanted, again), options, end_s, 60.0)
         return [r for r in made["rows"] if r["status"] == "ok"], made
 
     [first], made = make()

@@ -1,0 +1,152 @@
+"""Does compute-sanitizer find an access out of bounds, or a race, in random candidates?
+
+    python -m kernelscape.experiments.gpu_sanitizer [--n 200] [--tool memcheck] [--minutes 5]
+
+The candidates are of the bodies of `experiments.random_bodies --way cuda`, run under NVIDIA's tool (memcheck, racecheck,
+synccheck), which comes with the CUDA toolkit. Writes experiments/results/gpu_sanitizer.md. The exit status is 1 when it finds
+something, 3 without a GPU or the tool.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from os import killpg
+from pathlib import Path
+from typing import Any
+
+from .gpu_stamp import device_text, gpu_machine, gpu_stamp, why_not
+from .random_bodies import FILE as BODIES
+from .sampling import generator_hash
+from .writing import parser_of, read_results, write_results
+
+FILE = "gpu_sanitizer"
+TOOLS = ("memcheck", "racecheck", "synccheck")
+_PROGRAM = "compute-sanitizer"
+_SUMMARY = re.compile(r"(?:ERROR|RACECHECK) SUMMARY: (\d+)")
+_MOST_SAID, _GRACE_S = 20, 20.0
+
+
+def absent() -> str:
+    """Returns what is missing, "" for nothing."""
+    if why := why_not("cuda"):
+        return why
+    if shutil.which(_PROGRAM) is None:
+        return f"{_PROGRAM} is missing: put the bin folder of a CUDA toolkit in PATH"
+    return ""
+
+
+def run(n: int, tool: str, limit_s: float) -> dict[str, Any]:
+    """Runs `n` bodies under a tool, or as many as there is time for; what it found, as JSON values."""
+    started_s = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="kernelscape-sanitizer-") as name:
+        scratch = Path(name)
+        log = scratch / "log.%p"
+        asked = ("--way", "cuda", "--n", str(n), "--seconds", str(max(1.0, limit_s - _GRACE_S)))
+        command = [
+            *(_PROGRAM, "--tool", tool, "--target-processes", "all", "--log-file", str(log)),
+            *(sys.executable, "-m", f"{__package__}.{BODIES}", *asked, "--results", name),
+        ]
+        ended = _run(command, limit_s)
+        pieces = read_results(BODIES, scratch).get("pieces", [])
+        said = [path.read_text(errors="replace") for path in sorted(scratch.glob("log.*"))]
+    found = [int(k) for text in said for k in _SUMMARY.findall(text)]
+    lines = [
+        x for text in said for x in text.splitlines() if "=========" in x and "SUMMARY" not in x
+    ]
+    return {
+        "tool": tool,
+        "bodies": sum(p["bodies"] for p in pieces),
+        "wrong": [f"{k}: {what}" for p in pieces for k, what in p["wrong"].items()][:_MOST_SAID],
+        "errors": sum(found),
+        "said": [x.replace("=", "").strip() for x in lines][:_MOST_SAID] if sum(found) else [],
+        "is_heard": bool(found),  # else the tool has said nothing, and nothing was checked
+        "ended": ended,
+        "seconds": time.monotonic() - started_s,
+        "sources": generator_hash(),
+    }
+
+
+def _run(command: Sequence[str], limit_s: float) -> str:
+    """Runs a command with all that it starts; "" where it ended in time by itself."""
+    with subprocess.Popen(
+        command,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as child:
+        try:
+            _, said = child.communicate(timeout=limit_s)
+        except subprocess.TimeoutExpired:
+            with suppress(ProcessLookupError):
+                killpg(child.pid, signal.SIGKILL)
+            return f"no end within {limit_s:.0f} s"
+    return "" if child.returncode in (0, 1) else (said.strip().splitlines() or ["no word"])[-1]
+
+
+def missed(found: dict[str, Any]) -> list[str]:
+    """Sentences on what was found."""
+    lines = [f"{found['tool']} found {found['errors']} errors"] if found["errors"] else []
+    lines += [f"a wrong body under {found['tool']}: {what}" for what in found["wrong"]]
+    if not found["is_heard"]:
+        lines.append(f"{found['tool']} said nothing: {found['ended'] or 'no summary in its log'}")
+    return lines
+
+
+def report(values: dict[str, Any]) -> str:
+    """What each tool found, as Markdown."""
+    parts = ["# Random candidates under compute-sanitizer", "", device_text(values["stamp"]), ""]
+    for found in values["found"].values():
+        parts.append(
+            f"- {found['tool']}: {found['bodies']} bodies, {found['errors']} errors,"
+            f" {len(found['wrong'])} wrong ({found['seconds']:.0f} s, sources {found['sources']})"
+        )
+        parts += [f"  - {line}" for line in (*missed(found), *found["said"])]
+    return "\n".join(parts) + "\n"
+
+
+def is_done(n: int, tool: str, folder: Path | None = None) -> bool:
+    """Returns whether so many bodies of these sources were checked, and nothing was found."""
+    found = read_results(FILE, folder, gpu_machine("cuda")).get("found", {}).get(tool)
+    return bool(found) and (
+        found["sources"] == generator_hash() and found["bodies"] >= n and not missed(found)
+    )
+
+
+def make(n: int, tool: str, limit_s: float, folder: Path | None = None) -> list[str]:
+    """Runs a tool and writes the page; sentences on what it found."""
+    machine = gpu_machine("cuda")
+    kept = read_results(FILE, folder, machine).get("found", {})
+    found = run(n, tool, limit_s)
+    values = {"found": kept | {tool: found}, "stamp": gpu_stamp("cuda")}
+    write_results(FILE, report, values, folder, machine)
+    return missed(found)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command line."""
+    parser = parser_of(__doc__)
+    parser.add_argument("--n", type=int, default=200, help="bodies")
+    parser.add_argument("--tool", choices=TOOLS, default=TOOLS[0])
+    parser.add_argument("--minutes", type=float, default=5.0, help="after which it is ended")
+    given = parser.parse_args(arguments)
+    if min(given.n, given.minutes) <= 0:
+        parser.error("--n and --minutes must be positive")
+    if why := absent():
+        print(f"{FILE}: {why}", file=sys.stderr)
+        return 3
+    lines = make(given.n, given.tool, 60 * given.minutes, given.results)
+    print("\n".join(lines) or "nothing was found")
+    return 1 if lines else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
