@@ -21,7 +21,17 @@ _OWN = (
     "earlier",
     *("fused_bodies", "gpu_contracts", "gpu_correctness", "gpu_sanitizer", "gradients"),
     *("kernel_calls", "kill_resume", "lanes"),
-    *("limits", "peers", "polybench", "pruning", "random_bodies", "rank", "run_table", "scatters"),
+    *(
+        "limits",
+        "peers",
+        "polybench",
+        "programs",
+        "pruning",
+        "random_bodies",
+        "rank",
+        "run_table",
+        "scatters",
+    ),
     *("seeds", "sparse", "sparse_sequences", "sparse_trees", "taichi_behaviours"),
     *(
         "taichi_programs",

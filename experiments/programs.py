@@ -1,0 +1,320 @@
+"""How fast are whole programs: call by call, by default plans, as searched, and beside libraries that have Taichi's language?
+
+    python -m kernelscape.experiments.programs [--peer NAME=PYTHON ...] [--only NAME ...] [--seconds 60] [--rounds 3] [--piece 15]
+
+The programs are nine micro-benchmarks and five applications of Hu et al., AsyncTaichi (2020), written anew. PYTHON is the
+interpreter of an environment with a peer. Each way runs each program in a process of its own, in turn, on all cores; the first
+round begins with nothing compiled. `--fix` also searches applications with one optimisation switched off. Rows that are there are
+kept unless --again is given, and none begins after --piece minutes. Writes experiments/results/programs.md after every row.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from math import inf
+from pathlib import Path
+from statistics import geometric_mean
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from .conditions import moment, stamp, stamp_text
+from .program_texts import APPLICATIONS, MICRO, TEXTS
+from .sparse_sequences import TASKS
+from .turns import pythons_of, run_text, turns_parser
+from .writing import read_results, table, time_text, write_results
+
+FILE = "programs"
+LIMIT_S = 900.0  # of a process beside its search
+PLAIN, PLANNED, EXPLORED = "called", "planned", "explored"
+OURS = (PLAIN, PLANNED, EXPLORED)
+# What each ablation of the paper is among our decisions.
+FIXED: Mapping[str, Mapping[str, str]] = {
+    "lists made for each loop": {"listgen": "GENERATE"},
+    "cells activated in each loop": {"activate": "ACTIVATE"},
+    "no fusion": {"fused": "SEPARATE"},
+    "dead stores kept": {"store": "KEEP"},
+}
+COUNTS = tuple(
+    f"n_{what}{end}" for what in ("launches", "lists", "activations") for end in ("", "_without")
+)
+
+PROTOCOL = """"called" runs kernel by kernel, "planned" holds calls (`ks.init(async_mode=True)`) and runs recognised periods by
+default plans, "explored" replays what a search of the period found in the given time. Times of a period: the least of seven samples
+in each round, of all rounds; wall, and in brackets CPU time of all threads. "first" is the first period in the first round, with
+nothing compiled before. Ratios are of the better peer's time to ours. Results are compared with those of the first peer, or of
+"called"."""
+
+HEAD = """
+import json, sys, time
+way, shrink, folder, seconds = sys.argv[1], int(sys.argv[2]), sys.argv[3], float(sys.argv[4])
+fixed, counted = json.loads(sys.argv[5]), json.loads(sys.argv[6])
+unseen = ()  # fields whose values nobody reads
+if way in ("called", "planned", "explored", "explore"):
+    import kernelscape.compat.taichi as ti
+    import kernelscape as ks
+    how = {"planned": {"async_mode": True}, "explored": {"decisions": folder}}
+    ks.init(**how.get(way, {}))
+elif way == "quadrants":
+    import quadrants as ti
+    ti.init(arch=ti.cpu)
+else:
+    import taichi as ti
+    ti.init(arch=ti.cpu)
+"""
+TAIL = """
+begin = time.perf_counter()
+step()
+ti.sync()
+first_s = time.perf_counter() - begin
+if way == "explore":
+    run = ks.explore(step, time_limit=seconds, directory=folder, unseen=unseen, decisions=fixed or None)
+    best, ended = run.best, run.ended
+    found = {"status": run.status, "evaluations": ended.evaluations, "best_ns": ended.best_ns, "bound_ns": ended.bound_ns}
+    found |= {"tasks": None if best is None else n_tasks(best), "failures": ended.failures, "elapsed_s": ended.elapsed_s}
+else:
+    for _ in range(6):  # windows know a period again
+        step()
+    ti.sync()
+    if way == "planned":
+        for _ in range(100):  # its plan is built beside it
+            before = ks.engine.stats().n_planned
+            step()
+            ti.sync()
+            if ks.engine.stats().n_planned > before:
+                break
+            time.sleep(0.2)
+    before = ks.engine.stats() if way == "planned" else None
+    n, n_counted, samples = 1, 0, []
+    while len(samples) < 7:
+        again()
+        ti.sync()
+        begin, wall = time.process_time(), time.perf_counter()
+        for _ in range(n):
+            step()
+        ti.sync()
+        cpu, wall = time.process_time() - begin, time.perf_counter() - wall
+        n_counted += n
+        if wall < 0.02 and n < 1000:
+            n *= 2
+            continue
+        samples.append((cpu / n, wall / n))
+    found = {"cpu_us": min(c for c, _ in samples) * 1e6, "wall_us": min(w for _, w in samples) * 1e6, "first_s": first_s}
+    if before is not None:
+        after = ks.engine.stats()
+        found |= {k: (getattr(after, k) - getattr(before, k)) / n_counted for k in counted}
+        found |= {"n_compiled": after.n_compiled}
+    found["result"] = result()
+print(json.dumps(found))
+"""
+
+
+class Program:
+    """One program in a folder of its own, with caches that are empty at first."""
+
+    def __init__(self, name: str, shrink: int, seconds: float, folder: Path) -> None:
+        self._text = HEAD + TEXTS[name] + TASKS + TAIL
+        self._shrink, self._seconds, self._folder = shrink, seconds, folder
+        self._environment = {
+            "XDG_CACHE_HOME": str(folder / "cache"),
+            "TI_OFFLINE_CACHE_FILE_PATH": str(folder / "taichi"),
+            "QD_OFFLINE_CACHE_FILE_PATH": str(folder / "quadrants"),
+        }
+
+    def run(
+        self, way: str, python: str = sys.executable, fixed: Mapping[str, str] | None = None
+    ) -> dict[str, Any]:
+        """What a process says of a way; a search with `fixed` decisions keeps nothing. Raises RuntimeError."""
+        found = self._folder / ("found" if fixed is None else "fixed_" + "_".join(fixed))
+        asked = (str(self._shrink), str(found), str(self._seconds))
+        told = (way, *asked, json.dumps(dict(fixed or {})), json.dumps(COUNTS))
+        limit_s = LIMIT_S + self._seconds
+        return run_text(python, self._text, self._folder, limit_s, *told, **self._environment)
+
+
+def measure(
+    name: str, peers: Mapping[str, str], rounds: int, seconds: float, shrink: int, fix: bool
+) -> dict[str, Any]:
+    """The row of a program: what its ways said by rounds, what the search did, and what it finds with decisions fixed."""
+    row: dict[str, Any] = {"name": name, "seconds": seconds, "shrink": shrink, "fixed": {}}
+    with TemporaryDirectory(prefix="kernelscape-programs-") as scratch:
+        program = Program(name, shrink, seconds, Path(scratch))
+        runs: dict[str, list[Any]] = {way: [] for way in (*OURS, *peers)}
+        try:
+            for at in range(rounds):
+                for way in _turned((PLAIN, PLANNED, *peers), at):
+                    runs[way].append(program.run(way, peers.get(way, sys.executable)))
+                if at == 0 and seconds > 0:
+                    row["explored"] = program.run("explore")
+                if seconds > 0 and row["explored"]["best_ns"] is not None:
+                    runs[EXPLORED].append(program.run(EXPLORED))
+            for about, fixed in FIXED.items() if fix and seconds > 0 else ():
+                row["fixed"][about] = _tried(program, fixed)
+        except RuntimeError as e:
+            return row | {"status": "failed", "why": str(e)}
+    return row | {"status": "ok", "runs": {way: r for way, r in runs.items() if r}}
+
+
+def _turned(ways: Sequence[str], at: int) -> Sequence[str]:
+    """The ways in an order that rotates with the rounds."""
+    return [*ways[at % len(ways) :], *ways[: at % len(ways)]]
+
+
+def _tried(program: Program, fixed: Mapping[str, str]) -> dict[str, Any]:
+    """What a search with fixed decisions finds, or why it finds nothing: a program may lack the choice."""
+    try:
+        return program.run("explore", fixed=fixed)
+    except RuntimeError as e:
+        return {"why": str(e), "best_ns": None}
+
+
+# --- the page ------------------------------------------------------------------------------------
+
+
+def _least(row: Mapping[str, Any], way: str, key: str) -> float | None:
+    """The least of all rounds, in ns; None where the way did not run."""
+    runs = row["runs"].get(way)
+    return None if not runs else 1e3 * min(x[key] for x in runs)
+
+
+def _cell(row: Mapping[str, Any], way: str) -> str:
+    wall, cpu = _least(row, way, "wall_us"), _least(row, way, "cpu_us")
+    return "–" if wall is None else f"{time_text(wall)} ({time_text(cpu)})"
+
+
+def ratio(row: Mapping[str, Any], peers: Iterable[str], way: str, key: str) -> float | None:
+    """The better peer's time over that of one of our ways."""
+    ours = _least(row, way, key)
+    theirs = [t for peer in peers if (t := _least(row, peer, key)) is not None]
+    return None if ours is None or not theirs else min(theirs) / ours
+
+
+def _unlike(row: Mapping[str, Any], peers: Sequence[str]) -> str:
+    """The greatest difference of results, as a share of the first peer's."""
+    results = {way: runs[-1]["result"] for way, runs in row["runs"].items()}
+    base = results[next((p for p in peers if p in results), PLAIN)]
+    return f"{max(abs(x - base) for x in results.values()) / (abs(base) or 1.0):.1e}"
+
+
+def _times(rows: Sequence[Mapping[str, Any]], peers: Sequence[str]) -> str:
+    body = []
+    for r in rows:
+        ratios = [
+            _ratio_text(ratio(r, peers, way, key)) for way in OURS for key in ("wall_us", "cpu_us")
+        ]
+        body.append(
+            [r["name"], *(_cell(r, w) for w in (*OURS, *peers)), *ratios, _unlike(r, peers)]
+        )
+    means = ["geometric mean", *("" for _ in (*OURS, *peers))]
+    for way in OURS:
+        for key in ("wall_us", "cpu_us"):
+            found = [x for r in rows if (x := ratio(r, peers, way, key)) is not None]
+            means.append(f"{geometric_mean(found):.2f}" if found else "–")
+    heads = ["program", *OURS, *peers, *(f"{w}, {k}" for w in OURS for k in ("wall", "CPU"))]
+    return table([*heads, "results differ by"], [*body, [*means, ""]] if rows else [])
+
+
+def _ratio_text(x: float | None) -> str:
+    return "–" if x is None else f"{x:.2f}"
+
+
+def _counts(rows: Sequence[Mapping[str, Any]], peers: Sequence[str]) -> str:
+    """Launches, lists and activations of a period by its plan and without, and what the search left."""
+    body = []
+    for r in rows:
+        planned = r["runs"].get(PLANNED, [{}])[-1]
+        pairs = [
+            f"{planned[f'n_{what}']:.3g} of {planned[f'n_{what}_without']:.3g}" if planned else "–"
+            for what in ("launches", "lists", "activations")
+        ]
+        explored = r.get("explored") or {}
+        left = [str((explored.get("tasks") or {}).get(key, "–")) for key in ("loops", "lists")]
+        first = [
+            time_text(1e9 * r["runs"][way][0]["first_s"]) if r["runs"].get(way) else "–"
+            for way in (PLAIN, *peers)
+        ]
+        body.append([r["name"], *pairs, *left, str(explored.get("evaluations", "–")), *first])
+    heads = ["program", "launches", "lists", "activations", "explored loops", "explored lists"]
+    return table([*heads, "candidates", *(f"first, {w}" for w in (PLAIN, *peers))], body)
+
+
+def _ablations(rows: Sequence[Mapping[str, Any]]) -> str:
+    body = []
+    for r in rows:
+        best = (r.get("explored") or {}).get("best_ns")
+        for about, found in r["fixed"].items():
+            ns, tasks = found["best_ns"], found.get("tasks") or {}
+            over = "–" if ns is None or best is None else f"{ns / best:.2f}"
+            said = [str(tasks.get(key, "–")) for key in ("loops", "lists")]
+            body.append([r["name"], about, time_text(ns), over, *said, found.get("why", "")])
+    return table(["program", "without", "found", "times", "loops", "lists", "why not"], body)
+
+
+def report(values: dict[str, Any]) -> str:
+    """The results as Markdown."""
+    rows = [r for r in values["rows"] if r["status"] == "ok"]
+    peers: list[str] = values["peers"]
+    blocks = ["# Whole programs", PROTOCOL, stamp_text(values["stamp"])]
+    asked = {f"{r['seconds']:.0f} s" for r in rows}
+    blocks.append(f"- searches of {', '.join(sorted(asked))}; {_versions(values)}")
+    for heading, names in (("Micro-benchmarks", MICRO), ("Applications", APPLICATIONS)):
+        some = [r for r in rows if r["name"] in names]
+        if some:
+            blocks += [f"## {heading}", _times(some, peers), _counts(some, peers)]
+    if any(r["fixed"] for r in rows):
+        blocks += ["## With one optimisation switched off", _ablations(rows)]
+    blocks += [f"- {r['name']} failed: {r['why']}" for r in values["rows"] if r["status"] != "ok"]
+    return "\n\n".join(blocks) + "\n"
+
+
+def _versions(values: Mapping[str, Any]) -> str:
+    return ", ".join(f"{k} {v}" for k, v in values["versions"].items()) or "no peers"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command line."""
+    parser = turns_parser(__doc__, 3, list(TEXTS), libraries=())
+    parser.add_argument("--peer", metavar="NAME=PYTHON", action="append", default=[])
+    parser.add_argument("--seconds", type=float, default=60.0, help="of each search; 0: none")
+    parser.add_argument("--shrink", type=int, default=1, help="so many times fewer cells an axis")
+    parser.add_argument(
+        "--fix", action="store_true", help="also search applications with decisions fixed"
+    )
+    parser.add_argument(
+        "--piece", type=float, default=inf, help="minutes after which no row begins"
+    )
+    parser.add_argument("--again", action="store_true", help="also rows that are there already")
+    given = parser.parse_args(arguments)
+    if (
+        given.rounds < 1
+        or given.shrink < 1
+        or given.seconds < 0
+        or not all("=" in p for p in given.peer)
+    ):
+        parser.error(
+            "--rounds and --shrink must be positive, --seconds not negative, and --peer a name=python"
+        )
+    peers = dict(p.split("=", 1) for p in given.peer)
+    _, versions = pythons_of(parser, peers)
+    end_s = time.monotonic() + 60 * given.piece
+    stored = {"rows": []} | read_results(FILE, given.results)
+    rows = {r["name"]: r for r in stored["rows"]}
+    there = {name for name, r in rows.items() if r["status"] == "ok" and not given.again}
+    for name in (n for n in given.only or TEXTS if n not in there):
+        if time.monotonic() >= end_s:
+            print("no time left: run this again", flush=True)
+            break
+        fix = given.fix and name in APPLICATIONS
+        row = measure(name, peers, given.rounds, given.seconds, given.shrink, fix)
+        rows[name] = row | {"taken": moment()}
+        print(f"{name}: {row.get('why') or _cell(row, PLAIN)}", flush=True)
+        values = {"stamp": stamp(), "versions": versions, "peers": [*peers]}
+        values["rows"] = [rows[n] for n in TEXTS if n in rows]
+        write_results(FILE, report, values, given.results)
+    return 1 if any(r["status"] != "ok" for r in rows.values()) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,79 @@
+"""The table of whole programs: its ways, what is kept, and programs that run."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from kernelscape.experiments import programs
+from kernelscape.experiments.program_texts import APPLICATIONS, MICRO, TEXTS
+from kernelscape.experiments.writing import read_results
+
+RUN = {"wall_us": 8.0, "cpu_us": 12.0, "first_s": 2.0, "result": 5.0}
+COUNTED = {key: float(n) for n, key in enumerate(programs.COUNTS)}
+FOUND = {"best_ns": 4e3, "tasks": {"loops": 1, "lists": 0}, "evaluations": 9, "failures": {}}
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    """What processes are asked for, which say made-up times: peers take twice as long as ours."""
+    ways = []
+
+    def run_text(python, text, folder, limit_s, way, shrink, found, seconds, fixed, counted, **_):
+        ways.append((way, *json.loads(fixed)))
+        if way == "explore":
+            return FOUND | ({"best_ns": 6e3} if fixed != "{}" else {})
+        slower = 2.0 if way == "taichi" else 1.0
+        return RUN | COUNTED | {"wall_us": 8.0 * slower, "cpu_us": 12.0 * slower}
+
+    monkeypatch.setattr(programs, "run_text", run_text)
+    monkeypatch.setattr(programs, "pythons_of", lambda *_: ({}, {"taichi": "1.7.4"}))
+    return ways
+
+
+def test_ways_take_turns_and_a_search_comes_after_the_first_round_has_compiled(asked, tmp_path):
+    given = ["--peer", "taichi=python", "--only", "texture", "--rounds", "2", "-o", str(tmp_path)]
+    assert programs.main(given) == 0
+    first = ["called", "planned", "taichi", "explore", "explored"]
+    assert [way for way, *_ in asked] == [*first, "planned", "taichi", "called", "explored"]
+    text = (tmp_path / "programs.md").read_text()
+    assert "| texture | 8 us (12 us) | 8 us (12 us) | 8 us (12 us) | 16 us (24 us) | 2.00 |" in text
+    assert "| texture | 0 of 1 | 2 of 3 | 4 of 5 | 1 | 0 | 9 | 2000 ms | 2000 ms |" in text
+    assert programs.main(given) == 0  # what is there is not made again
+    assert len(asked) == 9
+    assert programs.main([*given, "--piece", "0", "--again"]) == 0  # no time for a row
+    assert len(asked) == 9
+
+
+def test_applications_are_searched_with_decisions_fixed(asked, tmp_path):
+    given = ["--only", "maccormack", "--rounds", "1", "--fix", "-o", str(tmp_path)]
+    assert programs.main(given) == 0
+    fixed = [names for way, *names in asked if way == "explore"]
+    assert fixed == [[], ["listgen"], ["activate"], ["fused"], ["store"]]
+    assert (
+        "| maccormack | no fusion | 6 us | 1.50 | 1 | 0 |" in (tmp_path / "programs.md").read_text()
+    )
+
+
+def test_a_program_that_fails_is_a_row_with_its_reason(tmp_path, monkeypatch):
+    def run_text(*_, **__):
+        raise RuntimeError("no end within 9 s")
+
+    monkeypatch.setattr(programs, "run_text", run_text)
+    assert programs.main(["--only", "multires", "-o", str(tmp_path)]) == 1
+    [row] = read_results("programs", tmp_path)["rows"]
+    assert (row["status"], row["why"]) == ("failed", "no end within 9 s")
+    assert "- multires failed: no end within 9 s" in (tmp_path / "programs.md").read_text()
+
+
+def test_there_are_nine_micro_benchmarks_and_five_applications():
+    assert (len(MICRO), len(APPLICATIONS), len(TEXTS)) == (9, 5, 14)
+
+
+@pytest.mark.compiler
+def test_a_program_runs_call_by_call_and_by_plans_with_equal_results(tmp_path):
+    row = programs.measure("chain_copy", {}, 1, 0.0, 64, False)
+    assert row["status"] == "ok", row
+    called, planned = (row["runs"][way][0] for way in ("called", "planned"))
+    assert called["result"] == planned["result"]
+    assert (planned["n_launches"], planned["n_launches_without"]) == (1.0, 2.0)
