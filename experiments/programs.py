@@ -299,7 +299,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     peers = dict(p.split("=", 1) for p in given.peer)
     _, versions = pythons_of(parser, peers)
     end_s = time.monotonic() + 60 * given.piece
-    stored = {"rows": []} | read_results(FILE, given.results)
+    stored: dict[str, Any] = {"rows": []} | read_results(FILE, given.results)
     rows = {r["name"]: r for r in stored["rows"]}
     there = {name for name, r in rows.items() if r["status"] == "ok" and not given.again}
     for name in (n for n in given.only or TEXTS if n not in there):
