@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from ...kernels.analysis.uniformity import Ranges, Uniformity, affine_locals, looks_up
+from ...kernels.analysis.uniformity import Uniformity, affine_locals, looks_up
+from ...kernels.analysis.value_ranges import Ranges
 from ...kernels.ir import kernel as ir
+from ...kernels.ir.intervals import Range
 from ...kernels.ir.kernel import DType
 from ...kernels.ir.walk import nested_statements
 from ...kernels.transforms.narrow_locals import ranges_of_locals
@@ -41,19 +43,18 @@ class LaneAddress:
 class _Index:
     """An index split into parts: `base` + `stride` * lane + `offsets`.
 
-    `base`: uniform over lanes, within `reach` (None: unknown). `offsets`: terms that vary freely,
-    by their last 32 bits.
+    `base`: uniform over lanes, within `reach`. `offsets`: terms that vary freely, by their last 32 bits.
     """
 
     base: c.CExpr
     stride: int
     offsets: tuple[c.CExpr, ...]
-    reach: tuple[int, int] | None
+    reach: Range
 
 
-def _keeps_apart(reach: tuple[int, int] | None, n_elements: int) -> bool:
+def _keeps_apart(reach: Range, n_elements: int) -> bool:
     """True if the distance from a base within `reach` to any of `n_elements` elements surely fits into 32 bits."""
-    return reach is not None and reach[1] <= 2**31 and n_elements - reach[0] <= 2**31
+    return reach[1] <= 2**31 and n_elements - reach[0] <= 2**31
 
 
 def extents_in(scope: LaneScope, body: tuple[ir.Stmt, ...]) -> dict[str, int]:
@@ -326,10 +327,8 @@ class LaneValues:
         return _Index(c.Num("0"), 0, (self.in_32_bits(e),), (0, 0))
 
     def _sum(self, x: _Index, y: _Index, is_difference: bool = False) -> _Index:
-        reach = None
-        if x.reach is not None and y.reach is not None:
-            low, high = (-y.reach[1], -y.reach[0]) if is_difference else y.reach
-            reach = x.reach[0] + low, x.reach[1] + high
+        low, high = (-y.reach[1], -y.reach[0]) if is_difference else y.reach
+        reach = x.reach[0] + low, x.reach[1] + high
         if not is_difference:
             both = (*x.offsets, *y.offsets)
             return _Index(c.add(x.base, y.base), x.stride + y.stride, both, reach)
@@ -340,11 +339,8 @@ class LaneValues:
     def _scaled(self, x: _Index, factor: int) -> _Index:
         base = x.base if x.base == c.Num("0") else c.Bin("*", x.base, c.number(factor))
         offsets = tuple(self._times(offset, factor) for offset in x.offsets)
-        reach = None
-        if x.reach is not None:
-            ends = [end * factor for end in x.reach]
-            reach = min(ends), max(ends)
-        return _Index(base, x.stride * factor, offsets, reach)
+        ends = [end * factor for end in x.reach]
+        return _Index(base, x.stride * factor, offsets, (min(ends), max(ends)))
 
     def _whole(self, value: int) -> c.CExpr:
         return self.splat(Value(c.number(value), I32)).x

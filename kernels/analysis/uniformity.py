@@ -1,4 +1,4 @@
-"""Uniformity analysis: values that are the same in all lanes of a loop, and integers that fit into 32 bits.
+"""Uniformity analysis: values that are the same in all lanes of a loop.
 
 A value is *uniform* if all live lanes have the same, otherwise it *varies*. A local is uniform if each of its values is, and if it
 is always set for all lanes that may read it.
@@ -6,13 +6,11 @@ is always set for all lanes that may read it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 
 from ..ir import kernel as ir
 from ..ir.walk import children, local_changed, locals_read, nested_statements, walk
 
-I32, I64 = ir.DType.i32, ir.DType.i64
 _Path = tuple[int, ...]  # of blocks, outermost first
 
 
@@ -151,109 +149,3 @@ def looks_up(e: ir.Expr) -> bool:
         or (isinstance(x, ir.LocalElement) and not isinstance(x.index, ir.Const))
         for x in walk(e)
     )
-
-
-# --- what fits into 32 bits
-
-
-@dataclass(frozen=True)
-class Ranges:
-    """Value-range analysis of integer expressions: least and greatest values.
-
-    `extents`: the extents of loops, as far as they are known. `locals`: the least and greatest values of locals.
-    """
-
-    extents: Mapping[str, int] = field(default_factory=dict)
-    locals: Mapping[str, tuple[int, int]] = field(default_factory=dict)
-
-    def of(self, e: ir.Expr) -> tuple[int, int] | None:
-        """Returns the least and greatest value of an expression; None if they are unknown."""
-        found = self._of(e)
-        if found is None or not e.dtype.is_integer:
-            return None
-        least, most = e.dtype.range
-        return found if least <= found[0] and found[1] <= most else None
-
-    def _of(self, e: ir.Expr) -> tuple[int, int] | None:
-        match e:
-            case ir.Const(value, dtype) if dtype.is_integer:
-                return int(value), int(value)
-            case ir.LoopIndex(loop):
-                n = self.extents.get(loop)
-                return None if n is None else (0, max(0, n - 1))
-            case ir.Cast(x) if x.dtype.is_integer:
-                inner = self.of(x)
-                return x.dtype.range if inner is None and x.dtype.size_bytes <= 4 else inner
-            case ir.Local(name) if name in self.locals:
-                return self.locals[name]
-            case ir.Local(_, dtype) if dtype.is_integer and dtype.size_bytes <= 4:
-                return dtype.range
-            case ir.Unary("neg", x):
-                inner = self.of(x)
-                return None if inner is None else (-inner[1], -inner[0])
-            case ir.Binary("add" | "sub" | "mul" as op, a, b):
-                left, right = self.of(a), self.of(b)
-                if left is None or right is None:
-                    return None
-                act = {
-                    "add": lambda x, y: x + y,
-                    "sub": lambda x, y: x - y,
-                    "mul": lambda x, y: x * y,
-                }
-                ends = [act[op](x, y) for x in left for y in right]
-                return min(ends), max(ends)
-            case ir.Binary("floordiv" | "mod" as op, a, ir.Const(value=int(d))) if d > 0:
-                inner = self.of(a)
-                if inner is None:
-                    return None
-                return (inner[0] // d, inner[1] // d) if op == "floordiv" else (0, d - 1)
-            case ir.Binary("shr", a, ir.Const(value=int(k))) if k >= 0:
-                inner = self.of(a)
-                return None if inner is None else (inner[0] >> k, inner[1] >> k)
-            case ir.Binary("bit_and", _, ir.Const(value=int(bits))) if bits >= 0:
-                return 0, bits
-            case ir.Select(_, a, b):
-                left, right = self.of(a), self.of(b)
-                if left is None or right is None:
-                    return None
-                return min(left[0], right[0]), max(left[1], right[1])
-            case ir.Binary("min" | "max", a, b):
-                left, right = self.of(a), self.of(b)
-                if left is None or right is None:
-                    return None
-                return min(left[0], right[0]), max(left[1], right[1])
-        return None
-
-    def narrowed(self, e: ir.Expr) -> ir.Expr | None:
-        """Returns an i64 expression as an i32 expression of the same value.
-
-        None if its value, or that of a subexpression, may not fit into 32 bits.
-        """
-        if e.dtype is I32:
-            return e
-        found = self.of(e)
-        if e.dtype is not I64 or found is None or found[0] < -(2**31) or found[1] >= 2**31:
-            return None
-        match e:
-            case ir.Const(value):
-                return ir.Const(int(value), I32)
-            case ir.LoopIndex():
-                return replace(e, dtype=I32)
-            case ir.Cast(x) if x.dtype is I32:
-                return x
-            case ir.Cast(x) if x.dtype.size_bytes < 4:
-                return ir.Cast(x, I32)
-            case ir.Unary("neg", x):
-                inner = self.narrowed(x)
-                return None if inner is None else ir.Unary("neg", inner, I32)
-            case ir.Select(condition, a, b):
-                left, right = self.narrowed(a), self.narrowed(b)
-                return (
-                    None
-                    if left is None or right is None
-                    else ir.Select(condition, left, right, I32)
-                )
-            case ir.Binary(op, a, b):
-                left, right = self.narrowed(a), self.narrowed(b)
-                return None if left is None or right is None else ir.Binary(op, left, right, I32)
-        return None

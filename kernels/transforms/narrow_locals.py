@@ -11,11 +11,11 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from ..analysis.uniformity import Ranges
+from ..analysis.value_ranges import I32, I64, Ranges
 from ..ir import kernel as ir
+from ..ir.intervals import Range
 from ..ir.walk import children, local_changed, nested_statements, rewrite
 
-I32, I64 = ir.DType.i32, ir.DType.i64
 _MODULAR = (
     "add",
     "sub",
@@ -34,7 +34,7 @@ def with_narrow_locals(
     if not wide:
         return body
     ranges = Ranges(extents, ranges_of_locals(body, extents))
-    fitting = {name for name, s in wide.items() if _fits(ranges.of(s.value))}
+    fitting = {name for name, s in wide.items() if ranges.fits(s.value)}
     narrow = fitting | _used_modulo(body, wide.keys() - fitting)
 
     def change(x: Any) -> Any:
@@ -48,20 +48,13 @@ def with_narrow_locals(
     return rewrite(body, change)
 
 
-def _fits(ends: tuple[int, int] | None) -> bool:
-    least, most = I32.range
-    return ends is not None and least <= ends[0] and ends[1] <= most
-
-
-def ranges_of_locals(
-    body: tuple[ir.Stmt, ...], extents: Mapping[str, int]
-) -> dict[str, tuple[int, int]]:
+def ranges_of_locals(body: tuple[ir.Stmt, ...], extents: Mapping[str, int]) -> dict[str, Range]:
     """Returns the least and greatest values of integer locals that are set once; locals begin as 0."""
-    found: dict[str, tuple[int, int]] = {}
+    found: dict[str, Range] = {}
     for s in _set_once(body):
-        known = Ranges(extents, found).of(s.value)
-        if known is not None:
-            found[s.name] = min(0, known[0]), max(0, known[1])
+        if s.value.dtype.is_integer:
+            least, most = Ranges(extents, found).of(s.value)
+            found[s.name] = min(0, least), max(0, most)
     return found
 
 
