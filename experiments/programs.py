@@ -79,7 +79,8 @@ else:
         step()
     ti.sync()
     if way == "planned":
-        for _ in range(100):  # its plan is built beside it
+        wait_until = time.monotonic() + 300  # its plan is built beside it
+        while time.monotonic() < wait_until:
             before = ks.engine.stats().n_planned
             step()
             ti.sync()
