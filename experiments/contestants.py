@@ -2,25 +2,101 @@
 
 from __future__ import annotations
 
+import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
+from ..explorer import stages as st
+from ..explorer.entry import explore
 from .measuring import median
+from .row import evaluations_in
 from .rows import Row
 from .writing import time_text
 
 OURS = ("call", "found")
 _TURNS_S = 20.0  # of all rounds of a row
 _REST_S = 0.02  # between two contestants: threads of the one before go to sleep
+_TOLERANCE = {
+    4: 1e-3,
+    8: 1e-7,
+}  # of numbers of so many bytes, beside the largest: long sums in several orders
+Array = NDArray[Any]
+Runs = Mapping[str, Callable[..., Any]]
 Times = dict[str, list[float]]
 
 
+@contextmanager
+def best_by_search(
+    sequence: Callable[..., Any], given: Sequence[Array], seconds: float, seed: int
+) -> Iterator[tuple[dict[str, Callable[..., Any]], Row]]:
+    """Yields the best of a search as `found`, and what a row keeps of the search; neither where no seconds are given.
+
+    `found` is missing where the search found nothing in time: the call alone counts.
+    """
+    if not seconds:
+        yield {}, {}
+        return
+    began_s, opened_s = time.monotonic(), [0.0]
+
+    def hear(event: Any) -> None:
+        if isinstance(event, st.Opened):
+            opened_s[0] = time.monotonic() - began_s
+
+    with tempfile.TemporaryDirectory(prefix="kernelscape-row-") as name:
+        folder = Path(name) / "run"
+        how: dict[str, Any] = {"time_limit": seconds, "seed": seed, "directory": folder}
+        run = explore(sequence, *given, **how, on_event=hear)
+        made = evaluations_in(folder)
+        row = {"bound_ns": run.bound_ns, "ended": run.status, "closed": str(run.non_affine)}
+        # The journal counts from where the exploration was opened.
+        first_s = next((opened_s[0] + r.at_s for r in made if r.time_ns is not None), None)
+        row |= {"candidates": len(made), "first_s": first_s}
+        yield ({} if run.best is None else {"found": run.best.compile()}), row
+
+
+def are_near(x: Array, y: Array, loose: float = 0.0) -> bool:
+    """Returns true if two results are equal but for rounding, and but for a share of `loose` of their elements."""
+    if x.shape != y.shape:
+        return False
+    if x.dtype.kind not in "fc":
+        return float(np.mean(x != y)) <= loose
+    allowed = _TOLERANCE[x.real.dtype.itemsize] * max(float(np.abs(x).max(initial=0.0)), 1e-30)
+    is_far = ~(np.abs(x - y) <= allowed)
+    return float(np.mean(is_far)) <= loose
+
+
+def results_by(
+    runs: Runs, given: Sequence[Array], of: Callable[[tuple[Array, ...]], tuple[Array, ...]]
+) -> dict[str, tuple[Array, ...]]:
+    """Returns the results of each contestant, `of` the arrays after its first call."""
+    results = {}
+    for who, run in runs.items():
+        arrays = tuple(a.copy() for a in given)
+        run(*arrays)
+        results[who] = of(arrays)
+    return results
+
+
+def check_agreement(
+    results: Mapping[str, tuple[Array, ...]], near: Callable[[Array, Array], bool]
+) -> None:
+    """Raises RuntimeError if a contestant's results are not near those of the first."""
+    first, *others = results
+    for other in others:
+        for k, (x, y) in enumerate(zip(results[first], results[other], strict=True)):
+            if not near(x, y):
+                raise RuntimeError(f"{first} and {other} differ in result {k}")
+
+
 def timed_in_turn(
-    runs: Mapping[str, Callable[..., Any]],
-    given: Sequence[NDArray[Any]],
+    runs: Runs,
+    given: Sequence[Array],
     rounds: int,
     elsewhere: Mapping[str, Callable[[], float]],
 ) -> Times:

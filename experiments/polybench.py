@@ -9,17 +9,13 @@ The exit status is 1 when a row fails. A row takes about a minute. `--seconds 0`
 from __future__ import annotations
 
 import sys
-import tempfile
-from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ..explorer.entry import explore
+from . import contestants
 from .conditions import stamp
-from .contestants import OURS, Times, said, speed, spread_text, time_cell, timed_in_turn, values_of
 from .polybench_kernels import SEQUENCES, STEPS, SWEEPS
 from .polybench_peers import COLUMNS as BLOCK
 from .polybench_peers import PEERS, PER_ROW, Arrays, arrays_of
@@ -37,7 +33,6 @@ seidel_2d {SWEEPS} sweeps; the sparse matrix has {PER_ROW} entries a row on aver
 {BLOCK} as a block."""
 THEIRS = ("NumPy", "numba")
 ROUNDS = 7
-_TOLERANCE = 1e-7  # of what is compared, beside the largest element
 
 
 def _arguments(job: Job, seed: int) -> Arrays:
@@ -61,46 +56,25 @@ class PolybenchOptions:
 def make_row(job: Job, options: PolybenchOptions) -> Row:
     """The times of a row. Raises RuntimeError where two do not agree."""
     sequence, given = SEQUENCES[job.name], _arguments(job, options.seed)
-    runs: dict[str, Callable[..., Any]] = {"call": sequence, **PEERS[job.name]}
-    row: Row = {}
-    with tempfile.TemporaryDirectory(prefix="kernelscape-polybench-") as folder:
-        if options.seconds:
-            run = explore(
-                sequence,
-                *given,
-                time_limit=options.seconds,
-                seed=options.seed,
-                directory=Path(folder) / "run",
-            )
-            # In time: else the call alone counts, and the page has no `found`.
-            if run.best is not None:
-                runs["found"] = run.best.compile()
-            row |= {"bound_ns": run.bound_ns, "ended": run.status, "closed": str(run.non_affine)}
-        times = take_turns(runs, given)
-    return {**row, **values_of(times), "stamp": stamp()}
+    with contestants.best_by_search(sequence, given, options.seconds, options.seed) as (found, row):
+        times = take_turns({"call": sequence, **PEERS[job.name], **found}, given)
+    return {**row, **contestants.values_of(times), "stamp": stamp()}
 
 
-def take_turns(runs: dict[str, Callable[..., Any]], given: Arrays) -> Times:
+def take_turns(runs: contestants.Runs, given: Arrays) -> contestants.Times:
     """Times in ns by name, after one call that is compared with the others' and not timed. Raises RuntimeError."""
-    results: dict[str, Arrays] = {}
-    for name, run in runs.items():
-        results[name] = tuple(a.copy() for a in given)
-        run(*results[name])
-    first, *others = results
-    for other in others:
-        for k, (x, y) in enumerate(zip(results[first], results[other], strict=True)):
-            worst, largest = float(np.abs(x - y).max()), float(np.abs(y).max())
-            if not worst <= _TOLERANCE * max(largest, 1.0):
-                raise RuntimeError(f"{first} and {other} differ by {worst:.3g} in array {k}")
-    return timed_in_turn(runs, given, ROUNDS, {})
+    contestants.check_agreement(
+        contestants.results_by(runs, given, lambda arrays: arrays), contestants.are_near
+    )
+    return contestants.timed_in_turn(runs, given, ROUNDS, {})
 
 
 COLUMNS: Columns = {
     "program": lambda r: r["name"],
     "n": lambda r: str(r["sizes"]["n"]),
-    **{name: time_cell(name) for name in (*OURS, *THEIRS)},
-    "theirs / ours": lambda r: f"{speed(r, THEIRS):.2f}",
-    "medians": lambda r: spread_text(r, THEIRS),
+    **{name: contestants.time_cell(name) for name in (*contestants.OURS, *THEIRS)},
+    "theirs / ours": lambda r: f"{contestants.speed(r, THEIRS):.2f}",
+    "medians": lambda r: contestants.spread_text(r, THEIRS),
     "bound": lambda r: time_text(r.get("bound_ns")),
     "closed": lambda r: r.get("closed", "–").replace("|", "/"),
 }
@@ -108,7 +82,7 @@ COLUMNS: Columns = {
 
 def report(made: dict[str, Any]) -> str:
     """The table as Markdown."""
-    speeds = [speed(r, THEIRS) for r in made["rows"] if r["status"] == "ok"]
+    speeds = [contestants.speed(r, THEIRS) for r in made["rows"] if r["status"] == "ok"]
     return (
         page("Triangles, time steps and sparse rows", PROTOCOL, COLUMNS, made["rows"])
         + f"- At least as fast as the better of NumPy and numba: {sum(x >= 1.0 for x in speeds)} of {len(speeds)} rows;"
@@ -123,7 +97,7 @@ QUESTION = Question(
     options=PolybenchOptions,
     make=make_row,
     report=report,
-    say=lambda row: said(row, THEIRS),
+    say=lambda row: contestants.said(row, THEIRS),
     dtypes=("f64",),
     works=PROGRAMS,
 )

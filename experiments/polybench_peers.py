@@ -116,8 +116,8 @@ def _np_cholesky(a):
     np.copyto(a, np.linalg.cholesky(a), where=np.tri(len(a), dtype=bool))
 
 
-def _np_jacobi_2d(a, b):
-    for _ in range(STEPS):
+def _np_jacobi_2d(a, b, steps=STEPS):
+    for _ in range(steps):
         for x, y in ((a, b), (b, a)):
             inside = y[1:-1, 1:-1]
             np.add(x[1:-1, 1:-1], x[1:-1, :-2], out=inside)
@@ -127,8 +127,8 @@ def _np_jacobi_2d(a, b):
             inside *= 0.2
 
 
-def _np_heat_3d(a, b):
-    for _ in range(STEPS):
+def _np_heat_3d(a, b, steps=STEPS):
+    for _ in range(steps):
         for x, y in ((a, b), (b, a)):
             inside = y[1:-1, 1:-1, 1:-1]
             np.add(x[2:, 1:-1, 1:-1], x[:-2, 1:-1, 1:-1], out=inside)
@@ -140,9 +140,9 @@ def _np_heat_3d(a, b):
             inside += 0.25 * x[1:-1, 1:-1, 1:-1]
 
 
-def _np_seidel_2d(a):
+def _np_seidel_2d(a, sweeps=SWEEPS):
     n = len(a)
-    for _ in range(SWEEPS):
+    for _ in range(sweeps):
         for i in range(1, n - 1):
             row = a[i - 1, :-2] + a[i - 1, 1:-1] + a[i - 1, 2:] + a[i, 1:-1] + a[i, 2:]
             row += a[i + 1, :-2] + a[i + 1, 1:-1] + a[i + 1, 2:]
@@ -306,9 +306,9 @@ def _nb_cholesky(a):
 
 
 @_parallel
-def _nb_jacobi_2d(a, b):
+def _nb_jacobi_2d(a, b, steps=STEPS):
     n, m = a.shape
-    for _ in range(STEPS):
+    for _ in range(steps):
         for i in prange(1, n - 1):
             for j in range(1, m - 1):
                 b[i, j] = 0.2 * (a[i, j] + a[i, j - 1] + a[i, j + 1] + a[i + 1, j] + a[i - 1, j])
@@ -326,8 +326,8 @@ def _nb_seven(x, y, i):
 
 
 @_parallel
-def _nb_heat_3d(a, b):
-    for _ in range(STEPS):
+def _nb_heat_3d(a, b, steps=STEPS):
+    for _ in range(steps):
         for i in prange(1, a.shape[0] - 1):
             _nb_seven(a, b, i)
         for i in prange(1, a.shape[0] - 1):
@@ -335,9 +335,9 @@ def _nb_heat_3d(a, b):
 
 
 @_serial
-def _nb_seidel_2d(a):
+def _nb_seidel_2d(a, sweeps=SWEEPS):
     n, m = a.shape
-    for _ in range(SWEEPS):
+    for _ in range(sweeps):
         for i in range(1, n - 1):
             for j in range(1, m - 1):
                 above = a[i - 1, j - 1] + a[i - 1, j] + a[i - 1, j + 1]

@@ -13,7 +13,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,9 +22,8 @@ from typing import Any
 
 import numpy as np
 
-from ..explorer.entry import explore
+from . import contestants
 from .conditions import stamp, versions_in
-from .contestants import OURS, Times, said, speed, spread_text, time_cell, timed_in_turn, values_of
 from .question import Question, asked
 from .row import Program
 from .rows import Columns, Job, Row, page
@@ -43,7 +42,6 @@ gray_scott, lattice_boltzmann and page_rank take {STEPS} steps."""
 THEIRS = ("numba", "JAX")
 GOAL, LEAST = 1.5, 0.9  # of the geometric mean, and of each row
 ROUNDS = 15
-_TOLERANCE = 1e-3  # of floats, beside the largest element: long sums of f32 in several orders
 _RANDOM = 0.05  # of the mean price by random paths
 _FEW = 1e-3  # of whole numbers, which may differ where rounding decides
 
@@ -69,27 +67,15 @@ def make_row(job: Job, options: TodayOptions) -> Row:
     """The times of a row. Raises RuntimeError where two do not agree."""
     work, _ = ROWS[job.name]
     sequence, given = SEQUENCES[work], _arguments(job, options.seed)
-    runs: dict[str, Callable[..., Any]] = {"numba": NUMBA[work], "call": sequence}
-    row: Row = {}
-    with tempfile.TemporaryDirectory(prefix="kernelscape-today-") as folder:
-        if options.seconds:
-            run = explore(
-                sequence,
-                *given,
-                time_limit=options.seconds,
-                seed=options.seed,
-                directory=Path(folder) / "run",
-            )
-            # In time: else the call alone counts, and the page has no `found`.
-            if run.best is not None:
-                runs["found"] = run.best.compile()
-            row |= {"bound_ns": run.bound_ns, "ended": run.status, "closed": str(run.non_affine)}
+    search = contestants.best_by_search(sequence, given, options.seconds, options.seed)
+    with tempfile.TemporaryDirectory(prefix="kernelscape-today-") as folder, search as (found, row):
+        runs = {"numba": NUMBA[work], "call": sequence, **found}
         jax = _in_jax(job, options, Path(folder)) if options.jax else nullcontext()
         with jax as server:
             times = take_turns(job.name, runs, given, server)
     if options.jax:
         row["versions"] = versions_in({"jax": options.jax})
-    return {**row, **values_of(times), "stamp": stamp()}
+    return {**row, **contestants.values_of(times), "stamp": stamp()}
 
 
 class JaxServer:
@@ -143,35 +129,21 @@ def _in_jax(job: Job, options: TodayOptions, folder: Path) -> Iterator[JaxServer
 
 
 def take_turns(
-    name: str,
-    runs: dict[str, Callable[..., Any]],
-    given: Sequence[Array],
-    jax: JaxServer | None = None,
-) -> Times:
+    name: str, runs: contestants.Runs, given: Sequence[Array], jax: JaxServer | None = None
+) -> contestants.Times:
     """Times in ns by contestant, after one call whose results are compared and which is not timed. Raises RuntimeError."""
-    results: dict[str, tuple[Array, ...]] = {}
-    for who, run in runs.items():
-        arrays = tuple(a.copy() for a in given)
-        run(*arrays)
-        results[who] = results_of(name, arrays)
+    results = contestants.results_by(runs, given, lambda arrays: results_of(name, arrays))
     if jax is not None:
         results["JAX"] = jax.results
-    first, *others = results
-    for other in others:
-        for k, (x, y) in enumerate(zip(results[first], results[other], strict=True)):
-            if not (_are_alike(x, y) if name == "monte_carlo" else are_near(x, y)):
-                raise RuntimeError(f"{first} and {other} differ in result {k}")
-    return timed_in_turn(runs, given, ROUNDS, {} if jax is None else {"JAX": jax.time_ns})
+    contestants.check_agreement(results, _are_alike if name == "monte_carlo" else are_near)
+    return contestants.timed_in_turn(
+        runs, given, ROUNDS, {} if jax is None else {"JAX": jax.time_ns}
+    )
 
 
 def are_near(x: Array, y: Array) -> bool:
-    """True if two results are equal but for rounding."""
-    if x.shape != y.shape:
-        return False
-    if np.issubdtype(x.dtype, np.integer):
-        return float(np.mean(x != y)) <= _FEW
-    largest = float(np.abs(x).max(initial=0.0))
-    return float(np.abs(x - y).max(initial=0.0)) <= _TOLERANCE * max(largest, 1e-30)
+    """True if two results are equal but for rounding, which may decide a few whole numbers."""
+    return contestants.are_near(x, y, _FEW if x.dtype.kind in "iu" else 0.0)
 
 
 def _are_alike(x: Array, y: Array) -> bool:
@@ -185,18 +157,18 @@ def missed(made: Sequence[Row]) -> list[str]:
     good = [r for r in made if r["status"] == "ok"]
     for r in good:
         lines += [f"{Job.of(r).key} without {x}" for x in THEIRS if x not in r["times_ns"]]
-        if speed(r, THEIRS) < LEAST:
-            lines.append(f"{Job.of(r).key}: {speed(r, THEIRS):.2f} of the better peer")
-    mean = geometric_mean([speed(r, THEIRS) for r in good]) if good else GOAL
+        if contestants.speed(r, THEIRS) < LEAST:
+            lines.append(f"{Job.of(r).key}: {contestants.speed(r, THEIRS):.2f} of the better peer")
+    mean = geometric_mean([contestants.speed(r, THEIRS) for r in good]) if good else GOAL
     return [*lines, *([f"geometric mean {mean:.2f}"] if mean < GOAL else [])]
 
 
 COLUMNS: Columns = {
     "workload": lambda r: r["name"],
     "n": lambda r: str(r["sizes"]["n"]),
-    **{name: time_cell(name) for name in (*OURS, *THEIRS)},
-    "theirs / ours": lambda r: f"{speed(r, THEIRS):.2f}",
-    "medians": lambda r: spread_text(r, THEIRS),
+    **{name: contestants.time_cell(name) for name in (*contestants.OURS, *THEIRS)},
+    "theirs / ours": lambda r: f"{contestants.speed(r, THEIRS):.2f}",
+    "medians": lambda r: contestants.spread_text(r, THEIRS),
     "bound": lambda r: time_text(r.get("bound_ns")),
     "searched": lambda r: f"{r['options']['seconds']:.0f} s",
     "non-affine": lambda r: r.get("closed", "–").replace("|", "/"),
@@ -205,7 +177,7 @@ COLUMNS: Columns = {
 
 def report(made: dict[str, Any]) -> str:
     """The table as Markdown."""
-    good = [speed(r, THEIRS) for r in made["rows"] if r["status"] == "ok"]
+    good = [contestants.speed(r, THEIRS) for r in made["rows"] if r["status"] == "ok"]
     mean = f"{geometric_mean(good):.2f}" if good else "–"
     return (
         page("Kernels that people tune today", PROTOCOL, COLUMNS, made["rows"])
@@ -221,7 +193,7 @@ QUESTION = Question(
     options=TodayOptions,
     make=make_row,
     report=report,
-    say=lambda row: said(row, THEIRS),
+    say=lambda row: contestants.said(row, THEIRS),
     missed=missed,
     works=PROGRAMS,
 )
