@@ -255,23 +255,33 @@ def _scattering_self_energies(rng, n_k, n_e, n_q, n_w, n_d, n_a, n_b, n_o):
 
 
 @kernel
-def butterflies(x: nd, y: nd, rows: template(), tail: template()) -> None:
+def roots_of_one(w: nd) -> None:
+    """The first half of the roots of 1 whose number is twice the length of w."""
+    for k in range(w.shape[0]):
+        angle = -3.141592653589793 * k / w.shape[0]
+        w[k] = complex(cos(angle), sin(angle))
+
+
+@kernel
+def butterflies(x: nd, y: nd, w: nd, rows: template(), tail: template()) -> None:
     """A step of Stockham's transform of radix 2: x is rows by 2 by tail, y is 2 by rows by tail."""
     for p in range(rows):
         for q in range(tail):
-            angle = -3.141592653589793 * p / rows
-            turned = x[(2 * p + 1) * tail + q] * complex(cos(angle), sin(angle))
-            y[p * tail + q] = x[2 * p * tail + q] + turned
-            y[(rows + p) * tail + q] = x[2 * p * tail + q] - turned
+            even = x[2 * p * tail + q]
+            odd = x[(2 * p + 1) * tail + q] * w[p * tail]
+            y[p * tail + q] = even + odd
+            y[(rows + p) * tail + q] = even - odd
 
 
 def stockham_fft(x: Any, y: Any) -> None:
     n = x.shape[0]
     one, two = ndarray(x.dtype, n, name="one"), ndarray(x.dtype, n, name="two")
+    w = ndarray(x.dtype, n // 2, name="w")
+    roots_of_one(w)
     rows, given = 1, x
     while rows < n:
         made = y if 2 * rows == n else (two if given is one else one)
-        butterflies(given, made, rows, n // (2 * rows))
+        butterflies(given, made, w, rows, n // (2 * rows))
         rows, given = 2 * rows, made
 
 
@@ -287,20 +297,20 @@ def _np_stockham_fft(x, y):
 
 
 @parallel
-def _nb_butterflies(x, y, rows, tail):
+def _nb_butterflies(x, y, w, rows, tail):
     for k in prange(rows * tail):
         p, q = k // tail, k % tail
-        angle = -np.pi * p / rows
-        turned = x[(2 * p + 1) * tail + q] * complex(np.cos(angle), np.sin(angle))
-        y[k] = x[2 * p * tail + q] + turned
-        y[rows * tail + k] = x[2 * p * tail + q] - turned
+        even, odd = x[2 * p * tail + q], x[(2 * p + 1) * tail + q] * w[p * tail]
+        y[k] = even + odd
+        y[rows * tail + k] = even - odd
 
 
 def _nb_stockham_fft(x, y):
     n, rows, given = len(x), 1, x.copy()
     made = np.empty_like(given)
+    w = np.exp(-2j * np.pi / n * np.arange(n // 2)).astype(x.dtype)
     while rows < n:
-        _nb_butterflies(given, made, rows, n // (2 * rows))
+        _nb_butterflies(given, made, w, rows, n // (2 * rows))
         rows, given, made = 2 * rows, made, given
     y[:] = given
 
