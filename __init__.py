@@ -152,6 +152,7 @@ if TYPE_CHECKING:
     from .kernels.frontend.kernel import static_print as static_print
     from .kernels.frontend.recorder import ndarray as ndarray
     from .kernels.frontend.recorder import record as record
+    from .kernels.frontend.repeat import repeat as repeat
     from .kernels.frontend.sparse import block_local as block_local
     from .kernels.frontend.sparse import loop_unique as loop_unique
     from .kernels.frontend.sparse import no_activate as no_activate
@@ -342,6 +343,7 @@ _PUBLIC = {
     "u64": "kernels.frontend.kernel",
     "ndarray": "kernels.frontend.recorder",
     "record": "kernels.frontend.recorder",
+    "repeat": "kernels.frontend.repeat",
     "empty": "runtime.cpu.guarded_arrays",
     "LanguageError": "kernels.ir.errors",
     "interpret": "kernels.interpret.executor",

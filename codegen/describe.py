@@ -94,6 +94,8 @@ def _launch(plan: Plan, roots: tuple[PlannedNode, ...]) -> str:
     members = [plan.tasks[t].task for root in roots for t in tasks_of(root)]
     n_runs, tasks = members[0].n_runs, [t.name for t in members]
     again = f", {n_runs} times" if n_runs > 1 else ""
+    ends = [loop for loop in members[0].repeats if loop.until]
+    again += "".join(f", in steps until {loop.until}" for loop in ends)
     if len(tasks) == 1:
         return f"{tasks[0]} in a launch of its own{again}"
     return f"{_listed(tasks)} in one launch{again}"

@@ -116,6 +116,8 @@ class StoredPlan:
         why = (
             f"its argument {constant} is a constant"
             if constant
+            else "an array ends a repeat of it"
+            if recording.ending
             else "it makes temporaries"
             if len(recording.temps) > len(recording.unseen)
             else "no kernel takes some of its arrays"

@@ -23,12 +23,17 @@ def build_space(problem: Problem, target: Target, register_room: int = 1) -> Spa
     """Returns the space of all implementations of `problem` on `target`.
 
     On a GPU, the limit on counted registers is multiplied by `register_room`: one of REGISTER_ROOMS
-    of space/values.py. Raises LanguageError if the kind of target lacks a dtype of the problem.
+    of space/values.py. Raises LanguageError if the kind of target lacks a dtype of the problem, or cannot end its repeats.
     """
     lacking = sorted(d.name for d in _types(problem) & KINDS[target.kind].lacks)
     if lacking:
         raise LanguageError(
             f"{problem.name} computes with {lacking[0]}, on which code for a {target.kind.upper()} has no arithmetic: use f32"
+        )
+    if problem.ending and not KINDS[target.kind].ends_repeats:
+        raise LanguageError(
+            f"{sorted(problem.ending)[0]} ends a repeat of {problem.name}, and a {target.kind.upper()} runs a fixed number "
+            "of steps: explore it on a CPU, or write the loop with range"
         )
     if KINDS[target.kind].shares_cells:
         problem = with_leaf_loops(problem)

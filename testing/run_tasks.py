@@ -16,7 +16,7 @@ from ..kernels.ir.affine import Affine, to_affine
 from ..kernels.ir.body import Body
 from ..kernels.ir.domain import Loop
 from ..kernels.ir.ops import OPS
-from ..kernels.ir.repeats import with_steps
+from ..kernels.ir.repeats import flag_of, with_steps
 from ..kernels.ir.task import Problem, Task
 
 Array = NDArray[Any]
@@ -44,7 +44,7 @@ def run_tasks(
         else:
             store[a.name] = np.array(arrays[a.name], dtype)
     with np.errstate(all="ignore"):
-        for k, steps in with_steps(len(problem.tasks), problem.repeats):
+        for k, steps in with_steps(len(problem.tasks), problem.repeats, flag_of(store)):
             _Run(store, scalars, float64, steps).task(problem.tasks[k])
     return {a.name: store[a.name] for a in problem.arrays if a.role != "temp"}
 

@@ -55,7 +55,8 @@ def decisions(plan: Plan, parallel: str = "parallel") -> tuple[str, ...]:
         some = (
             f"launch {r.first}" if r.stop == r.first + 1 else f"launches {r.first} to {r.stop - 1}"
         )
-        lines.append(f"{some}: {r.count} times")
+        until = f" at most, until {r.until}" if r.until else ""
+        lines.append(f"{some}: {r.count} times{until}")
     for told in PHRASES:
         found = plan.of_trees(told.kind)
         lines += [f"{site.name}: {told.short[x]}" for site, x in found if x in told.short]

@@ -103,14 +103,24 @@ class UnitCall:
 
 
 @dataclass(frozen=True)
+class EndTest:
+    """Test behind each step of a repeat, which ends it: argument number `argument`, one integer of so many bytes, is not 0."""
+
+    argument: int
+    n_bytes: int
+
+
+@dataclass(frozen=True)
 class UnitTable:
     """Entry of a sequence as data: calls of units in order.
 
-    `repeats`: repeated runs of calls, outer ones first.
+    `repeats`: repeated runs of calls, outer ones first. `tests`: for each of them the test that ends it, None for a fixed number of
+    steps.
     """
 
     calls: tuple[UnitCall, ...]
     repeats: tuple[Repeat, ...] = ()
+    tests: tuple[EndTest | None, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -165,6 +165,7 @@ def _entry(p: Printer, program: LoweredProgram, dialect: Dialect) -> None:
     p.line(f"void {ENTRY}(void **args) {{")
     p.depth += 1
     used = {name for _, names in program.calls for name in names}
+    used |= {program.names[r.until] for r in program.repeats if r.until}
     if not used:
         p.line("(void)args;")
     for k, a in enumerate(arguments(program)):
@@ -192,15 +193,17 @@ def _entry(p: Printer, program: LoweredProgram, dialect: Dialect) -> None:
 
 def _calls(p: Printer, program: LoweredProgram) -> None:
     """Prints the calls of all functions, inside loops for repeats."""
-    ends: list[int] = []
+    opened: list[Repeat] = []
     for k, (name, names) in enumerate(program.calls):
         for r in (r for r in program.repeats if r.first == k):
             step = program.names[r.index]
             p.line(f"for (long {step} = 0; {step} < {r.count}; ++{step}) {{")
             p.depth += 1
-            ends.append(r.stop)
+            opened.append(r)
         p.line(f"{name}({', '.join(names)});")
-        while ends and ends[-1] == k + 1:
-            ends.pop()
+        while opened and opened[-1].stop == k + 1:
+            r = opened.pop()
+            if r.until:
+                p.line(f"if (*{program.names[r.until]}) break;")
             p.depth -= 1
             p.line("}")

@@ -7,7 +7,7 @@ equal up to names share one unit, and no decision about another component change
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -24,6 +24,8 @@ from .program_text import LoweredProgram, arguments_of, function_lines, print_bo
 
 _WORKSPACE = "workspace"  # its parameter in functions
 _INDENT = "    "
+# By bytes, in an entry without headers.
+_INTEGERS = {1: "signed char", 2: "short", 4: "int", 8: "long long"}
 _MEMORY = ""  # its name among arguments: no array has it
 _SUMMED = re.compile(r"(?<=:)[A-Za-z_]\w*(?=\))")  # in a pragma: a variable of a reduction
 _TOKEN = re.compile(r'"(?:\\.|[^"\\])*"|\b[A-Za-z_]\w*')
@@ -159,6 +161,7 @@ def linked(
             for component, unit in units
         ),
         repeats,
+        tuple(_test(problem, places, r) for r in repeats),
     )
     components = {component: unit.text.key for component, unit in units}
     return source.Source(
@@ -171,6 +174,12 @@ def linked(
         units=tuple(distinct.values()),
         table=table,
     )
+
+
+def _test(problem: Problem, places: Mapping[str, source.Slot], r: Repeat) -> source.EndTest | None:
+    if not r.until:
+        return None
+    return source.EndTest(places[r.until].argument, problem.array(r.until).dtype.size_bytes)
 
 
 def _uses(table: source.UnitTable, argument: int) -> bool:
@@ -189,19 +198,22 @@ def _table_lines(table: source.UnitTable, keys: Sequence[str]) -> Iterator[str]:
     yield f"void {source.ENTRY}(void **args) {{"
     if table.repeats:
         yield f"    long steps[{len(table.repeats)}];"
-    ends: list[int] = []
+    opened: list[int] = []  # numbers of the repeats around
     for k, call in enumerate(table.calls):
         for number, r in enumerate(table.repeats):
             if r.first == k:
                 step = f"steps[{number}]"
-                yield f"{_INDENT * (1 + len(ends))}for ({step} = 0; {step} < {r.count}; ++{step}) {{"
-                ends.append(r.stop)
+                yield f"{_INDENT * (1 + len(opened))}for ({step} = 0; {step} < {r.count}; ++{step}) {{"
+                opened.append(number)
         places = ", ".join(map(_place, call.slots)) or "0"
         unit = source.labelled(source.UNIT_ENTRY, call.unit)
-        yield f"{_INDENT * (1 + len(ends))}{unit}((void *[]){{{places}}});"
-        while ends and ends[-1] == k + 1:
-            ends.pop()
-            yield f"{_INDENT * (1 + len(ends))}}}"
+        yield f"{_INDENT * (1 + len(opened))}{unit}((void *[]){{{places}}});"
+        while opened and table.repeats[opened[-1]].stop == k + 1:
+            test = table.tests[opened.pop()]
+            if test is not None:
+                value = f"*(const {_INTEGERS[test.n_bytes]} *)args[{test.argument}]"
+                yield f"{_INDENT * (2 + len(opened))}if ({value}) break;"
+            yield f"{_INDENT * (1 + len(opened))}}}"
     yield "}"
 
 

@@ -20,7 +20,7 @@ from ..fields.dlpack import hands_out, shared_array
 from ..fields.host_access import record_into, settle
 from ..fields.ndarray import Ndarray
 from ..ir.kernel import ArrayParam, DType, Expr, KernelIR, Location, Param
-from ..ir.repeats import Repeat, fold, times, with_steps
+from ..ir.repeats import Ended, Repeat, fold, times, with_steps
 from ..ir.simplify import cast, const
 from ..sparse.recorded import Logical, UsedTree, appended_to
 from .annotations import resolve_annotation
@@ -85,9 +85,12 @@ class Recording:
     repeats: tuple[Repeat, ...] = ()
     unseen: tuple[str, ...] = ()
 
-    def calls_in_order(self) -> Iterator[Call]:
-        """Yields all calls in order of execution; repeated calls have numbers in place of step indices."""
-        for k, steps in with_steps(len(self.calls), self.repeats):
+    def calls_in_order(self, is_set: Callable[[str], bool] | None = None) -> Iterator[Call]:
+        """Yields all calls in order of execution; repeated calls have numbers in place of step indices.
+
+        `is_set`: as in `with_steps`. Without it repeats run as many steps as they may.
+        """
+        for k, steps in with_steps(len(self.calls), self.repeats, is_set):
             yield self.calls[k].at(steps)
 
     def unrolled(self) -> Recording:
@@ -109,6 +112,9 @@ class Recording:
                 raise LanguageError(
                     f"there is no array {name!r:.60} that could be unseen: {self.name} has {', '.join(known)}"
                 )
+        for name in names:
+            if name in self.ending:
+                raise LanguageError(f"{name} cannot be unseen: it ends a repeat")
         unseen = tuple(p for p in self.arrays if p.name in names)
         return replace(
             self,
@@ -118,8 +124,13 @@ class Recording:
         )
 
     @property
+    def ending(self) -> frozenset[str]:
+        """Names of the arrays that end repeats."""
+        return frozenset(r.until for r in self.repeats if r.until)
+
+    @property
     def n_made(self) -> tuple[int, ...]:
-        """Number of executions of each of `calls`."""
+        """Number of executions of each of `calls`, at most."""
         return times(len(self.calls), self.repeats)
 
 
@@ -142,6 +153,9 @@ class Recorder(Executor):
         self._trees: dict[str, UsedTree] = {}
         self._own: set[int] = set()
         self._symbols: list[SymbolicArray] = []  # keeps ids in `_own` alive
+        self._ended: list[Ended] = []
+        self._is_in_ended = False
+        self._left: Location | None = None  # the first of these repeats that did not run to its end
 
     @property
     def has_calls(self) -> bool:
@@ -153,11 +167,20 @@ class Recorder(Executor):
         return tuple(self._different[k] for k in self._made)
 
     def recording(self, name: str) -> Recording:
-        """Returns the recording, named `name`, of the calls so far, with repeats folded."""
+        """Returns the recording, named `name`, of the calls so far, with repeats folded.
+
+        LanguageError if the program has left a repeat that an array may end.
+        """
+        if self._left is not None:
+            raise LanguageError(
+                "a sequence leaves a ks.repeat before its last step: only the array until= ends it, "
+                "since all other calls of a sequence are known before",
+                self._left,
+            )
         keys = zip(self._numbers, self._different, strict=True)
         forms, numbers = by_form([((*k[:2], k[3]), call.scalars) for k, call in keys])
         made = np.asarray(self._made, np.int64)
-        folded = fold(forms[made], numbers=numbers[made])
+        folded = fold(forms[made], numbers=numbers[made], ended=self._ended)
         arrays, temps = tuple(self._arrays), tuple(self._temps)
         taken = {p.name for p in (*arrays, *temps)} | {p.name for p in self._scalars}
         free = (n for k in itertools.count() if (n := f"step{k}") not in taken)
@@ -246,6 +269,35 @@ class Recorder(Executor):
                     before, sections=tuple(sections), appended=tuple(sorted(more))
                 )
 
+    def steps_until(self, count: int, until: Any, where: Location) -> Iterator[int]:
+        """Yields the numbers of all steps of a repeat that the array `until` may end, and records their calls.
+
+        LanguageError if the steps do not make the same calls.
+        """
+        if self._is_in_ended:
+            raise LanguageError(
+                "ks.repeat is inside of another ks.repeat: in a sequence only one of them can have an end, "
+                "write the inner one with range",
+                where,
+            )
+        first, before, n = len(self._made), self._left, 0
+        self._is_in_ended, self._left = True, before or where
+        try:
+            for step in range(count):
+                yield step
+                n = n or len(self._made) - first
+        finally:
+            self._is_in_ended = False
+        self._left = before
+        if self._made[first:] != self._made[first : first + n] * count:
+            raise LanguageError(
+                "the steps of a ks.repeat make different calls: give all of them the same arrays and numbers "
+                "(copy arrays instead of exchanging them, and count steps in an array)",
+                where,
+            )
+        if n:
+            self._ended.append(Ended(first, len(self._made), count, self._name(until, where)))
+
     def _symbol(self, param: ArrayParam, element: DType, where: Location) -> SymbolicArray:
         symbol = SymbolicArray(param.name, element, param.shape, where)
         self._symbols.append(symbol)
@@ -299,7 +351,7 @@ def record() -> Iterator[Recorder]:
         yield recorder
 
 
-def _recorder() -> Recorder | None:
+def current_recorder() -> Recorder | None:
     """Returns the recorder that kernel calls go to, directly or through a tape.
 
     None if calls are not recorded.
@@ -319,7 +371,7 @@ def ndarray(
     """
     frame = sys._getframe(1)
     where = Location(frame.f_code.co_filename, frame.f_lineno)
-    recorder, kind = _recorder(), complex_annotation(dtype)
+    recorder, kind = current_recorder(), complex_annotation(dtype)
     if recorder is None:
         if kind is None:
             return Ndarray(dtype, shape, needs_grad=needs_grad)

@@ -9,6 +9,7 @@ import numpy as np
 
 from ..frontend.recorder import Call, Recording
 from ..ir.kernel import KernelIR
+from ..ir.repeats import flag_of
 from ..ir.walk import written_in
 from .kernel import evaluate_scalar, run_kernel
 
@@ -47,7 +48,7 @@ def run_calls(
 ) -> None:
     """Runs all calls of a recording in place, on the arrays of `initial_arrays`."""
     numbers = {p.name: p.dtype.numpy.type(scalars[p.name]) for p in recording.scalars}
-    for call in recording.calls_in_order():
+    for call in recording.calls_in_order(flag_of(found)):
         run(
             call.ir,
             {p.name: found[name] for p, name in zip(call.ir.arrays, call.arrays, strict=True)},

@@ -27,7 +27,8 @@ class Loop:
     """Loop of a task, 0 <= index < extent. `name` is unique within the task; LoopIndex refers to it.
 
     With a `count`, `extent` is the count's maximum. `is_step`: an outer (time) loop, a repeat around the task. Its index is the
-    number of the step. It has one value in a run of the task, the same for all tasks of the step.
+    number of the step. It has one value in a run of the task, the same for all tasks of the step. `until`: the array that ends the
+    repeat before its last step (`Repeat`), "" if none does.
     """
 
     name: str
@@ -35,6 +36,7 @@ class Loop:
     is_reduction: bool
     count: Count | None = None
     is_step: bool = False
+    until: str = ""
 
     @property
     def is_known(self) -> bool:

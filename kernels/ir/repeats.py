@@ -6,8 +6,9 @@ contain further repeats.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,13 +27,20 @@ _FEWEST_GROWING = 3  # steps from which growth counts as linear: two numbers alw
 class Repeat:
     """Repeat: members (calls or tasks) `first` to `stop - 1` of a sequence run `count` times in a row.
 
-    Two repeats of a sequence are nested or disjoint. `index` is the name of the loop index that numbers the steps.
+    Two repeats of a sequence are nested or disjoint. `index` is the name of the loop index that numbers the steps. `until`: array
+    of one integer; the repeat ends after the first step that leaves it other than 0, or after `count` steps. "": no such array.
     """
 
     first: int
     stop: int
     count: int
     index: str = ""
+    until: str = ""
+
+    @property
+    def least(self) -> int:
+        """Number of steps that surely run."""
+        return least_steps(self.count, self.until)
 
     @property
     def members(self) -> range:
@@ -41,6 +49,21 @@ class Repeat:
     def is_inside(self, outer: Repeat) -> bool:
         """True if each step of repeat `outer` contains this repeat."""
         return self != outer and outer.first <= self.first and self.stop <= outer.stop
+
+
+@dataclass(frozen=True)
+class Ended:
+    """Repeat that array `until` may end, as a program makes it: calls `first` to `stop - 1`, its `count` steps written out."""
+
+    first: int
+    stop: int
+    count: int
+    until: str
+
+
+def least_steps(count: int, until: str) -> int:
+    """Returns the number of steps of a repeat that surely run: one if an array may end it."""
+    return min(1, count) if until else count
 
 
 @dataclass(frozen=True)
@@ -61,6 +84,7 @@ def fold(
     calls: Sequence[int] | NDArray[np.int64],
     few: int = FEW_CALLS,
     numbers: NDArray[np.int64] | None = None,
+    ended: Sequence[Ended] = (),
 ) -> Folded:
     """Returns a sequence of calls with its repeats folded: each call of a repeat is recorded once.
 
@@ -68,13 +92,19 @@ def fold(
     numbers must grow by a constant per step of a repeat.
 
     The repeat that saves most calls is found first, then repeats before it, inside of it and behind it. Sequences of at most `few`
-    calls have none; a repeat whose numbers grow has more than `few` calls.
+    calls have none; a repeat whose numbers grow has more than `few` calls. `ended`: repeats of the program that an array ends, in
+    order. They stay whole, however few calls they have; their steps must be equal.
     """
     every = np.asarray(calls, np.int64)
     folding = _Folding(few, len(every))
     if numbers is None or not numbers.size:
         numbers = np.zeros((len(every), 0), np.int64)
-    folding.add(every, numbers, 0)
+    at = 0
+    for r in ended:
+        folding.add(every[at : r.first], numbers[at : r.first], at)
+        folding.add_ended(every, numbers, r)
+        at = r.stop
+    folding.add(every[at:], numbers[at:], at)
     return Folded(
         tuple(folding.kept), tuple(folding.repeats), tuple(map(folding.slopes_at, folding.kept))
     )
@@ -85,16 +115,25 @@ def in_order(n_members: int, repeats: Sequence[Repeat]) -> Iterator[int]:
     return (member for member, _ in with_steps(n_members, repeats))
 
 
-def with_steps(n_members: int, repeats: Sequence[Repeat]) -> Iterator[tuple[int, dict[str, int]]]:
+def with_steps(
+    n_members: int, repeats: Sequence[Repeat], is_set: Callable[[str], bool] | None = None
+) -> Iterator[tuple[int, dict[str, int]]]:
     """Yields the positions of members in order of execution, each with the step of each repeat around it.
 
     The steps are by the name of the repeat's index. Precondition: outer `repeats` come first.
+    `is_set`: true if the array of this name ends its repeat now; called when the members of a step have run. Without it repeats
+    run all of their steps.
     """
-    return _run(0, n_members, tuple(repeats), {})
+    return _run(0, n_members, tuple(repeats), {}, is_set)
+
+
+def flag_of(arrays: Mapping[str, NDArray[Any]]) -> Callable[[str], bool]:
+    """Returns the `is_set` of `with_steps` for members that run on these arrays."""
+    return lambda name: bool(arrays[name].any())
 
 
 def times(n_members: int, repeats: Sequence[Repeat]) -> tuple[int, ...]:
-    """Returns for each member of a sequence the number of its runs in all steps of the repeats around it."""
+    """Returns for each member of a sequence the number of its runs in all steps of the repeats around it, at most."""
     found = [1] * n_members
     for r in repeats:
         for member in r.members:
@@ -127,17 +166,21 @@ def repeats_of(around: Sequence[tuple[Loop, ...]]) -> tuple[Repeat, ...]:
         depth = 0
         while depth < min(len(loops), len(opened)) and opened[depth][0] == loops[depth]:
             depth += 1
-        for loop, place in reversed(opened[depth:]):
-            found[place] = Repeat(found[place].first, k, loop.extent, loop.name)
+        for _, place in opened[depth:]:
+            found[place] = replace(found[place], stop=k)
         del opened[depth:]
         for loop in loops[depth:]:
             opened.append((loop, len(found)))
-            found.append(Repeat(k, k + 1, loop.extent, loop.name))
+            found.append(Repeat(k, k + 1, loop.extent, loop.name, loop.until))
     return tuple(found)
 
 
 def _run(
-    first: int, stop: int, repeats: tuple[Repeat, ...], steps: dict[str, int]
+    first: int,
+    stop: int,
+    repeats: tuple[Repeat, ...],
+    steps: dict[str, int],
+    is_set: Callable[[str], bool] | None,
 ) -> Iterator[tuple[int, dict[str, int]]]:
     at = first
     while repeats and at < stop:
@@ -145,7 +188,9 @@ def _run(
         yield from ((k, steps) for k in range(at, outer.first))
         inside = tuple(r for r in repeats[1:] if r.first < outer.stop)
         for step in range(outer.count):
-            yield from _run(outer.first, outer.stop, inside, {**steps, outer.index: step})
+            yield from _run(outer.first, outer.stop, inside, {**steps, outer.index: step}, is_set)
+            if is_set is not None and outer.until and is_set(outer.until):
+                break
         at, repeats = outer.stop, repeats[1 + len(inside) :]
     yield from ((k, steps) for k in range(at, stop))
 
@@ -177,6 +222,15 @@ class _Folding:
         self.add(_apart(calls[once], slopes), numbers[once], place + begin)
         self.repeats[number] = Repeat(first, len(self.kept), count)
         self.add(calls[end:], numbers[end:], place + end)
+
+    def add_ended(self, calls: NDArray[np.int64], numbers: NDArray[np.int64], r: Ended) -> None:
+        """Folds a repeat that an array ends. Repeats inside of its first step are found as elsewhere."""
+        number, first = len(self.repeats), len(self.kept)
+        self.repeats.append(Repeat(first, first, r.count, until=r.until))
+        self.slopes.append((0, numbers[:0]))
+        once = slice(r.first, r.first + (r.stop - r.first) // r.count)
+        self.add(calls[once], numbers[once], r.first)
+        self.repeats[number] = replace(self.repeats[number], stop=len(self.kept))
 
     def slopes_at(self, place: int) -> dict[int, tuple[int, ...]]:
         """Returns the growth of the numbers of the call at `place` per step, for each repeat around it."""

@@ -24,7 +24,7 @@ from .body import Body, guard_where
 from .domain import BOX, Domain, Loop
 from .kernel import NOWHERE, DType, Expr, Load, Location, LoopIndex, Param, ReduceOp
 from .logical import LogicalLoop
-from .repeats import Repeat, repeats_of
+from .repeats import Repeat, least_steps, repeats_of
 from .walk import children, nested_statements, walk
 
 
@@ -57,8 +57,8 @@ class Task:
 
     @property
     def n_runs(self) -> int:
-        """Number of runs of the task in a call of the sequence."""
-        return prod(loop.extent for loop in self.repeats)
+        """Number of runs of the task in a call of the sequence; the least one where arrays end repeats."""
+        return prod(least_steps(loop.extent, loop.until) for loop in self.repeats)
 
     @cached_property
     def steps(self) -> tuple[Loop, ...]:
@@ -275,6 +275,11 @@ class Problem:
             entering=(*(t for t, is_last in numbers if not is_last), *self.entering),
             leaving=(*(t for t, is_last in numbers if is_last), *self.leaving),
         )
+
+    @cached_property
+    def ending(self) -> frozenset[str]:
+        """Names of the arrays that end repeats: each step of these shows its value to what runs the sequence."""
+        return frozenset(r.until for r in self.repeats if r.until)
 
     @cached_property
     def repeats(self) -> tuple[Repeat, ...]:

@@ -343,7 +343,8 @@ def show_tasks(problem: Problem, shown: Callable[[Task], str] = show_task) -> st
         around = [r for r in problem.repeats if k in r.members]
         for depth, r in enumerate(around, 1):
             if r.first == k:
-                lines.append(f"{'  ' * depth}repeat {r.index}<{r.count}")
+                until = f" until {r.until}" if r.until else ""
+                lines.append(f"{'  ' * depth}repeat {r.index}<{r.count}{until}")
         indent = "  " * (len(around) + 1)
         lines.append(f"{indent}task   {t.name:<{width}}  {shown(t)}")
     return "\n".join(lines) + "\n"
@@ -364,7 +365,9 @@ def problem_key(problem: Problem) -> str:
     lines += [f"{k} {p.dtype.name}" for k, p in enumerate(problem.scalars)]
     for task in problem.tasks:
         lines.append(show_task(task, {**names, **_inner_names(task)}, _IN_KEYS))
-    lines += [f"repeat {r.first} {r.stop} {r.count}" for r in problem.repeats]
+    for r in problem.repeats:
+        until = f" until {names['array ' + r.until]}" if r.until else ""
+        lines.append(f"repeat {r.first} {r.stop} {r.count}{until}")
     return blake2b("\n".join(lines).encode(), digest_size=16).hexdigest()
 
 

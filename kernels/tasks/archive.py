@@ -59,7 +59,7 @@ _LATER = {
     "KernelIR": frozenset({"trees", "placed", "independent", "trusted", "shared"}),
     "Call": frozenset({"logical"}),
     "Recording": frozenset({"trees", "repeats", "unseen"}),
-    "Repeat": frozenset({"index"}),
+    "Repeat": frozenset({"index", "until"}),
     "UsedTree": frozenset({"appended"}),
 }
 # Fields that switch checks off: files never have them.
@@ -228,6 +228,11 @@ def _check_repeats(recording: Recording) -> None:
     taken = {*_names(*recording.arrays, *recording.temps, *recording.scalars)}
     if len(set(named)) < len(named) or taken & set(named):
         raise ArchiveError("its steps have names that others have")
+    integers = {a.name for a in recording.arrays if a.dtype.is_integer and math.prod(a.shape) == 1}
+    if not recording.ending <= integers:
+        raise ArchiveError("what ends a repeat is no array of one integer")
+    if any(r.index and r.until for r in repeats):
+        raise ArchiveError("its steps are numbered, and an array may end them")
     if not are_nested(n_calls, repeats):
         raise ArchiveError("its repeats are none of its calls, in their order")
     if sum(times(n_calls, repeats)) > _MOST_CALLS:

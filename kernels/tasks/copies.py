@@ -44,22 +44,22 @@ def without_copies(
     tasks: tuple[Task, ...],
     known: Mapping[str, ArrayParam],
     temps: Collection[str],
-    in_trees: Collection[str],
+    staying: Collection[str],
 ) -> tuple[Task, ...]:
     """Returns tasks that compute the same with fewer copies of whole arrays.
 
-    `known`: all arrays. `temps`: the temporaries, which need not hold anything at the end. `in_trees`: arrays that store parts of
-    trees, which keep their memory.
+    `known`: all arrays. `temps`: the temporaries, which need not hold anything at the end. `staying`: arrays that keep their
+    memory, such as those that store parts of trees.
     """
-    renaming = _Renaming(known, frozenset(temps), frozenset(in_trees))
+    renaming = _Renaming(known, frozenset(temps), frozenset(staying))
     return renaming.in_order(renaming.in_repeats(tasks))
 
 
 class _Renaming:
     def __init__(
-        self, known: Mapping[str, ArrayParam], temps: frozenset[str], in_trees: frozenset[str]
+        self, known: Mapping[str, ArrayParam], temps: frozenset[str], staying: frozenset[str]
     ) -> None:
-        self._known, self._temps, self._in_trees = known, temps, in_trees
+        self._known, self._temps, self._staying = known, temps, staying
         self._lists = frozenset(name for name, a in known.items() if a.is_list)
 
     def in_repeats(self, tasks: tuple[Task, ...]) -> tuple[Task, ...]:
@@ -73,7 +73,8 @@ class _Renaming:
     def _repeated(self, tasks: Sequence[Task], r: Repeat) -> Sequence[Task]:
         step = tasks[r.first : r.stop]
         loop = step[0].repeats[-1]
-        if len(step) > _MOST_TASKS or r.count < 2 or any(loop in t.steps for t in step):
+        is_counted = any(loop in t.steps for t in step)
+        if len(step) > _MOST_TASKS or r.least < 2 or is_counted:
             return step
         copies: list[_Copy] = []
         for copy in self._copies(step):
@@ -164,7 +165,7 @@ class _Renaming:
                 continue
             a, b = self._known[value.array], self._known[target]
             is_alike = (a.shape, a.dtype) == (b.shape, b.dtype)
-            may_move = self._in_trees.isdisjoint((a.name, b.name)) and not (a.is_list or b.is_list)
+            may_move = self._staying.isdisjoint((a.name, b.name)) and not (a.is_list or b.is_list)
             is_whole = access_of(value).axes == task.target.axes and overwrites(
                 task, target, b.shape
             )

@@ -94,14 +94,15 @@ def dependences(problem: Problem) -> tuple[Dependence, ...]:
 def written_over(problem: Problem) -> frozenset[int]:
     """Returns numbers of the tasks without visible results after the sequence.
 
-    For each state that they write, one write of a later task covers all of their writes.
+    For each state that they write, one write of a later task covers all of their writes. Arrays that end repeats are seen before.
     """
     every = [effects(task) for task in problem.tasks]
     found = set[int]()
     for t, e in enumerate(every):
         sets = _by_state(written_sets(e))
         if sets and all(
-            any(
+            state.name not in problem.ending
+            and any(
                 other == state
                 and overwrites
                 and all(covers(over, x, problem.array(state.name).shape) for x in written)

@@ -111,8 +111,8 @@ class _Steering:
 class Counters:
     """Counters of a task: elements of an `array` of its own, so that equal tasks have equal kernels.
 
-    The first `n_blocks` count executions of its blocks. `touched`: for each array whose accesses are counted, the first of its four
-    counters.
+    The first `n_blocks` count executions of its blocks, the next one runs of the task. `touched`: for each array whose accesses are
+    counted, the first of its four counters.
     """
 
     array: str
@@ -121,7 +121,7 @@ class Counters:
 
     @property
     def size(self) -> int:
-        return self.n_blocks + 4 * len(self.touched)
+        return self.n_blocks + 1 + 4 * len(self.touched)
 
     def touch(self, array: str) -> None:
         """Adds the four counters of an array."""
@@ -155,7 +155,8 @@ class Counting:
             of = self.counted.get(task.name)
             if of is None:
                 continue
-            counts = [float(x) / task.n_runs for x in found[of.array]]
+            n_runs = max(1, int(found[of.array][of.n_blocks]))
+            counts = [float(x) / n_runs for x in found[of.array]]
             touched = tuple(self._surely(a, counts[k : k + 4]) for a, k in of.touched.items())
             entered = tuple(counts[: of.n_blocks])
             steers = self._steering.of(task)
@@ -238,6 +239,7 @@ class _Made:
         writer = _Writer(self, counters, task.where, places)
         counted = writer.block(task.body.statements)
         begin: tuple[ir.Stmt, ...] = (
+            writer.count(counters.n_blocks),
             ir.Update(_STEP, (_const(0),), "add", _const(1), task.where),
             ir.SetLocal(_NOW, ir.Load(_STEP, (_const(0),), ir.DType.i64), task.where),
         )

@@ -287,8 +287,10 @@ def _is_seen(
 ) -> bool:
     """True if the writes of a task to `array` are live: a later task reads them, or they outlive the sequence.
 
-    `later`: the later tasks in reverse order.
+    `later`: the later tasks in reverse order. An array that ends a repeat is read there.
     """
+    if any(loop.until == array for t in (task, *later) for loop in t.repeats):
+        return True
     shape = known[array].shape
     written = written_region(task, array, shape)
     state = State("value", array)

@@ -30,6 +30,7 @@ from ..sparse.states import node_states
 from ..sparse.tables import tables_of
 from .active_stores import ActiveStores
 from .copies import without_copies
+from .ends import check_ends
 from .initialisers import (
     absorb_initialisers,
     drop_dead,
@@ -57,7 +58,7 @@ def normalise(recording: Recording, formula: str = "") -> Problem:
     _check_unseen(calls.tasks, recording)
     done = zero_temporaries(tuple(calls.tasks), recording.temps)
     in_trees = {array for used in recording.trees for _, array in used.sections}
-    done = without_copies(done, known, temporaries, in_trees)
+    done = without_copies(done, known, temporaries, in_trees | recording.ending)
     stores = ActiveStores.of(recording.trees)
     done = fix_orders(absorb_initialisers(drop_dead(done, known, temporaries, stores)), known)
     done = _named(drop_dead(done, known, temporaries, stores))
@@ -71,6 +72,7 @@ def normalise(recording: Recording, formula: str = "") -> Problem:
     tables = tables_of(recording.trees, arrays, done)
     of_trees = TreeParts(leaves, records, tables, shared, node_states(recording.trees))
     problem = Problem(recording.name, arrays, recording.scalars, done, "", formula, of_trees)
+    check_ends(problem)
     return replace(problem, key=problem_key(problem))
 
 

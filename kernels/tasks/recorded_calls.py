@@ -152,7 +152,7 @@ def _labels(recording: Recording) -> list[str]:
 def _loops_around(recording: Recording) -> list[tuple[Loop, ...]]:
     """Returns for each call the time loops (repeats) around it, outermost first."""
     loops = [
-        (r, Loop(r.index or f"/{n}", r.count, False, is_step=True))
+        (r, Loop(r.index or f"/{n}", r.count, False, is_step=True, until=r.until))
         for n, r in enumerate(recording.repeats)
     ]
     return [tuple(loop for r, loop in loops if k in r.members) for k in range(len(recording.calls))]

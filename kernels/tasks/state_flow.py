@@ -152,7 +152,10 @@ def show_graph(graph: StateFlowGraph) -> str:
         lines.append(f"  {names[e.source]} -> {names[e.sink]}  {e.kind} {e.state}@{e.version}")
     for r in graph.repeats:
         first, last = names[r.first], names[r.stop - 1]
-        lines.append(f"repeat {r.index}<{r.count}: {first}" + f" to {last}" * (first != last))
+        until = f" until {r.until}" if r.until else ""
+        lines.append(
+            f"repeat {r.index}<{r.count}{until}: {first}" + f" to {last}" * (first != last)
+        )
     for e in graph.carried:
         lines.append(f"  {names[e.source]} => {names[e.sink]}  next step {e.state}@{e.version}")
     return "\n".join(lines) + "\n"

@@ -21,15 +21,21 @@ from .dependence import dependences, is_kept_apart
 def short_repeats(recording: Recording) -> list[int]:
     """Returns the numbers of the repeats that make few calls, in a recording of many calls.
 
-    [] for a recording of few calls. Repeats that a recording was given explicitly, with an index, are left out.
+    [] for a recording of few calls. Repeats that a recording was given explicitly, with an index, are left out. So are those that
+    an array ends, and a repeat of the same calls as such a one.
     """
     found: list[int] = []
     if sum(recording.n_made) <= FEW_CALLS:
         return found
+    ended = {(r.first, r.stop) for r in recording.repeats if r.until}
     for number, r in enumerate(recording.repeats):
         inside = tuple(x for x in recording.repeats if x.is_inside(r))
         runs = times(len(recording.calls), (r, *inside))
-        if not r.index and sum(runs[r.first : r.stop]) <= FEW_CALLS:
+        if (
+            not r.index
+            and (r.first, r.stop) not in ended
+            and sum(runs[r.first : r.stop]) <= FEW_CALLS
+        ):
             found.append(number)
     return found
 

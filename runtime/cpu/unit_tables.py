@@ -10,8 +10,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...codegen.text.source import UnitTable
-from ...kernels.ir.repeats import times
 from ..api.artifact import Artifact
 from ..api.backend import AbstractArray, AbstractModule
 from ..library import load_library
@@ -35,6 +33,8 @@ class _Repeat(ctypes.Structure):
         ("stop", ctypes.c_int64),
         ("count", ctypes.c_int64),
         ("step", ctypes.c_void_p),
+        ("end", ctypes.c_void_p),
+        ("n_bytes", ctypes.c_int64),
     )
 
 
@@ -45,6 +45,7 @@ class _Table(ctypes.Structure):
         ("calls", ctypes.c_void_p),
         ("repeats", ctypes.c_void_p),
         ("component_ns", ctypes.c_void_p),
+        ("component_runs", ctypes.c_void_p),
     )
 
 
@@ -65,8 +66,9 @@ class UnitModule(AbstractModule):
         self._addresses = [
             _address(getattr(opened[unit.path], unit.entry)) for unit in artifact.units
         ]
-        self._n_runs = _runs_of_components(self._table)
-        self._measured = np.zeros(len(self._n_runs), np.int64)
+        n_components = 1 + max((call.component for call in self._table.calls), default=-1)
+        self._measured = np.zeros(n_components, np.int64)
+        self._n_runs = np.zeros(n_components, np.int64)
 
     @property
     def artifact(self) -> Artifact:
@@ -74,7 +76,7 @@ class UnitModule(AbstractModule):
 
     @property
     def component_ns(self) -> tuple[float, ...]:
-        taken = self._measured - self._clock_ns * np.array(self._n_runs, np.int64)
+        taken = self._measured - self._clock_ns * self._n_runs
         return tuple(map(float, np.maximum(taken, 1)))
 
     def run(self, values: Sequence[AbstractArray | Array | int | float | bool]) -> None:
@@ -102,8 +104,15 @@ class UnitModule(AbstractModule):
             calls[k] = _CallRow(self._addresses[call.unit], ctypes.addressof(slots), call.component)
         repeats = (_Repeat * max(1, len(table.repeats)))(
             *(
-                _Repeat(r.first, r.stop, r.count, first_step + step_bytes * k)
-                for k, r in enumerate(table.repeats)
+                _Repeat(
+                    r.first,
+                    r.stop,
+                    r.count,
+                    first_step + step_bytes * k,
+                    0 if test is None else addresses[test.argument],
+                    0 if test is None else test.n_bytes,
+                )
+                for k, (r, test) in enumerate(zip(table.repeats, table.tests, strict=True))
             )
         )
         bound = (_Table * 1)(
@@ -113,6 +122,7 @@ class UnitModule(AbstractModule):
                 ctypes.addressof(calls),
                 ctypes.addressof(repeats),
                 self._measured.ctypes.data,
+                self._n_runs.ctypes.data,
             )
         )
         return ctypes.cast(bound, ctypes.POINTER(ctypes.c_void_p)), [*kept, calls, repeats, bound]
@@ -125,16 +135,6 @@ def _address(function: Any) -> int:
     address = ctypes.cast(function, ctypes.c_void_p).value
     assert address is not None
     return address
-
-
-def _runs_of_components(table: UnitTable) -> list[int]:
-    """Returns for each component the number of its calls in one run."""
-    n_runs = times(len(table.calls), table.repeats)
-    found = [0] * (1 + max((call.component for call in table.calls), default=-1))
-    for call, n in zip(table.calls, n_runs, strict=True):
-        if call.component >= 0:
-            found[call.component] += n
-    return found
 
 
 def _clock_ns(harness: ctypes.CDLL) -> int:

@@ -24,6 +24,7 @@ CPU_KIND = TargetKind(
     keeps_in_own_caches=True,
     has_narrow_vectors=False,
     streams_vectors_only=True,
+    ends_repeats=True,
     has_load_hints=False,  # none but prefetches
     converted_at_once=SOME_PAGES,
     threads_at_once=1,

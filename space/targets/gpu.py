@@ -31,6 +31,7 @@ GPU_KIND = TargetKind(
     keeps_in_own_caches=False,  # a block has no cache in which prefetches or what it keeps could wait
     has_narrow_vectors=True,
     streams_vectors_only=False,  # a streaming store of every type
+    ends_repeats=False,  # all launches are listed before
     has_load_hints=True,
     converted_at_once=1,  # neighbouring threads read neighbouring items
     threads_at_once=32,

@@ -33,6 +33,7 @@ class TargetKind:
     keeps_in_own_caches: bool  # a core keeps what it uses in caches of its own
     has_narrow_vectors: bool  # of two elements and more; otherwise whole registers only
     streams_vectors_only: bool
+    ends_repeats: bool  # what runs a sequence can test an array between steps of a repeat
     has_load_hints: bool
     converted_at_once: int  # items that a thread converts where parts of trees lie otherwise
     threads_at_once: int  # that read together: those of a warp

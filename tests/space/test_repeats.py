@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 from kernelscape.kernels.frontend.kernel import kernel, types
 from kernelscape.kernels.frontend.recorder import ndarray, record_sequence
+from kernelscape.kernels.frontend.repeat import repeat
+from kernelscape.kernels.ir.errors import LanguageError
 from kernelscape.kernels.ir.repeats import Repeat
 from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.space import choices as ch
@@ -16,6 +18,8 @@ from kernelscape.space.build import build_space
 from kernelscape.space.candidate import Candidate
 from kernelscape.testing import checking
 from kernelscape.testing.legality import illegal
+
+from .gpu_target import GPU
 
 nd = types.ndarray()
 N = 6
@@ -131,6 +135,33 @@ def test_a_step_shares_no_launch_with_what_is_before_and_behind():
     assert [list(c) for c in space.backbone.components] == [[0], [1, 2], [3]]
     assert set(space.variables.fused) == {(1, 2)}
     assert space_of(recorded("between", 1)).backbone.components == (range(4),)
+
+
+@kernel
+def copy_count(n: nd):
+    n[0] = 7
+
+
+@kernel
+def count_down(n: nd, done: nd):
+    n[0] -= 1
+    done[0] = n[0] < 3
+
+
+def counted(a, b, n, done):
+    copy_count(n)
+    for _ in repeat(9, until=done):
+        step(a, b)
+        count_down(n, done)
+
+
+def test_a_gpu_cannot_end_its_repeats():
+    arrays = [np.ones(N), np.ones(N), np.ones(1, np.int32), np.zeros(1, np.int32)]
+    problem = normalise(record_sequence(counted, arrays))
+    assert build_space(problem, checking.target(2, 32)).n_choices
+    with pytest.raises(LanguageError, match="explore it on a CPU") as error:
+        build_space(problem, GPU)
+    assert "\n" not in str(error.value)
 
 
 def test_a_hundred_steps_have_the_choices_of_two():
