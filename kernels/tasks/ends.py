@@ -5,10 +5,11 @@ A step of such a repeat writes the array. Equal calls of the sequence run equal 
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from math import prod
 
-from ..analysis.effects import arrays_read, arrays_written
+from ..analysis.effects import arrays_read, arrays_written, effects, region_of
+from ..ir.access import State, whole
+from ..ir.arrays import ArrayInfo
 from ..ir.errors import LanguageError
 from ..ir.repeats import Repeat
 from ..ir.task import Problem
@@ -47,8 +48,27 @@ def _check_array(problem: Problem, r: Repeat) -> None:
         raise LanguageError(f"{r.until} cannot end a repeat: it is part of a sparse field")
 
 
-def _changed(problem: Problem) -> Collection[str]:
-    return {a.name for a in problem.arrays if a.role == "inout"}
+def _changed(problem: Problem) -> set[str]:
+    """Returns the arrays of the caller that the sequence changes and does not write as a whole before it reads them."""
+    return {a.name for a in problem.arrays if a.role == "inout" and _begins_with(problem, a)}
+
+
+def _begins_with(problem: Problem, array: ArrayInfo) -> bool:
+    """True if the sequence reads elements of an array before it has written all of them.
+
+    An iteration of a body may read the element that it writes: sums in memory begin with a store.
+    """
+    state = State("value", array.name)
+    for task in problem.tasks:
+        e = effects(task)
+        writes = [x for s, x, is_sure in e.writes if s == state and is_sure]
+        over = [x for x in writes if region_of(x, array.shape).covers(whole(array.shape))]
+        own = () if task.is_structured else tuple(x.index for x in over)
+        if any(s == state and x.index not in own for s, x in e.reads):
+            return True
+        if over:
+            return False
+    return True
 
 
 def _sources(problem: Problem, array: str) -> set[str]:

@@ -53,6 +53,21 @@ def move(y: nd, x: nd):
 
 
 @ks.kernel
+def relax_in_place(a: nd, x: nd, y: nd):
+    for i in range(1, x.shape[0]):
+        y[i] = x[i]
+        x[i] = 0.5 * (x[i - 1] + a[i, i])
+
+
+@ks.kernel
+def add_rows(first: nd, column: nd, x: nd, y: nd):
+    for i in range(x.shape[0]):
+        y[i] = 0.1
+        for k in range(first[i], first[i + 1]):
+            y[i] += 0.2 * x[column[k]]
+
+
+@ks.kernel
 def clear(done: nd):
     done[0] = 0
 
@@ -210,6 +225,12 @@ def begun_by_the_caller(a, x, y, n, done):
         move(y, x)
 
 
+def begun_in_place(a, x, y, n, done):
+    for _ in ks.repeat(9, until=done):
+        relax_in_place(a, x, y)
+        compare(x, y, n, done, 0.1)
+
+
 def of_no_number(a, x, y, n, done):
     for _ in ks.repeat("9", until=done):
         compare(x, y, n, done, 0.1)
@@ -225,6 +246,7 @@ def of_no_number(a, x, y, n, done):
         (by_a_temporary, "tmp0 cannot end a repeat: it is no array of the caller"),
         (never_written, "done cannot end a repeat: no kernel of the repeat writes it"),
         (begun_by_the_caller, "x decides when done ends a repeat"),
+        (begun_in_place, "x decides when done ends a repeat"),
         (of_no_number, "ks.repeat takes a number of steps, not '9'"),
     ],
 )
@@ -233,6 +255,30 @@ def test_what_no_sequence_can_have_is_one_sentence(sequence: Any, sentence: str)
         normalise(record_sequence(sequence, arrays()))
     assert sentence in str(error.value)
     assert "\n" not in str(error.value)
+
+
+def test_rows_of_data_may_end_repeats() -> None:
+    """A body that fills an array is no reason to refuse."""
+
+    def sequence(first, column, x, y, n, done):
+        start(x, n)
+        for _ in ks.repeat(LIMIT, until=done):
+            add_rows(first, column, x, y)
+            compare(x, y, n, done, 1e-6)
+            move(y, x)
+
+    rng = np.random.default_rng(5)
+    first = np.arange(0, 26, 2, dtype=np.int32)
+    given = [first, rng.integers(0, 12, 24, np.int32), np.zeros(12), np.zeros(12)]
+    given += [np.zeros(1, np.int32), np.zeros(1, np.int32)]
+    recording = record_sequence(sequence, given)
+    by_name = dict(zip(("first", "column", *NAMES[1:]), given, strict=True))
+    want, found = (
+        run_reference(recording, by_name, {}),
+        run_tasks(normalise(recording), by_name, {}),
+    )
+    assert 5 < found["n"] == want["n"] < LIMIT
+    np.testing.assert_allclose(found["x"], want["x"], rtol=1e-12)
 
 
 def test_wrong_arrays_of_plain_loops_are_one_sentence() -> None:
