@@ -51,6 +51,8 @@ VERIFY = "tests/runtime/worker/test_verify.py"
 JOURNAL = "tests/runtime/records/test_journal.py"
 FOLDERS = "tests/space/engine/test_own_folders.py"
 SEARCH = "tests/search/test_parts.py"
+ENDS = "tests/kernels/frontend/test_repeat_until.py"
+ENDED = "tests/runtime/test_ended_repeats.py"
 
 
 @final
@@ -473,6 +475,28 @@ FAULTS = (
         "_OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH",
         "_OTHERS_WRITE = stat.S_IWOTH",
         (FOLDERS,),
+    ),
+    # --- repeats that an array ends
+    Fault(
+        "a dead store: what ends a repeat is read behind each step",
+        "kernels/tasks",
+        "if any(loop.until == array for t in (task, *later) for loop in t.repeats):",
+        "if False:",
+        (ENDS,),
+    ),
+    Fault(
+        "a copy: how many steps exchange its arrays is open",
+        "kernels/tasks",
+        "r.least < 2",
+        "r.count < 2",
+        (ENDS,),
+    ),
+    Fault(
+        "a test: of one text, behind each step",
+        "codegen/write",
+        'p.line(f"if (*{program.names[r.until]}) break;")',
+        'p.line(f"if (!*{program.names[r.until]}) break;")',
+        (ENDED,),
     ),
     # --- what a search says
     Fault(

@@ -60,6 +60,12 @@ def relax_in_place(a: nd, x: nd, y: nd):
 
 
 @ks.kernel
+def halve(x: nd, y: nd):
+    for i in range(x.shape[0]):
+        y[i] = 0.5 * x[i]
+
+
+@ks.kernel
 def add_rows(first: nd, column: nd, x: nd, y: nd):
     for i in range(x.shape[0]):
         y[i] = 0.1
@@ -255,6 +261,27 @@ def test_what_no_sequence_can_have_is_one_sentence(sequence: Any, sentence: str)
         normalise(record_sequence(sequence, arrays()))
     assert sentence in str(error.value)
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("n_steps", [3, 4])
+def test_copies_stay_where_the_number_of_steps_may_be_odd(n_steps: int) -> None:
+    """Of arrays large enough to exchange their memory instead."""
+
+    def halved(x, y, n, done, tolerance):
+        start(x, n)
+        for _ in ks.repeat(LIMIT, until=done):
+            halve(x, y)
+            compare(x, y, n, done, tolerance)
+            move(y, x)
+
+    given = [np.zeros(1000), np.zeros(1000), np.zeros(1, np.int32), np.zeros(1, np.int32)]
+    tolerance = 0.75 * 0.5 ** (n_steps - 1)
+    problem = normalise(record_sequence(halved, [*given, tolerance]))
+    by_name = dict(zip(NAMES[1:], given, strict=True))
+    found = run_tasks(problem, by_name, {"tolerance": tolerance})
+    assert found["n"] == n_steps
+    for name in ("x", "y"):
+        np.testing.assert_allclose(found[name], 0.001 * 0.5**n_steps)
 
 
 def test_rows_of_data_may_end_repeats() -> None:
