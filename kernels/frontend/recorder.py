@@ -94,7 +94,7 @@ class Recording:
             yield self.calls[k].at(steps)
 
     def unrolled(self) -> Recording:
-        """Returns the recording with all calls written out, without repeats."""
+        """Returns the recording with all calls written out, without repeats and what ends them."""
         return replace(self, calls=tuple(self.calls_in_order()), repeats=())
 
     def with_unseen(self, names: Sequence[str]) -> Recording:

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..fields.field import AbstractLeaf
 from ..fields.host_access import settle
@@ -57,7 +56,7 @@ def _steps(count: int, flag: Any) -> Iterator[int]:
             return
 
 
-def _flag(until: Any, where: Location) -> NDArray[Any] | SymbolicArray:
+def _flag(until: Any, where: Location) -> Any:
     """Returns the array that ends a loop. LanguageError if it has not one integer."""
     array = until
     if isinstance(until, AbstractLeaf):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from itertools import groupby
 
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 from kernelscape.kernels.ir.domain import Loop
 from kernelscape.kernels.ir.repeats import (
     FEW_CALLS,
+    Ended,
     Repeat,
     are_nested,
     fold,
@@ -43,6 +45,32 @@ def test_folding_loses_nothing(calls, few):
     assert are_nested(len(kept), repeats)
     assert sum(times(len(kept), repeats)) == len(calls)
     assert all(r.count * len(r.members) > few or r.count > 1 for r in repeats)
+
+
+@given(st.lists(st.tuples(loops_of_calls(), st.integers(0, 4)), max_size=4), st.integers(1, 4))
+def test_repeats_that_an_array_ends_stay_whole(parts, most):
+    """`most`: the steps after which the array ends any of them."""
+    calls, ended, short = [], [], []
+    for k, (step, count) in enumerate(parts):
+        if count:
+            stop = len(calls) + count * len(step)
+            ended.append(Ended(len(calls), stop, count, f"flag{k}"))
+        calls += step * max(count, 1)
+        short += step * max(min(count, most), 1)
+    folded = fold(calls, ended=ended)
+    kept, repeats = folded.kept, folded.repeats
+    assert unfolded(calls, kept, repeats) == calls
+    assert are_nested(len(kept), repeats)
+    found = [r for r in repeats if r.until]
+    assert [(r.count, r.until, r.least) for r in found] == [(r.count, r.until, 1) for r in ended]
+    asked = Counter()
+
+    def is_set(name):
+        asked[name] += 1
+        return asked[name] == most
+
+    ran = [calls[kept[k]] for k, _ in with_steps(len(kept), repeats, is_set)]
+    assert ran == short
 
 
 @pytest.mark.parametrize(
