@@ -35,8 +35,10 @@ from .extremes import (
     counted,
     extreme_of,
     extremes_in,
+    has_payload,
     is_better,
     is_exact,
+    only_at,
     place_of,
     tested_apart,
 )
@@ -379,7 +381,7 @@ class _Walker:
         return begun
 
     def extreme(self, e: Extreme, path: Path) -> None:
-        """Appends the reduction of an extreme, and that of the number of the iteration that has it."""
+        """Appends the reduction of an extreme, that of the number of the iteration that has it, and those of other locals."""
         (_, starts), opened = self.extremes[e.best], self.env[e.best]
         assert isinstance(opened, _Open)
         base, outer, over = opened.base, opened.conditions, path[len(opened.base) :]
@@ -402,7 +404,10 @@ class _Walker:
         better = is_better(e, greatest, starts[e.best], place)
         self.reduced[e.best] = ir.Select(better, greatest, starts[e.best], greatest.dtype)
         for name, x in e.others:
-            there, start = at_place(self.read(x), place or greatest, over), starts[name]
+            taken, start = self.read(x), starts[name]
+            there = at_place(taken, place or greatest, over)
+            if there is None and place is not None and has_payload(taken, self.fast_math):
+                there = reduced(name, "mul", only_at(taken, place, over))
             if there is None:
                 self.fail(Closure.CARRIED, f"{name}, which is read where {e.best} is found")
             self.reduced[name] = ir.Select(better, coerced(there, start.dtype), start, start.dtype)

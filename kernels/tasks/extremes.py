@@ -1,7 +1,8 @@
 """Extremes with their positions: `if x > best: best, at = x, j` in a loop, as two reductions.
 
 The first is the greatest (or least) value. The second is the first or last iteration that has it: a minimum or maximum of numbers
-of iterations. Other locals that the branch sets follow from that number. NaN is greater than nothing, as in the program.
+of iterations. Other locals that the branch sets follow from that number, or are a third reduction: over all iterations, of the
+local's value in that one. NaN is greater than nothing, as in the program.
 """
 
 from __future__ import annotations
@@ -155,16 +156,24 @@ def place_of(extreme: Extreme, value: ir.Expr, greatest: ir.Expr, over: Sequence
 
     Else it is the neutral element of the reduction of numbers.
     """
-    dtype = _type_of_numbers(over)
-    number: ir.Expr | None = None
-    for loop, step in zip(over, _strides(over), strict=True):
-        index: ir.Expr = walk.coerced(ir.LoopIndex(loop.name), dtype)
-        if step > 1:
-            index = ir.Binary("mul", index, ir.Const(step, dtype), dtype)
-        number = index if number is None else ir.Binary("add", number, index, dtype)
-    assert number is not None
-    nothing = walk.neutral_of(extreme.place_op, dtype)
-    return ir.Select(ir.Compare("eq", value, greatest), number, nothing, dtype)
+    number = _number_of(over)
+    nothing = walk.neutral_of(extreme.place_op, number.dtype)
+    return ir.Select(ir.Compare("eq", value, greatest), number, nothing, number.dtype)
+
+
+def has_payload(value: ir.Expr, fast_math: bool) -> bool:
+    """True if `only_at` serves for the value of a local that an extreme sets: its product is computed in any order."""
+    dtype = value.dtype
+    return dtype.size_bytes >= 4 and (dtype.is_integer or (dtype.is_float and fast_math))
+
+
+def only_at(value: ir.Expr, place: ir.Expr, over: Sequence[Loop]) -> ir.Expr:
+    """Returns the value in iteration number `place` of the loops `over`, and 1 in all others.
+
+    Their product is exactly that value, of -0.0, NaN and infinities too.
+    """
+    here = ir.Compare("eq", _number_of(over), place)
+    return ir.Select(here, value, walk.neutral_of("mul", value.dtype), value.dtype)
 
 
 def is_better(
@@ -195,6 +204,19 @@ def at_place(e: ir.Expr, place: ir.Expr, over: Sequence[Loop]) -> ir.Expr | None
             index = ir.Binary("mod", index, ir.Const(loop.extent, place.dtype), place.dtype)
         known[loop.name] = walk.coerced(index, ir.DType.i64)
     return walk.Renaming(loops=known).apply(e)
+
+
+def _number_of(over: Sequence[Loop]) -> ir.Expr:
+    """Returns the number of the current iteration in the loops `over`."""
+    dtype = _type_of_numbers(over)
+    number: ir.Expr | None = None
+    for loop, step in zip(over, _strides(over), strict=True):
+        index: ir.Expr = walk.coerced(ir.LoopIndex(loop.name), dtype)
+        if step > 1:
+            index = ir.Binary("mul", index, ir.Const(step, dtype), dtype)
+        number = index if number is None else ir.Binary("add", number, index, dtype)
+    assert number is not None
+    return number
 
 
 def _strides(over: Sequence[Loop]) -> list[int]:

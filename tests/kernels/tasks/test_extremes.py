@@ -1,4 +1,4 @@
-"""Extremes with their positions are two reductions, and find what Python finds: it runs the same functions on the same arrays."""
+"""Extremes with their positions are reductions, and find what Python finds: it runs the same functions on the same arrays."""
 
 from __future__ import annotations
 
@@ -124,6 +124,50 @@ def best_alone(x: nd, y: nd, z: nd):
         y[i] = best
 
 
+@kernel
+def with_a_load(x: nd, y: nd, z: nd):
+    """What another array has at the place, and a number that nothing beats."""
+    for i in range(x.shape[0]):
+        best = x[i, 0]
+        kept = 5.0
+        at = -2
+        for j in range(1, x.shape[1]):
+            if x[i, j] > best:
+                best = x[i, j]
+                at = 2 * j
+                kept = x[i, j - 1]
+        y[i] = kept
+        z[i] = at
+
+
+@kernel
+def with_a_value(x: nd, y: nd, z: nd):
+    """Values that are computed in the iteration, of the last that is best."""
+    for i in range(x.shape[0]):
+        least = 0.0
+        kept = -1.0
+        for j in range(x.shape[1]):
+            here = x[i, j] * 2.0
+            if x[i, j] > -3.0 and x[i, j] <= least:
+                least = x[i, j]
+                kept = here + j
+        y[i] = kept
+        z[i] = i
+
+
+@kernel
+def with_a_load_in_two_loops(x: nd, y: nd, z: nd):
+    best = x[0, 0]
+    beside = x[0, 0]
+    for i in range(1, x.shape[0] - 1):
+        for j in range(x.shape[1]):
+            if x[i, j] > best:
+                best = x[i, j]
+                beside = x[i + 1, j]
+    y[0] = best
+    y[1] = beside
+
+
 KERNELS = [
     first,
     last_below,
@@ -133,6 +177,9 @@ KERNELS = [
     where_wanted,
     in_triangle,
     best_alone,
+    with_a_load,
+    with_a_value,
+    with_a_load_in_two_loops,
 ]
 
 
@@ -164,7 +211,7 @@ def test_python_finds_the_same(tested, dtype):
 
 
 @kernel
-def payload(x: nd, y: nd, z: nd):
+def with_an_uneven_load(x: nd, y: nd, z: nd):
     for i in range(x.shape[0]):
         best = x[i, 0]
         kept = 0.0
@@ -219,7 +266,8 @@ def clamped_by_the_program(x: nd, y: nd, z: nd):
 
 
 @pytest.mark.parametrize(
-    "tested", [payload, read_elsewhere, two_branches, another_value, clamped_by_the_program]
+    "tested",
+    [with_an_uneven_load, read_elsewhere, two_branches, another_value, clamped_by_the_program],
 )
 def test_what_is_no_extreme_stays_in_order(tested):
     problem, _ = problem_of(tested, np.zeros((9, 11), F32))
