@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import groupby
 from typing import Any
@@ -94,6 +94,9 @@ def show_lines(space: Space, seed: int, n_descents: int, verbosity: int) -> Iter
         if never_worse := list(_never_worse(space, root)):
             yield from ("", "Never worse than others, which --fix may want")
             yield from (f"  {line}" for line in never_worse)
+        if apart := list(_apart(space, root)):
+            yield from ("", "One implementation each, beside the tree")
+            yield from (f"  {line}" for line in apart)
         yield from ("", "Open")
         yield from (f"  {name}: {' '.join(values)}" for name, values in _opened(space, root))
     yield from ("", "Bound")
@@ -225,31 +228,38 @@ def _components(space: Space, root: Candidate) -> Iterator[str]:
 
 
 def _fixed(space: Space, root: Candidate) -> Iterator[tuple[str, str]]:
-    others = _decided_unasked(space)
+    unasked = space.variables
+    others = _decided_unasked(space, (*unasked.dominated, *unasked.apart))
     for v in map(int, space.searchable):
         if not root.is_open(v) and v not in others:
             choice = space.choices[v]
             yield choice.name, choice.values[root.value(v)]
 
 
-def _decided_unasked(space: Space) -> dict[int, list[str]]:
-    """Returns, by number, the dominated choices with all their possible values.
+def _decided_unasked(space: Space, choices: Iterable[int]) -> dict[int, list[str]]:
+    """Returns, by number, those of `choices` that have several possible values, with these.
 
-    A search always takes the last possible value of a dominated choice, since it is never worse.
+    They are dominated choices or keep implementations apart: the tree of a search has one value of each.
     """
     whole = space.open_root()
     if isinstance(whole, DeadEnd):
         return {}
-    dominated = map(int, space.variables.dominated)
-    found = {v: [space.choices[v].values[x] for x in whole.values(v)] for v in dominated}
+    found = {v: [space.choices[v].values[x] for x in whole.values(v)] for v in choices}
     return {v: values for v, values in found.items() if len(values) > 1}
 
 
 def _never_worse(space: Space, root: Candidate) -> Iterator[str]:
-    for v, values in _decided_unasked(space).items():
+    for v, values in _decided_unasked(space, space.variables.dominated).items():
         choice = space.choices[v]
         taken = choice.values[root.value(v)]
         yield f"{choice.name} = {taken}, not {' or '.join(x for x in values if x != taken)}"
+
+
+def _apart(space: Space, root: Candidate) -> Iterator[str]:
+    for v, values in _decided_unasked(space, space.variables.apart).items():
+        choice = space.choices[v]
+        taken = choice.values[root.value(v)]
+        yield from (f"{choice.name} = {x}" for x in values if x != taken)
 
 
 def _opened(space: Space, root: Candidate) -> Iterator[tuple[str, list[str]]]:

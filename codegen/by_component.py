@@ -41,7 +41,8 @@ class EvaluatedSources:
     def source(self, candidate: Candidate) -> Source:
         """Returns the source of a complete candidate."""
         space = candidate.space
-        if len(space.backbone.components) > 1 and space.target.kind == CPU:
+        has_units = len(space.backbone.components) > 1 and not candidate.is_apart
+        if has_units and space.target.kind == CPU:
             found = self._by_component(candidate)
             if found is not None:
                 return found

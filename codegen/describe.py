@@ -20,6 +20,7 @@ from .loops.ir import JoinedBodies, Launch, Owner, phases_of
 from .passes.pipeline import launches_of
 from .plan.candidates import plan_of
 from .plan.plan import LoopPlan, Plan, PlannedLoop, PlannedNode, TaskPlan, tasks_of
+from .plan.summary import decisions
 
 Words = dict[str, tuple[str, ...]]
 """Topic -> phrases. The topics are launches, fused loops, loop order, threads, tiles, values,
@@ -68,6 +69,12 @@ _SHAPES = {
 def describe(candidate: Candidate) -> Words:
     """Returns the decisions of a complete candidate in words."""
     plan = plan_of(candidate)
+    if plan.is_standalone:
+        launches_of_calls = (_launch(plan, roots) for roots in plan.launches)
+        return {
+            "launches": (*phrases(plan, "launches"), *launches_of_calls),
+            "threads": decisions(plan),
+        }
     words, launches = _WORDS[plan.target.kind], launches_of(plan, plan.target)
     found = {
         "launches": tuple(_launch(plan, roots) for roots in plan.launches),
@@ -296,9 +303,9 @@ def body_words(plan: Plan, launches: Sequence[Launch]) -> Iterator[str]:
     """Yields one phrase for each task with a guard or a body of statements.
 
     The phrase names the form of the body, the reason why it is no plain assignment, and its
-    threads, lanes and scatters.
+    threads, lanes and scatters. `describe` says what calls that are not split do.
     """
-    for t in plan.tasks:
+    for t in () if plan.is_standalone else plan.tasks:
         if t.task.body is not None or t.task.is_guarded:
             yield f"{t.task.name}: {', '.join(_body(plan, t, launches))}"
 

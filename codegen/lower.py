@@ -19,7 +19,7 @@ from .text.cprint import functions_of
 from .text.names import c_names
 from .text.source import ENTRY, UNIT_ENTRY
 from .write.program_text import Launches, LoweredProgram, print_source
-from .write.steps import standalone_launch
+from .write.steps import standalone_launches
 
 if TYPE_CHECKING:
     from .passes.pipeline import Passes
@@ -47,7 +47,7 @@ def _on_grids(plan: Plan, passes: Passes | None, _: Prelude) -> LoweredProgram:
 def _on_cores(plan: Plan, passes: Passes | None, prelude: Prelude) -> LoweredProgram:
     names = c_names(named_in(plan.problem))
     if plan.is_standalone:
-        launches = standalone_launch(plan, prelude, names)
+        launches = standalone_launches(plan, prelude, names)
     else:
         from .write.team import team_launches
 

@@ -13,6 +13,7 @@ from .loops.ir import Barrier, InBlocks, Launch, Loop, Node, Schedule, has_paral
 from .lower import lower
 from .passes.pipeline import launches_of
 from .plan.candidates import plan_of
+from .plan.nest_plan import has_team
 from .plan.plan import Plan
 
 
@@ -31,6 +32,10 @@ class Starts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def count_starts(candidate: Candidate) -> Starts:
     """Returns the numbers of launches, teams and barriers in one call of a complete candidate."""
     plan = plan_of(candidate)
+    if plan.is_standalone:
+        runs = [t.task.n_runs for t in plan.tasks]
+        teams = (n * sum(map(has_team, t.steps)) for n, t in zip(runs, plan.tasks, strict=True))
+        return Starts(sum(runs), sum(teams), 0)
     launches = launches_of(plan, plan.target)
     n_launches, n_teams = _STARTS[plan.target.kind](plan, launches)
     n_barriers = sum(_runs(plan, x) * _meetings(plan, x.nodes) for x in launches)

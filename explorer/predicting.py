@@ -49,6 +49,7 @@ def measured(
     for ns, k in timed[:_KEPT]:
         with suppress(StaleError):
             candidate = restore_complete(predictor.bounder.space, evaluations[k].decisions)
-            parts.append(predictor.parts(candidate))
-            times_ns.append(ns)
+            if not candidate.is_apart:
+                parts.append(predictor.parts(candidate))
+                times_ns.append(ns)
     return np.array(parts).reshape(len(parts), len(FACTORS)), np.array(times_ns)

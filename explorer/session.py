@@ -276,7 +276,7 @@ class Session:
         try:
             with deadlines.phase("first candidates were made"):
                 sketched = sketched_candidates(root.space)
-                firsts = [candidate for _, candidate in sketched[:FIRST_BATCH]]
+                firsts = _firsts(root.space, sketched)[:FIRST_BATCH]
                 is_long = bool(firsts) and evaluator.is_long(firsts[0])
                 evaluator.begin(firsts[:1] if is_long else firsts, known=writer.known())
             preparation.finish(standing, worker, pool.rest)
@@ -305,7 +305,7 @@ class Session:
         predictor = predictor_of(bounder, device)
         listener = Listener(standing, evaluator, deadlines, self._tell)
         pool.hear_changes(listener.meet_change)
-        firsts = [candidate for _, candidate in sketched]
+        firsts = _firsts(root.space, sketched)
         known = writer.known()
         warm = _warm(root.space, writer, evaluator, o.final_top)
         is_new = o.store and not warm
@@ -314,6 +314,7 @@ class Session:
         history = History[Candidate](
             outcomes=known,
             doubted=[text.encode() for text in writer.notes("alarm")],
+            apart=[k for c in firsts if c.is_apart and (k := evaluator.implementation_key(c))],
             incumbents=firsts[:1],
             warm_starts=chain(warm, shared, firsts[1:], solved_candidates(root.space, sketched)),
         )
@@ -346,8 +347,9 @@ class Session:
             few = replace(history, warm_starts=chain(warm, firsts[1:FIRST_BATCH]))
             found = search_components(root, division, oracle, few, budget, rng, options)
         else:
+            whole = firsts[0] if root.is_apart and firsts else registers.widened() or root
             found = search(
-                registers.widened() or root,
+                whole,
                 oracle,
                 _guidance(root, device, registers, predictor, writer),
                 history,
@@ -403,6 +405,12 @@ class Session:
             rules.append(Seconds(search_s))
             evaluator.is_over = self._deadlines.is_search_over
         return Budget(*rules, interrupt=self._interrupt, clock=self._deadlines.clock)
+
+
+def _firsts(space: Space, sketched: Sequence[tuple[Sketch, Candidate]]) -> list[Candidate]:
+    """Returns the first candidates: the default, implementations outside of the tree, then completions of other sketches."""
+    made = [candidate for _, candidate in sketched]
+    return [*made[:1], *(x for c in made[:1] for x in space.apart(c)), *made[1:]]
 
 
 def _batches(

@@ -88,6 +88,8 @@ class History(Generic[C]):
     search can be resumed.
     `doubted`: keys of implementations once found faster than their bound; with any, the gap stays
     withdrawn.
+    `apart`: keys of implementations outside of the tree, for which the bound of its root says
+    nothing.
     `incumbents` (tag U) and `warm_starts` (tag W): complete candidates that are measured first.
     Incumbents may be slow, so a few warm starts precede them, and slow incumbents are abandoned
     early.
@@ -95,5 +97,6 @@ class History(Generic[C]):
 
     outcomes: Mapping[bytes, Outcome] = field(default_factory=dict)
     doubted: Collection[bytes] = ()
+    apart: Collection[bytes] = ()
     incumbents: Sequence[C] = ()
     warm_starts: Iterable[C] = ()

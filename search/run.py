@@ -160,7 +160,7 @@ def measure_firsts(
         if exploration.stop_status() is not None:
             break
         _check_complete(candidate)
-        bound_ns = max(exploration.root_bound_ns, float(exploration.oracle.bound(candidate)))
+        bound_ns = float(exploration.oracle.bound(candidate))
         yield from exploration.submit(candidate, bound_ns, tag, None)
         yield from drain(exploration)
     if exploration.stop_status() is None:
@@ -228,8 +228,9 @@ def _adopt_history(exploration: Exploration) -> None:
         exploration.tally.count(outcome.status)
     timed = [(o.time_ns, key, o) for key, o in history.items() if o.time_ns is not None]
     for _, key, outcome in sorted(timed, key=lambda entry: entry[:2]):
-        root_ns = exploration.root_bound_ns * exploration.pruning.factor
-        exploration.check_admissible(outcome, root_ns, key)
+        if key not in exploration.history.apart:
+            root_ns = exploration.root_bound_ns * exploration.pruning.factor
+            exploration.check_admissible(outcome, root_ns, key)
         exploration.rank(outcome, key, "W", None, -1)
 
 

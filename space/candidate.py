@@ -141,10 +141,14 @@ class Space:
         return self._dominant(self._open_root)
 
     def _dominant(self, candidate: Candidate | DeadEnd) -> Candidate | DeadEnd:
-        """Decides every dominated choice: a choice whose later values are never worse (`Variables.dominated`).
+        """Decides the choices that a search does not decide.
 
-        Each gets its last value that leads to no dead end.
+        A dominated choice, whose later values are never worse, gets its last value that leads to no dead end. A choice whose other
+        values are `apart` gets its first one.
         """
+        for var in self.variables.apart:
+            if isinstance(candidate, Candidate) and candidate.is_open(var):
+                candidate = candidate.decide(var, 1 << candidate.values(var)[0])
         for var in self.variables.dominated:
             if isinstance(candidate, DeadEnd):
                 break
@@ -179,9 +183,25 @@ class Space:
     def root(self) -> Candidate | DeadEnd:
         """Returns the root of a search: the candidate that stands for every implementation that the search considers.
 
-        Dominated choices have only their best value left.
+        Dominated choices have only their best value left. Implementations that are `apart` are not in it.
         """
         return self._root
+
+    def apart(self, default: Candidate) -> list[Candidate]:
+        """Returns the implementations outside of a search's tree: one for each further value of the choices in `Variables.apart`.
+
+        Their other choices, which say nothing then, have the values of `default`.
+        """
+        root = self._open_root
+        found = []
+        for var in self.variables.apart if isinstance(root, Candidate) else ():
+            assert isinstance(root, Candidate)
+            for value in (x for x in root.values(var) if x != default.value(var)):
+                domains = default.domains.copy()
+                domains[var] = 1 << value
+                made = self.candidate(domains)
+                found += [made] if isinstance(made, Candidate) else []
+        return found
 
     def open_root(self) -> Candidate | DeadEnd:
         """Returns the root with all values left, also of dominated choices."""
@@ -229,6 +249,11 @@ class Candidate:
     def is_complete(self) -> bool:
         domains = self.domains
         return not (domains & (domains - np.uint32(1))).any()
+
+    @property
+    def is_apart(self) -> bool:
+        """True if the implementation is outside of a search's tree (`Space.apart`)."""
+        return any(not int(self.domains[var]) & 1 for var in self.space.variables.apart)
 
     def is_open(self, choice_id: int) -> bool:
         domain = int(self.domains[choice_id])

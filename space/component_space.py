@@ -153,7 +153,7 @@ class _Cut:
         made: dict[str, Any] = {}
         for f in fields(variables):
             given = getattr(variables, f.name)
-            if f.name == "dominated":
+            if f.name in ("dominated", "apart"):
                 made[f.name] = [v for v in given if v in chosen]
             elif f.name == "universe":
                 made[f.name] = {self.moved(d): x for d, x in given.items() if d.task in self._tasks}

@@ -9,6 +9,8 @@ from typing import Any
 from .backbone import Flow, Shift
 from .candidate import Space
 
+_NO_TABLES = ("universe", "dominated", "apart")  # values of sizes; choices that are elsewhere, too
+
 
 @dataclass(frozen=True)
 class Component:
@@ -39,7 +41,7 @@ def components_of(space: Space) -> tuple[Component, ...]:
 
 
 def coupling_of(space: Space) -> frozenset[int]:
-    """Returns the positions of choices that concern all components: those about parts of sparse trees.
+    """Returns the positions of choices that concern all components: those about parts of sparse trees, and the splitting of calls.
 
     No constraint contains such a choice.
     """
@@ -51,10 +53,7 @@ def _other_choices(space: Space) -> Iterator[tuple[int, int]]:
     """Yields (position, one of its tasks) for each choice other than an order."""
     for field in fields(space.variables):
         found = getattr(space.variables, field.name)
-        if field.name in (
-            "universe",
-            "dominated",
-        ):  # values of sizes; choices that are elsewhere, too
+        if field.name in _NO_TABLES:
             continue
         for by_object in found.values() if field.name.startswith("of_") else (found,):
             yield from ((position, _task_of(what)) for what, position in by_object.items())

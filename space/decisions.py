@@ -32,16 +32,19 @@ def to_names(candidate: Candidate) -> tuple[tuple[str, str], ...]:
     """Returns (choice name, value name) for every decided searchable choice, in order of position.
 
     An open choice that has lost values appears too, with its remaining values joined by "|". So
-    `restore` returns an equal candidate, complete or not.
+    `restore` returns an equal candidate, complete or not. The first values of choices in `Variables.apart` are not named.
     """
     space = candidate.space
     root = (space.whole or space).root()
+    unsaid = {*space.variables.apart}  # of the tree of a search all candidates have the first value
     named = []
     for var in map(int, space.searchable):
         domain = int(candidate.domains[var])
         if domain & (domain - 1) and isinstance(root, Candidate) and domain == root.domains[var]:
             continue
         choice = space.choices[var]
+        if var in unsaid and domain == 1:
+            continue
         names = _OR.join(choice.values[value] for value in candidate.values(var))
         named.append((choice.name, names))
     return tuple(named)

@@ -38,12 +38,12 @@ def all_but(values: tuple[str, ...], *without: int) -> int:
     return bits(*range(len(values))) & ~bits(*without)
 
 
-AS_IT_IS = 0  # the first value of choices about parts of trees: as the program has them
+AS_IT_IS = 0  # the first value of choices for the whole sequence, most of them about parts of trees
 
 
 @dataclass(frozen=True)
 class TreePart:
-    """A part of a sparse tree that has choices for the whole sequence.
+    """A part of a sparse tree, or the calls of the sequence: what has choices for the whole sequence.
 
     `task`: the first task that accesses it.
     """
@@ -93,6 +93,8 @@ class Variables:
     )  # by task, and name in its body
     # Dominated choices: a later value is never worse. They get the last possible value, unless a user fixes them.
     dominated: list[int] = field(default_factory=list)
+    # Choices whose first value the tree of a search has. Each other value is one implementation, which is measured by itself.
+    apart: list[int] = field(default_factory=list)
 
     def tables(self) -> Iterator[Mapping[Any, int]]:
         """Yields every table of positions, by site."""

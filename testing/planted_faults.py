@@ -236,6 +236,20 @@ FAULTS = (
         ("tests/kernels/tasks/test_extremes.py",),
     ),
     Fault(
+        "an extreme: a value of the iterations up to its place",
+        "kernels/tasks",
+        'here = ir.Compare("eq", _number_of(over), place)',
+        'here = ir.Compare("le", _number_of(over), place)',
+        ("tests/kernels/tasks/test_extremes.py",),
+    ),
+    Fault(
+        "calls that are not split: temporaries without their zeros",
+        "kernels/tasks",
+        "every = map(_without_loops, zero_temporaries(tuple(tasks), recording.temps))",
+        "every = map(_without_loops, tasks)",
+        ("tests/codegen/test_whole_calls.py",),
+    ),
+    Fault(
         "a legality rule: weights that may cancel",
         "kernels/analysis",
         "if not _is_never_negative(weights):",

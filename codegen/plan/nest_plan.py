@@ -94,6 +94,13 @@ class WavePlan:
 Step = Stmt | NestPlan | WavePlan
 
 
+def has_team(step: Step) -> bool:
+    """True if a team of threads runs the step."""
+    return (isinstance(step, NestPlan) and step.is_shared) or (
+        isinstance(step, WavePlan) and step.threads > 1
+    )
+
+
 def nest_of(loop: For, levels: int) -> tuple[tuple[For, ...], tuple[Stmt, ...]]:
     """Returns the outer `levels` loops of a nest, outermost first, and the body of the last of them."""
     loops = [loop]

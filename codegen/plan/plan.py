@@ -285,7 +285,7 @@ class Plan:
 
     @property
     def is_standalone(self) -> bool:
-        """True for a standalone kernel: one task whose loops are inside its body."""
+        """True for a standalone kernel, and for calls that are not split: tasks whose loops are inside their bodies."""
         return bool(self.choices.get("nests"))
 
     def choice(self, kind: str, site: Site) -> str:

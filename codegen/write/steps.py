@@ -1,4 +1,4 @@
-"""Writes the C function of a standalone kernel, and a function for each of its loops that a team shares.
+"""Writes the C functions of whole kernels, and a function for each of their loops that a team shares.
 
 Nothing is decided here; see codegen/plan/nest_plan.py. Besides arrays, threads share the results of
 reductions, each in a cache line of its own, and the counter of a GUIDED loop.
@@ -7,6 +7,7 @@ reductions, each in a cache line of its own, and the counter of a GUIDED loop.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import prod
 
 from ...kernels.ir import kernel as ir
@@ -23,7 +24,7 @@ from ..bodies.memory import CMemory, Value
 from ..bodies.vectors import Prelude
 from ..bodies.wavefront_sweeps import wavefront
 from ..plan.nest_plan import NestPlan, Partition, Sum, WavePlan, nest_of
-from ..plan.plan import Plan
+from ..plan.plan import Plan, TaskPlan
 from ..plan.summary import sentence
 from ..text import csyntax as c
 from ..text.constants import neutral
@@ -37,23 +38,52 @@ from .thread_ranges import balanced, equal, guided
 _TEAM_LINE = 2 * ALIGNMENT_BYTES  # lines in pairs are one to some prefetchers
 
 
-def standalone_launch(plan: Plan, prelude: Prelude, names: dict[str, str]) -> Launches:
-    """Returns the single launch of a standalone kernel, which starts a team for each of its parallel loops."""
-    writer = _StepWriter(plan, Builder(prelude, names, CMemory()))
-    body, name = writer.body(), writer.new_function()
-    named = parameters(plan.problem, body, names)
-    main = c.Function(name, named, body, False, sentence(plan, 0))
-    return Launches((*writer.functions, main), ((name, tuple(p.name for p in named)),))
+def standalone_launches(plan: Plan, prelude: Prelude, names: dict[str, str]) -> Launches:
+    """Returns a launch for each kernel of the plan, which starts a team for each of its parallel loops.
+
+    Equal kernels on the same arrays are one function.
+    """
+    functions: list[c.Function] = []
+    calls: list[tuple[str, tuple[str, ...]]] = []
+    for task in plan.tasks:
+        before = plan.tasks[: task.index]
+        equal = (k for k, other in enumerate(before) if _are_equal(other, task))
+        if (first := next(equal, None)) is not None:
+            calls.append(calls[first])
+            continue
+        writer = _StepWriter(plan, task, Builder(prelude, names, CMemory()), functions)
+        body, name = writer.body(), writer.new_function()
+        named = parameters(plan.problem, body, names)
+        functions.append(c.Function(name, named, body, False, sentence(plan, task.index)))
+        calls.append((name, tuple(p.name for p in named)))
+    return _with_temporaries(plan, Launches(tuple(functions), tuple(calls)))
+
+
+def _are_equal(a: TaskPlan, b: TaskPlan) -> bool:
+    """True if one function serves for both."""
+    return a.steps == b.steps and a.task.fast_math == b.task.fast_math
+
+
+def _with_temporaries(plan: Plan, launches: Launches) -> Launches:
+    """Returns the launches with memory for the temporaries of a sequence; a standalone kernel has none."""
+    if all(a.role != "temp" for a in plan.problem.arrays):
+        return launches
+    from ..passes.storage import Workspace, place_temporaries
+
+    workspace = Workspace(plan.cores)
+    placed = place_temporaries(plan, workspace)
+    return replace(launches, temporaries=placed, workspace_bytes=workspace.size_bytes)
 
 
 class _StepWriter:
-    def __init__(self, plan: Plan, w: Builder) -> None:
-        (self.task,) = plan.tasks
+    def __init__(self, plan: Plan, task: TaskPlan, w: Builder, functions: list[c.Function]) -> None:
+        """`functions`: those written so far, to which it adds its own."""
+        self.task = task
         assert self.task.task.body is not None
         self.statements, self.fast_math = self.task.task.body.statements, self.task.task.fast_math
         self.problem, self.cores = plan.problem, plan.cores
         self.w, self.prelude, self.names = w, w.prelude, dict(w.names)
-        self.functions: list[c.Function] = []
+        self.functions = functions
 
     def new_function(self) -> str:
         return f"launch_{len(self.functions)}"
@@ -72,6 +102,8 @@ class _StepWriter:
         )
         made.begin(self.statements, self.fast_math)
         made.v.plain_indices = True
+        for step in self.task.task.steps:
+            made.v.loops[step.name] = c.Id(self.names[step.name])
         return made
 
     def body(self) -> tuple[c.CStmt, ...]:

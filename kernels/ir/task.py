@@ -238,13 +238,33 @@ class TreeParts:
 
 
 @dataclass(frozen=True)
+class WholeCall:
+    """Call of a sequence as it is written: a task without loops, whose body is all statements of the kernel.
+
+    `independent`: loops that the user declared parallel, by their names before they were made unique.
+    """
+
+    task: Task
+    independent: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Unsplit:
+    """Sequence whose calls are not split into tasks. `arrays`: those of the problem, with the temporaries that the calls use."""
+
+    arrays: tuple[ArrayInfo, ...]
+    calls: tuple[WholeCall, ...]
+
+
+@dataclass(frozen=True)
 class Problem:
     """Problem: a recorded kernel sequence in normal form, from which the space is built.
 
     It is independent of the machine.
     `tasks` are in program order. `key` is a stable hash over everything that decides the computation, without names of files and of
     the sequence. `formula` is prose for people. `entering` and `leaving`: numbers of tasks behind those of the sequence that
-    convert parts of trees. They run first and last, one after the other.
+    convert parts of trees. They run first and last, one after the other. `unsplit`: the sequence without any splitting of calls
+    into tasks; None where the tasks are the calls, or where it has no such form.
     """
 
     name: str
@@ -256,6 +276,7 @@ class Problem:
     parts: TreeParts = TreeParts()
     entering: tuple[int, ...] = ()
     leaving: tuple[int, ...] = ()
+    unsplit: Unsplit | None = None
 
     def array(self, name: str) -> ArrayInfo:
         return next(a for a in self.arrays if a.name == name)

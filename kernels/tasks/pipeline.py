@@ -18,7 +18,7 @@ from ..ir.domain import Loop
 from ..ir.errors import LanguageError
 from ..ir.kernel import ArrayParam, LoopIndex
 from ..ir.logical import LogicalLoop
-from ..ir.task import Problem, Task, TreeParts
+from ..ir.task import Problem, Task, TreeParts, Unsplit
 from ..ir.text import problem_key
 from ..ir.walk import (
     rewrite,
@@ -39,7 +39,7 @@ from .initialisers import (
     zero_temporaries,
 )
 from .non_affine import PRINTED
-from .recorded_calls import calls_of
+from .recorded_calls import RecordedCalls, calls_of
 from .residues import by_residue
 
 if TYPE_CHECKING:
@@ -62,7 +62,8 @@ def normalise(recording: Recording, formula: str = "") -> Problem:
     stores = ActiveStores.of(recording.trees)
     done = fix_orders(absorb_initialisers(drop_dead(done, known, temporaries, stores)), known)
     done = _named(drop_dead(done, known, temporaries, stores))
-    done = _named_steps(done, {*known, *(p.name for p in recording.scalars)})
+    taken = {*known, *(p.name for p in recording.scalars)}
+    done = _named_steps(done, taken)
     temporaries[PRINTED.name] = PRINTED
     arrays = (*_roles(recording.arrays, done), *_used_temporaries(temporaries, done))
     leaves = leaves_of(recording.trees, arrays, done)
@@ -73,7 +74,26 @@ def normalise(recording: Recording, formula: str = "") -> Problem:
     of_trees = TreeParts(leaves, records, tables, shared, node_states(recording.trees))
     problem = Problem(recording.name, arrays, recording.scalars, done, "", formula, of_trees)
     check_ends(problem)
-    return replace(problem, key=problem_key(problem))
+    unsplit = _unsplit(calls, recording, problem, taken)
+    return replace(problem, key=problem_key(problem), unsplit=unsplit)
+
+
+def _unsplit(
+    calls: RecordedCalls, recording: Recording, problem: Problem, taken: set[str]
+) -> Unsplit | None:
+    """Returns the sequence without splitting, with time loops named as those of tasks; None without such a form.
+
+    It has none if calls store to arrays that tasks only read, as copies of an array to itself do.
+    """
+    whole = calls.as_written()
+    tasks = _named_steps(tuple(x.task for x in whole), taken)
+    own = tuple(a for a in problem.arrays if a.role != "temp")
+    arrays = (*own, *_used_temporaries({t.name: t for t in recording.temps}, tasks))
+    changed = {a.name for a in arrays if a.role != "input"}
+    if not whole or any(not changed.issuperset(arrays_written(t)) for t in tasks):
+        return None
+    made = (replace(x, task=task) for x, task in zip(whole, tasks, strict=True))
+    return Unsplit(arrays, tuple(made))
 
 
 def _check_unseen(tasks: list[Task], recording: Recording) -> None:

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from ..analysis.effects import are_independent
 from ..ir.body import Closure, Reason
 from ..ir.domain import Loop
 from ..ir.kernel import ArrayParam, Expr, For, LoopIndex, Stmt
-from ..ir.task import Task
+from ..ir.task import Task, WholeCall
 from ..ir.walk import (
     Renaming,
     written_in,
@@ -37,6 +38,7 @@ from .splitting import split_at_steps
 from .taken import TakenLists
 from .triangles import boxed, first_range
 from .unfolding import may_share_loops, short_repeats, unfolded
+from .unsplit import whole_calls
 
 if TYPE_CHECKING:
     from ..frontend.recorder import Recording
@@ -73,6 +75,7 @@ class RecordedCalls:
         self.tasks: list[Task] = []
         self.temps: list[ArrayParam] = []
         self._first: list[int] = []  # task of each call
+        self._labels = _labels(recording)
         self._add_all()
 
     def _add_all(self) -> None:
@@ -81,10 +84,9 @@ class RecordedCalls:
         logical = [None if c.logical is None else c.logical.ir for c in recording.calls]
         facts = Facts({t.tree.name: t.tree for t in recording.trees})
         every = derived_in_order(logical, recording.repeats, facts)
-        labels = _labels(recording)
         found: dict[_Key, _Normalised] = {}
         for call, label, derived, around in zip(
-            recording.calls, labels, every, self._around, strict=True
+            recording.calls, self._labels, every, self._around, strict=True
         ):
             key = id(call.ir), id(call.logical), call.arrays, call.scalars, derived, around
             same = found.get(key)
@@ -98,6 +100,13 @@ class RecordedCalls:
             taken.add(self.tasks, len(same.tasks), same.lists, label)
             self.temps.extend(same.temps)
             self.known.update((t.name, t) for t in same.temps)
+
+    def as_written(self) -> tuple[WholeCall, ...]:
+        """Returns the calls without any splitting into tasks; () if each is one affine task, or if they have no such form."""
+        n_tasks = [end - first for first, end in pairwise((*self._first, len(self.tasks)))]
+        if max(n_tasks, default=0) <= 1 and all(t.is_structured for t in self.tasks):
+            return ()
+        return whole_calls(self._recording, self.known, self._labels, self._around)
 
     def may_share_loops(self, number: int) -> bool:
         """True if loops of two steps of repeat `number` may be fused into one loop."""

@@ -1,12 +1,15 @@
-"""Problem of a standalone kernel call: one non-affine task, whose body is all statements of the kernel."""
+"""Calls as they are written: one non-affine task each, whose body is all statements of the kernel."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 from ..analysis.accesses import analyse
 from ..ir.access import Access
 from ..ir.arrays import ArrayInfo
 from ..ir.body import Closure, Reason
-from ..ir.kernel import DType, KernelIR
+from ..ir.domain import Loop
+from ..ir.kernel import DType, KernelIR, Stmt
 from ..ir.task import Problem, Task, TreeParts
 from ..ir.walk import written_in
 from ..transforms.gathered import gathered
@@ -21,22 +24,35 @@ def standalone(ir: KernelIR) -> Problem:
     names (`i@1`); loops that never run are left out.
     """
     problem = parameters_of(ir)
+    task = whole_task(ir, unique_loops(gathered(ir).body), {a.name: a.dtype for a in ir.arrays})
+    return Problem(ir.name, problem.arrays, ir.scalars, (task,), "", parts=problem.parts)
+
+
+def whole_task(
+    ir: KernelIR,
+    statements: tuple[Stmt, ...],
+    dtypes: Mapping[str, DType],
+    name: str = "",
+    steps: tuple[Loop, ...] = (),
+) -> Task:
+    """Returns all statements of a kernel as one task, inside of the time loops `steps`.
+
+    `dtypes`: those of the arrays in the statements. `name`: of the task; that of the kernel without one.
+    """
     reason = Reason(Closure.ORDER, "the order of its statements", ir.where)
-    body = analyse(unique_loops(gathered(ir).body), (), reason)
-    written = next((a for a in problem.arrays if a.role != "input"), None)
-    target, dtype = ("", DType.f64) if written is None else (written.name, written.dtype)
-    task = Task(
-        name=ir.name,
+    written = next(iter(sorted(written_in(statements), key=[*dtypes].index)), "")
+    return Task(
+        name=name or ir.name,
         kernel=ir.name,
         loops=(),
-        target=Access(target, ()),
-        dtype=dtype,
+        target=Access(written, ()),
+        dtype=dtypes.get(written, DType.f64),
         value=None,
-        body=body,
+        body=analyse(statements, steps, reason),
         fast_math=ir.fast_math,
         where=ir.where,
+        repeats=steps,
     )
-    return Problem(ir.name, problem.arrays, ir.scalars, (task,), "", parts=problem.parts)
 
 
 def parameters_of(ir: KernelIR) -> Problem:

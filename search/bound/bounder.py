@@ -119,6 +119,7 @@ class Bounder:
         self.gpu = None if counted.gpu_tables is None else counted.gpu_tables(space)
         levels = tuple(level.name for level in space.target.levels)
         self.names = (*counted.names, *levels) if counted.has_levels else counted.names
+        self._apart = tuple(space.variables.apart)
         self._scratch = ct.make_scratch(self.tables, len(self.names))
         self._phase = np.zeros(len(space.problem.tasks), np.int64)
         self._terms = np.zeros(len(self.names))
@@ -131,12 +132,15 @@ class Bounder:
         parent_ns: float = 0.0,
         registers: Sequence[float] | None = None,
     ) -> float:
-        """Returns the lower bound in ns, at least `parent_ns`.
+        """Returns the lower bound in ns, at least `parent_ns`; 0 for implementations outside of a search's tree.
 
         `registers`: [n_tasks], on a GPU, the registers per thread of each task whose kernel is
         compiled, 0 for others.
         """
         domains = candidate.domains if isinstance(candidate, Candidate) else candidate
+        if any(not int(domains[var]) & 1 for var in self._apart):  # the tables are about tasks
+            self._phase[:], self._terms[:] = 0, 0.0
+            return parent_ns
         if self.gpu is None:
             found = (self._phase, self._terms)
             return max(

@@ -51,6 +51,7 @@ class KernelRidge:
             {str(value): np.uint32(1 << k) for k, value in enumerate(space.choices[v].values)}
             for v in self._choices
         ]
+        self._apart = [k for k, v in enumerate(self._choices) if v in space.variables.apart]
         kinds = [space.choices[v].kind for v in self._choices]
         self._weights = np.array([kinds.count(kind) ** -0.5 for kind in kinds])
         self._decided: Masks = np.zeros((len(self._choices), 0), np.uint32)  # [n_choices, n]
@@ -72,7 +73,9 @@ class KernelRidge:
         return self._pull is not None
 
     def learn(self, candidate: Candidate, time_ns: float | None) -> None:
-        """Adds the time of a complete candidate; None if it failed."""
+        """Adds the time of a complete candidate; None if it failed. Those outside of the tree teach nothing about it."""
+        if candidate.is_apart:
+            return
         self._take(candidate.domains[self._choices], time_ns, self._log_predicted(candidate))
 
     def recall(
@@ -88,6 +91,8 @@ class KernelRidge:
             if place is None or value not in self._bits[place]:
                 return
             decided[place] = self._bits[place][value]
+        if any(not decided[place] & 1 for place in self._apart):
+            return
         if (decided & (decided - np.uint32(1))).any():
             return
         foreseen = 0.0
