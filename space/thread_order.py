@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from .candidate import DeadEnd, Space
-from .families import compaction, scatter, schedule
+from .families import compaction, scatter, schedule, splitting
 from .targets.kind import CPU
 from .values import ATOMIC, PARTIALS
 
@@ -16,7 +16,8 @@ def ordered(space: Space) -> tuple[tuple[str, str], ...]:
     Atomic sums of floats, parts taken by whichever thread is ready, and lists in the order of
     arrival are excluded. So is a float sum per thread of a CPU. A launch has fewer threads if its
     team is busy, a thread comes late, or the process may use fewer cores (runtime/cpu/team.c), and
-    other parts round otherwise. The number of blocks of a GPU never changes.
+    other parts round otherwise. The number of blocks of a GPU never changes. Calls that are not
+    split may do any of this.
     """
     root = space.open_root()
     if isinstance(root, DeadEnd):
@@ -45,3 +46,5 @@ def _excluded(space: Space) -> Iterator[tuple[int, frozenset[int]]]:
         yield var, frozenset({schedule.GUIDED})
     for var in v.of_tasks["compaction"].values():
         yield var, frozenset({compaction.APPEND})
+    for var in v.of_trees["splitting"].values():
+        yield var, frozenset({splitting.WHOLE})

@@ -10,6 +10,7 @@ import kernelscape as ks
 import numpy as np
 import pytest
 from kernelscape.explorer.workload import Options, as_in_program, make_workload, space_for
+from kernelscape.search.starts.complete import sketched_candidates
 from kernelscape.testing.checking import target
 
 N = 4000
@@ -54,6 +55,16 @@ def values_of(dtype: type, *, deterministic: bool) -> set[str]:
         if choice.kind in ("scatter", "schedule", "reduction", "compaction")
         for x in root.values(v)
     }
+
+
+def test_calls_that_are_not_split_are_excluded() -> None:
+    """By the rules of standalone calls threads share sums."""
+    workload = make_workload(histogram, arguments(np.float32), sequence="x:h", name="histogram")
+    for deterministic in (False, True):
+        options = Options(deterministic=deterministic)
+        space = space_for(workload.problem, target(4, 32), options)
+        (default, *_) = [made for _, made in sketched_candidates(space)]
+        assert bool(space.apart(default)) is not deterministic
 
 
 def test_shared_sums_of_floats_are_excluded_and_those_of_integers_are_not() -> None:

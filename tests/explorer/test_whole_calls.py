@@ -15,6 +15,7 @@ from kernelscape.runtime.api.outcome import Measurement
 from kernelscape.runtime.records.folder import BEST, JOURNAL
 from kernelscape.runtime.records.journal import read_journal
 from kernelscape.runtime.records.record import EvaluationRecord
+from msgspec import UNSET
 
 NAME = "splitting(calls)"
 nd = ks.types.ndarray()
@@ -25,6 +26,18 @@ def halves(x: nd, y: nd, z: nd) -> None:
     for i in range(x.shape[0]):
         y[i] = 0.5 * x[i]
         z[i] = y[i] + x[i]
+
+
+@ks.kernel
+def smooth_in_order(x: nd, y: nd) -> None:
+    for i in range(1, x.shape[0]):
+        x[i] = 0.5 * x[i - 1] + y[i]
+
+
+def of_two_components(x: np.ndarray, y: np.ndarray, z: np.ndarray) -> None:
+    halves(x, y, z)
+    for _ in range(40):
+        smooth_in_order(z, y)
 
 
 def arrays() -> list[np.ndarray]:
@@ -50,6 +63,17 @@ def test_it_is_measured_once(tmp_path: Path) -> None:
     assert first.status == "ok" and first.bound_ns == 0
     resume(tmp_path / "run", max_evals=4)
     assert len(unsplit(tmp_path / "run")) == 1
+
+
+def test_it_is_measured_beside_components(tmp_path: Path) -> None:
+    """It has no times of them; they are searched as ever."""
+    folder = tmp_path / "run"
+    run = ks.explore(of_two_components, *arrays(), target="fake", max_evals=8, directory=folder)
+    (first,) = unsplit(folder)
+    assert first.status == "ok" and first.components is UNSET
+    records = [x for x in read_journal(folder / JOURNAL) if isinstance(x, EvaluationRecord)]
+    assert len(records) == 8 and any(x.components is not UNSET for x in records)
+    assert run.best is not None
 
 
 def test_as_the_best_it_is_stored_explained_and_replayed(tmp_path: Path) -> None:
