@@ -40,7 +40,7 @@ def whole_calls(
     if recording.trees or len(calls) > _MOST_CALLS or any(prints):
         return ()
     dtypes = {name: a.dtype for name, a in known.items()}
-    tasks = [_task(x, dtypes, *at) for x, *at in zip(calls, labels, around, strict=True)]
+    tasks = [_task(x, dtypes, n, steps) for x, n, steps in zip(calls, labels, around, strict=True)]
     written = dict(zip(labels, (x.ir.independent for x in calls), strict=True))
     every = map(_without_loops, zero_temporaries(tuple(tasks), recording.temps))
     return tuple(WholeCall(task, written.get(task.name, ())) for task in every)
