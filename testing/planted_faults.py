@@ -273,9 +273,30 @@ FAULTS = (
     Fault(
         "a legality rule: stores between those of a row",
         "kernels/analysis",
-        "return bool(read & changed) or stores",
-        "return bool(read & changed)",
+        "return bool(read & changed) or stores or loads",
+        "return bool(read & changed) or loads",
         ("tests/codegen/test_row_stores.py",),
+    ),
+    Fault(
+        "a legality rule: loads between the stores of a row",
+        "kernels/analysis",
+        "return bool(read & changed) or stores or loads",
+        "return bool(read & changed) or stores",
+        ("tests/codegen/test_row_stores.py",),
+    ),
+    Fault(
+        "a legality rule: blocks of a batch that two tasks write",
+        "kernels/tasks",
+        "is_alone = not any(block.array.name in arrays_written(x) for x in others)",
+        "is_alone = True",
+        ("tests/codegen/test_batch_layout.py",),
+    ),
+    Fault(
+        "a copy: blocks of a batch that are written back",
+        "kernels/tasks",
+        "block = BatchBlock(array, loops, any(x.writes for x in accesses))",
+        "block = BatchBlock(array, loops, False)",
+        ("tests/codegen/test_batch_layout.py",),
     ),
     Fault(
         "a mask: iterations that do not fill a vector",

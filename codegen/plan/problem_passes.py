@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ...kernels.analysis.accesses import analyse
+from ...kernels.ir.kernel import Stmt
 from ...kernels.ir.on_trees import EACH, making
 from ...kernels.ir.per_object import per_object
 from ...kernels.ir.task import Problem, Task
@@ -19,14 +20,18 @@ from ...kernels.sparse.hash_index import keyed
 from ...kernels.sparse.leaf_layout import laid_out
 from ...kernels.sparse.list_records import with_places
 from ...kernels.sparse.slot_table import tabled
+from ...kernels.tasks.batch_blocks import interleaved
 from ...kernels.tasks.shared_values import materialised, shared_values
 from ...kernels.tasks.variants import in_each, staged
+from ...kernels.transforms.local_elements import in_locals
 from ...space.catalogue import KINDS
 from ...space.draft import TreePart
+from ...space.families.batch_layout import BATCH_LAYOUT, INTERLEAVED
 from ...space.families.cell_order import order_of
 from ...space.families.directory import DIRECTORY, HASH, TABLE
 from ...space.families.leaf_layout import tile_of
 from ...space.families.leaf_tiles import IN_TILE, LEAF_ROWS
+from ...space.families.local_arrays import IN_REGISTERS, LOCAL_ARRAYS
 from ...space.families.materialisation import MATERIALISED, STORED, place_of
 from ...space.families.record import CELL, RECORD
 from ...space.targets.target import Target
@@ -65,6 +70,30 @@ def values(problem: Problem, decided: Decided) -> Problem:
     return materialised(problem, found)
 
 
+def batches(problem: Problem, decided: Decided) -> Problem:
+    """Returns the problem in which the decided bodies have their blocks of a batch in local arrays."""
+    layouts = decided.choices.get("batch_layout", {})
+
+    def made(task: Task, t: int) -> Task:
+        is_copied = layouts.get(t) == BATCH_LAYOUT[INTERLEAVED]
+        return replace(task, body=interleaved(problem, task)) if is_copied else task
+
+    return _each(problem, decided, made)
+
+
+def local_arrays(problem: Problem, decided: Decided) -> Problem:
+    """Returns the problem in which the decided bodies have a local for each element of their local arrays."""
+    where = decided.choices.get("local_arrays", {})
+
+    def made(task: Task, t: int) -> Task:
+        if task.body is None or where.get(t) != LOCAL_ARRAYS[IN_REGISTERS]:
+            return task
+        found = in_locals(task.body.statements)
+        return task if found is None else _with(task, found)
+
+    return _each(problem, decided, made)
+
+
 def lists(problem: Problem, decided: Decided) -> Problem:
     """Returns the problem with each list of active elements rebuilt as decided: always, where cells changed, or never."""
 
@@ -76,8 +105,7 @@ def lists(problem: Problem, decided: Decided) -> Problem:
         statements = making(body.statements, ways)
         if statements == body.statements:
             return task
-        other = analyse(statements, task.scope, body.reason)
-        return replace(task, body=replace(other, trees=body.trees))
+        return _with(task, statements)
 
     return _each(problem, decided, made)
 
@@ -103,6 +131,13 @@ def tiles(problem: Problem, decided: Decided) -> Problem:
         return replace(task, body=staged(problem, task, names)) if names else task
 
     return _each(problem, decided, made)
+
+
+def _with(task: Task, statements: tuple[Stmt, ...]) -> Task:
+    """Returns the task with other statements in its body."""
+    assert task.body is not None
+    other = analyse(statements, task.scope, task.body.reason)
+    return replace(task, body=replace(other, trees=task.body.trees))
 
 
 def _each(problem: Problem, decided: Decided, change: Callable[[Task, int], Task]) -> Problem:
@@ -168,6 +203,8 @@ def known_tasks(problem: Problem, decided: Decided) -> Problem:
 
 PASSES: tuple[ProblemPass, ...] = (
     values,
+    batches,
+    local_arrays,
     known_tasks,
     lists,
     activations,
@@ -179,7 +216,17 @@ PASSES: tuple[ProblemPass, ...] = (
 
 
 # What passes read; of `staged` the fields in tiles, of all others whatever has a choice.
-_READ = ("listgen", "activate", "directory", "leaf_layout", "cell_order", "record", "materialised")
+_READ = (
+    "batch_layout",
+    "listgen",
+    "activate",
+    "directory",
+    "leaf_layout",
+    "cell_order",
+    "record",
+    "local_arrays",
+    "materialised",
+)
 _MOST_KEPT = 64  # problems that differ in these
 
 _Key = tuple[range | None, Target, frozenset[tuple[str, Any, str]]]

@@ -20,6 +20,7 @@ from ...kernels.analysis.contraction import rounding_of
 from ...kernels.analysis.effects import arrays_written
 from ...kernels.ir.kernel import DType
 from ...space.backbone import OUTER
+from ...space.families.batch_layout import BATCH_LAYOUT, INTERLEAVED
 from ...space.families.gathers import GATHERS, TRANSPOSED
 from ...space.families.row_stores import IN_ROWS, ROW_STORES
 from ...space.families.schedule import rows_of
@@ -521,6 +522,8 @@ class LaunchWriter:
         starts = {q.loop.name: scene.start(task, q, ctx) for q in task.loops}
         first = starts.pop(p.loop.name)
         body = task.task.body.statements
+        choice = scene.plan.choice
+        in_blocks = choice("batch_layout", task.index) == BATCH_LAYOUT[INTERLEAVED]
         around = LaneScope(
             scene.plan.problem,
             partial(array_updated, scene, task),
@@ -529,8 +532,8 @@ class LaunchWriter:
             {q.loop.name: q.loop.extent for q in task.loops},
             iterations=replace(
                 iterations_of(scene, task, self.windows(task, ctx)),
-                loads_rows=scene.plan.choice("gathers", task.index) == GATHERS[TRANSPOSED],
-                stores_rows=scene.plan.choice("row_stores", task.index) == ROW_STORES[IN_ROWS],
+                loads_rows=in_blocks or choice("gathers", task.index) == GATHERS[TRANSPOSED],
+                stores_rows=in_blocks or choice("row_stores", task.index) == ROW_STORES[IN_ROWS],
             ),
             ulp=permitted_ulp(scene.plan, task),
             rounding=rounding_of(body, task.task.fast_math),

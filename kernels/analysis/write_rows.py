@@ -25,6 +25,7 @@ from .neighbour_loads import row_length, split_constant
 
 STORE = "store"  # beside the operators of updates
 Write = ir.Store | ir.Update
+Statements = tuple[ir.Stmt, ...]
 _LINE_BYTES = 64
 
 # Array, operator or STORE, type, indices but for the last one, and what that one is without its constant.
@@ -54,11 +55,10 @@ def _longest(dtype: DType) -> int:
 def is_free(body: tuple[ir.Stmt, ...]) -> Callable[[Write], bool]:
     """Returns a predicate on stores and updates: True if one may be delayed to a later statement of `body`.
 
-    It may if all accesses to its array in `body` are updates by one operator, or all are stores. Stores of one element keep their
-    order besides (`write_rows`).
+    It may if all writes to its array in `body` are updates by one operator, or all are stores. No statement that it is delayed
+    behind may load from the array, and stores of one element keep their order (`write_rows`).
     """
     every = tuple(nested_statements(body))
-    loaded = {x.array for s in every for e in children(s) for x in _loads(e)}
     written = {s.array for s in every if isinstance(s, Write)}
     ways: dict[str, set[str]] = {}
     for s in every:
@@ -68,7 +68,7 @@ def is_free(body: tuple[ir.Stmt, ...]) -> Callable[[Write], bool]:
 
     def may(s: Write) -> bool:
         read = {x.array for e in s.indices for x in _loads(e)}
-        return len(ways[s.array]) == 1 and s.array not in loaded and not read & written
+        return len(ways[s.array]) == 1 and not read & written
 
     return may
 
@@ -133,8 +133,8 @@ def write_rows(
     """Returns the rows of writes in a block; keys are the positions in it of each row's statements.
 
     No statement is in two rows. Values are computed at each statement's own position; all elements are
-    written at the last statement of the row. No statement in between may change an element's index, or store to the
-    array elsewhere.
+    written at the last statement of the row. No statement in between may change an element's index, store to the array
+    elsewhere, or load from it.
     """
     groups: dict[_Key, dict[int, int]] = {}
     for at, s in enumerate(body):
@@ -150,19 +150,26 @@ def write_rows(
             places = [group[n] for n in run]
             row = WriteRow(tuple(s for s in (body[at] for at in places) if isinstance(s, Write)))
             inside = range(min(places), max(places) + 1)
-            between = nested_statements(tuple(body[at] for at in inside if at not in places))
-            if not _is_disturbed(row, tuple(between)):
+            between = tuple(body[at] for at in inside if at not in places)
+            later = tuple(body[at] for at in inside[1:])
+            if not _is_disturbed(row, between, later):
                 found |= dict.fromkeys(places, row)
     return found
 
 
-def _is_disturbed(row: WriteRow, between: Sequence[ir.Stmt]) -> bool:
-    """True if a statement changes an index of the row, or stores to its array."""
+def _is_disturbed(row: WriteRow, between: Statements, later: Statements) -> bool:
+    """True if a statement from the first to the last of a row changes an index of it, or accesses its array in another way.
+
+    `between`: those without the row's own. `later`: those behind the first one. Nothing is delayed behind a load of the first.
+    """
     first = row.writes[0]
     read = {name for e in first.indices for name in locals_read(e)}
-    changed = {local_changed(s) for s in between}
-    stores = any(isinstance(s, ir.Store) and s.array == first.array for s in between)
-    return bool(read & changed) or stores
+    others = list(nested_statements(between))
+    changed = {local_changed(s) for s in others}
+    stores = any(isinstance(s, ir.Store) and s.array == first.array for s in others)
+    every = (e for s in nested_statements(later) for e in children(s))
+    loads = any(x.array == first.array for e in every for x in _loads(e))
+    return bool(read & changed) or stores or loads
 
 
 def _runs(numbers: Sequence[int], most: int) -> list[list[int]]:

@@ -20,7 +20,9 @@ from ...space import choices as ch
 from ...space.backbone import INNER, MID, OUTER, Dim, Merge, Operand
 from ...space.candidate import Candidate, Space
 from ...space.draft import AS_IT_IS
+from ...space.families.batch_layout import AS_STORED, INTERLEAVED
 from ...space.families.compaction import BLOCK_SCAN, SERIAL
+from ...space.families.local_arrays import IN_REGISTERS, ON_STACK
 from ...space.families.materialisation import RECOMPUTED, STORED
 from ...space.families.prefetch_distance import AHEAD_NONE, AHEAD_TWO, blocks_in
 from ...space.families.rescaling import RESCALED, WAITS
@@ -446,6 +448,10 @@ class _Wanted:
             self.want(var, ch.TRANSPOSED, ch.ONE_BY_ONE)
         for var in self.v.of_tasks["row_stores"].values():
             self.want(var, IN_ROWS, BY_ELEMENT)
+        for var in self.v.of_tasks["batch_layout"].values():
+            self.want(var, INTERLEAVED, AS_STORED)
+        for var in self.v.of_tasks["local_arrays"].values():
+            self.want(var, IN_REGISTERS, ON_STACK)
         for t, var in self.v.of_tasks["prefetch_distance"].items():
             self.want(var, *((AHEAD_TWO,) if self.blocks_pay(t) else ()), AHEAD_NONE)
         for sites in self.v.of_trees.values():

@@ -45,8 +45,10 @@ def test_every_file_of_choices_is_found_and_says_for_which_kinds_it_is():
     }
     assert {f.name for f in build.FAMILIES[CPU]} - {f.name for f in build.FAMILIES[GPU]} == {
         "accuracy",
+        "batch_layout",
         "gathers",
         "leaf_tiles",
+        "local_arrays",
         "prefetch_distance",
         "prefetching",
         "ranges",

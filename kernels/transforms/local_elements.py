@@ -1,0 +1,276 @@
+"""Scalar replacement of local arrays: loops over their elements are written out, and each element becomes a local.
+
+A compiler keeps an array in registers only where all of its indices are constants. After Callahan, Carr and Kennedy (Improving
+Register Allocation for Subscripted Variables, PLDI 1990), and loop unrolling (Allen and Kennedy, 2001, section 8.4).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Set
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+
+from ..ir import kernel as ir
+from ..ir.simplify import simplified
+from ..ir.walk import (
+    children,
+    coerced,
+    identified,
+    local_changed,
+    locals_read,
+    mapped,
+    nested_statements,
+    size,
+    walk,
+)
+
+_MOST_ELEMENTS = 64  # of one array
+_MOST_NODES = 1 << 13  # of the expressions of a body in which loops are written out
+_MOST_KEPT = 64
+
+Statements = tuple[ir.Stmt, ...]
+
+
+@lru_cache(maxsize=_MOST_KEPT)
+def in_locals(body: Statements) -> Statements | None:
+    """Returns the body with elements of local arrays as locals; None if it has no such array, or becomes too long.
+
+    An array remains where some index stays unknown. Loops that no index depends on remain, too.
+    """
+    arrays = _small_arrays(body)
+    if not arrays:
+        return None
+    try:
+        written_out = _Unrolling(body, arrays).block(body, _Around())
+    except _TooLongError:
+        return None
+    extents = {name: s.extent for name, s in arrays.items()}
+    for s in nested_statements(written_out):
+        for name, index in _indices(s):
+            if not _is_inside(index, extents.get(name, 0)):
+                extents.pop(name, None)
+    if not extents:
+        return None
+    taken = {*map(local_changed, nested_statements(body)), *_loops(body)}
+    return identified(_Elements(extents, taken).block(written_out))
+
+
+def _small_arrays(body: Statements) -> dict[str, ir.LocalArray]:
+    """Returns the short local arrays of a body by name, as far as they are declared once."""
+    declared = [s for s in nested_statements(body) if isinstance(s, ir.LocalArray)]
+    names = [s.name for s in declared]
+    return {s.name: s for s in declared if s.extent <= _MOST_ELEMENTS and names.count(s.name) == 1}
+
+
+def _indices(s: ir.Stmt) -> Iterator[tuple[str, ir.Expr]]:
+    """Yields the accesses of a statement to local arrays, nested statements aside: name and index."""
+    if isinstance(s, ir.SetElement):
+        yield s.name, s.index
+    for e in children(s):
+        yield from ((x.name, x.index) for x in walk(e) if isinstance(x, ir.LocalElement))
+
+
+def _is_inside(index: ir.Expr, extent: int) -> bool:
+    return isinstance(index, ir.Const) and 0 <= index.value < extent
+
+
+def _loops(body: Statements) -> Iterator[str]:
+    return (s.loop for s in nested_statements(body) if isinstance(s, ir.For))
+
+
+# --- loops
+
+
+class _TooLongError(Exception):
+    """A body has too many expressions once its loops are written out."""
+
+
+@dataclass(frozen=True)
+class _Around:
+    """Values known at a place of the body: indices of loops that are written out or renamed, and constant locals."""
+
+    loops: Mapping[str, ir.Expr] = field(default_factory=dict)
+    locals: dict[str, ir.Const] = field(default_factory=dict)
+
+    def forget(self, body: Statements) -> None:
+        for s in nested_statements(body):
+            self.locals.pop(local_changed(s), None)
+
+
+class _Unrolling:
+    """Loop unrolling: writes out the loops on whose indices those of `arrays` depend."""
+
+    def __init__(self, body: Statements, arrays: Mapping[str, ir.LocalArray]) -> None:
+        self.wanted = _deciding_loops(body, arrays)
+        self.taken = set(_loops(body))
+        self.seen = set[str]()
+        self.n_nodes = 0
+
+    def block(self, body: Statements, around: _Around) -> Statements:
+        return tuple(x for s in body for x in self.statement(s, around))
+
+    def statement(self, s: ir.Stmt, around: _Around) -> Iterator[ir.Stmt]:
+        match s:
+            case ir.For():
+                yield from self.loop(s, around)
+            case ir.If():
+                yield from self.branch(s, around)
+            case ir.While(body=body):
+                around.forget(body)
+                condition = self.expression(s.condition, around)
+                inside = self.block(body, around)
+                around.forget(body)
+                yield replace(s, condition=condition, body=inside)
+            case _:
+                yield self.plain(s, around)
+
+    def plain(self, s: ir.Stmt, around: _Around) -> ir.Stmt:
+        made = mapped(s, lambda e: self.expression(e, around), lambda inner: inner)
+        around.locals.pop(local_changed(s), None)
+        if (
+            isinstance(made, ir.SetLocal)
+            and isinstance(made.value, ir.Const)
+            and made.value.dtype.is_integer
+        ):
+            around.locals[made.name] = made.value
+        return made
+
+    def branch(self, s: ir.If, around: _Around) -> Iterator[ir.Stmt]:
+        condition = self.expression(s.condition, around)
+        if isinstance(condition, ir.Const):
+            yield from self.block(s.then if condition.value else s.orelse, around)
+            return
+        then, orelse = (
+            self.block(x, replace(around, locals=dict(around.locals))) for x in (s.then, s.orelse)
+        )
+        around.forget((*s.then, *s.orelse))
+        yield replace(s, condition=condition, then=then, orelse=orelse)
+
+    def loop(self, s: ir.For, around: _Around) -> Iterator[ir.Stmt]:
+        extent = self.expression(s.extent, around)
+        if s.loop in self.wanted and isinstance(extent, ir.Const):
+            for k in range(int(extent.value)):
+                index = {**around.loops, s.loop: ir.Const(k, ir.DType.i64)}
+                yield from self.block(s.body, replace(around, loops=index))
+            return
+        around.forget(s.body)
+        name = self.name(s.loop)
+        inside = replace(around, loops={**around.loops, s.loop: ir.LoopIndex(name)})
+        body = self.block(s.body, inside)
+        around.forget(s.body)
+        yield replace(s, loop=name, extent=extent, body=body)
+
+    def name(self, loop: str) -> str:
+        """Returns the loop's own name for its first copy, and other names for the others."""
+        k, name = 1, loop
+        while name in self.seen or (name != loop and name in self.taken):
+            k += 1
+            name = f"{loop}_{k}"
+        self.seen.add(name)
+        return name
+
+    def expression(self, e: ir.Expr, around: _Around) -> ir.Expr:
+        """Returns an expression with known values put in, and simplified."""
+        made = self.known(e, around)
+        self.n_nodes += size(made)
+        if self.n_nodes > _MOST_NODES:
+            raise _TooLongError
+        return made
+
+    def known(self, e: ir.Expr, around: _Around) -> ir.Expr:
+        match e:
+            case ir.LoopIndex(loop, dtype) if loop in around.loops:
+                found = around.loops[loop]
+                return (
+                    replace(found, dtype=dtype)
+                    if isinstance(found, ir.LoopIndex)
+                    else coerced(found, dtype)
+                )
+            case ir.Local(name, dtype) if name in around.locals:
+                found = around.locals[name]
+                return found if found.dtype is dtype else e
+        return simplified(mapped(e, lambda x: self.known(x, around), lambda s: s))
+
+
+def _deciding_loops(body: Statements, arrays: Mapping[str, ir.LocalArray]) -> Set[str]:
+    """Returns the loops on whose indices those of the arrays depend, also through locals and lengths of loops."""
+    depends: dict[str, set[str]] = {}
+    every = tuple(nested_statements(body))
+    before = -1
+    while (n := sum(map(len, depends.values()))) != before:
+        before = n
+        for s in every:
+            if isinstance(s, ir.SetLocal | ir.UpdateLocal) and s.value.dtype.is_integer:
+                depends.setdefault(s.name, set()).update(_behind(s.value, depends))
+    found = {
+        loop
+        for s in every
+        for name, index in _indices(s)
+        if name in arrays
+        for loop in _behind(index, depends)
+    }
+    extents = {s.loop: s.extent for s in every if isinstance(s, ir.For)}
+    found &= extents.keys()
+    left = list(found)
+    while left:
+        new = (_behind(extents[left.pop()], depends) & extents.keys()) - found
+        found |= new
+        left += new
+    return found
+
+
+def _behind(e: ir.Expr, depends: Mapping[str, set[str]]) -> set[str]:
+    """Returns the loops whose indices an expression depends on; none if it is of data, too, and no constant ever."""
+    if any(isinstance(x, ir.Load | ir.Param | ir.LocalElement) for x in walk(e)):
+        return set()
+    own = {x.loop for x in walk(e) if isinstance(x, ir.LoopIndex)}
+    return own.union(*(depends.get(name, set()) for name in locals_read(e)))
+
+
+# --- elements
+
+
+class _Elements:
+    """Replacement of elements of local arrays by locals."""
+
+    def __init__(self, extents: Mapping[str, int], taken: set[str]) -> None:
+        self.names = {
+            name: tuple(_fresh(f"{name}_{k}", taken) for k in range(n))
+            for name, n in extents.items()
+        }
+
+    def block(self, body: Statements) -> Statements:
+        return tuple(x for s in body for x in self.statement(s))
+
+    def statement(self, s: ir.Stmt) -> Iterator[ir.Stmt]:
+        match s:
+            case ir.LocalArray(name=name) if name in self.names:
+                value = self.expression(s.value)
+                first, *others = self.names[name]
+                yield ir.SetLocal(first, value, s.where)
+                same = value if isinstance(value, ir.Const) else ir.Local(first, value.dtype)
+                yield from (ir.SetLocal(other, same, s.where) for other in others)
+            case ir.SetElement(name=name, index=ir.Const(value=k)) if name in self.names:
+                yield ir.SetLocal(self.names[name][int(k)], self.expression(s.value), s.where)
+            case ir.For(body=body):
+                yield replace(s, extent=self.expression(s.extent), body=self.block(body))
+            case ir.While(body=body):
+                yield replace(s, condition=self.expression(s.condition), body=self.block(body))
+            case ir.If():
+                then, orelse = self.block(s.then), self.block(s.orelse)
+                yield replace(s, condition=self.expression(s.condition), then=then, orelse=orelse)
+            case _:
+                yield mapped(s, self.expression, lambda inner: inner)
+
+    def expression(self, e: ir.Expr) -> ir.Expr:
+        match e:
+            case ir.LocalElement(name, ir.Const(value=k), dtype) if name in self.names:
+                return ir.Local(self.names[name][int(k)], dtype)
+        return mapped(e, self.expression, lambda s: s)
+
+
+def _fresh(name: str, taken: set[str]) -> str:
+    while name in taken:
+        name += "_"
+    taken.add(name)
+    return name
