@@ -292,6 +292,13 @@ FAULTS = (
         ("tests/codegen/test_batch_layout.py",),
     ),
     Fault(
+        "an index: the first element that a local selects",
+        "kernels/transforms",
+        "least, most = -(first // step), (extent - 1 - first) // step",
+        "least, most = 1 - (first // step), (extent - 1 - first) // step",
+        ("tests/codegen/test_local_arrays.py",),
+    ),
+    Fault(
         "a copy: blocks of a batch that are written back",
         "kernels/tasks",
         "block = BatchBlock(array, loops, any(x.writes for x in accesses))",

@@ -2,6 +2,7 @@
 
 A compiler keeps an array in registers only where all of its indices are constants. After Callahan, Carr and Kennedy (Improving
 Register Allocation for Subscripted Variables, PLDI 1990), and loop unrolling (Allen and Kennedy, 2001, section 8.4).
+Where one local decides which of few elements an index denotes, as the row of a pivot, it selects among their locals.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 from ..ir import kernel as ir
-from ..ir.simplify import simplified
+from ..ir.simplify import const, select, simplified
 from ..ir.walk import (
     children,
     coerced,
@@ -25,6 +26,7 @@ from ..ir.walk import (
 )
 
 _MOST_ELEMENTS = 64  # of one array
+_MOST_SELECTED = 8  # elements of which a local selects one
 _MOST_NODES = 1 << 13  # of the expressions of a body in which loops are written out
 _MOST_KEPT = 64
 
@@ -35,7 +37,7 @@ Statements = tuple[ir.Stmt, ...]
 def in_locals(body: Statements) -> Statements | None:
     """Returns the body with elements of local arrays as locals; None if it has no such array, or becomes too long.
 
-    An array remains where some index stays unknown. Loops that no index depends on remain, too.
+    An array remains where some index denotes any of too many elements. Loops that no index depends on remain, too.
     """
     arrays = _small_arrays(body)
     if not arrays:
@@ -47,8 +49,8 @@ def in_locals(body: Statements) -> Statements | None:
     extents = {name: s.extent for name, s in arrays.items()}
     for s in nested_statements(written_out):
         for name, index in _indices(s):
-            if not _is_inside(index, extents.get(name, 0)):
-                extents.pop(name, None)
+            if name in extents and not _elements_at(index, extents[name]):
+                del extents[name]
     if not extents:
         return None
     taken = {*map(local_changed, nested_statements(body)), *_loops(body)}
@@ -70,8 +72,35 @@ def _indices(s: ir.Stmt) -> Iterator[tuple[str, ir.Expr]]:
         yield from ((x.name, x.index) for x in walk(e) if isinstance(x, ir.LocalElement))
 
 
-def _is_inside(index: ir.Expr, extent: int) -> bool:
-    return isinstance(index, ir.Const) and 0 <= index.value < extent
+def _elements_at(index: ir.Expr, extent: int) -> tuple[tuple[ir.Expr, int], ...]:
+    """Returns the elements that an index may denote, each with its condition; () if they are too many, or unknown."""
+    if isinstance(index, ir.Const):
+        is_inside = 0 <= index.value < extent
+        return ((const(True, ir.DType.bool_), int(index.value)),) if is_inside else ()
+    deciding, step, first = _split(index)
+    if not isinstance(deciding, ir.Local | ir.LoopIndex) or step < 1:
+        return ()
+    least, most = -(first // step), (extent - 1 - first) // step
+    if not least <= most < least + _MOST_SELECTED:
+        return ()
+    return tuple(
+        (ir.Compare("eq", deciding, const(q, deciding.dtype)), first + step * q)
+        for q in range(least, most + 1)
+    )
+
+
+def _split(index: ir.Expr) -> tuple[ir.Expr, int, int]:
+    """Returns x, a and b of an index a x + b."""
+    match index:
+        case ir.Binary("add", x, ir.Const(value=int(b)), dtype) if dtype.is_index:
+            inner, step, first = _split(x)
+            return inner, step, first + b
+        case ir.Binary("mul", x, ir.Const(value=int(a)), dtype) if dtype.is_index:
+            inner, step, first = _split(x)
+            return inner, step * a, first * a
+        case ir.Cast(x, dtype) if x.dtype.is_index and dtype.size_bytes >= x.dtype.size_bytes:
+            return _split(x)
+    return index, 1, 0
 
 
 def _loops(body: Statements) -> Iterator[str]:
@@ -234,6 +263,7 @@ class _Elements:
     """Replacement of elements of local arrays by locals."""
 
     def __init__(self, extents: Mapping[str, int], taken: set[str]) -> None:
+        self.extents, self.taken = extents, taken
         self.names = {
             name: tuple(_fresh(f"{name}_{k}", taken) for k in range(n))
             for name, n in extents.items()
@@ -250,8 +280,8 @@ class _Elements:
                 yield ir.SetLocal(first, value, s.where)
                 same = value if isinstance(value, ir.Const) else ir.Local(first, value.dtype)
                 yield from (ir.SetLocal(other, same, s.where) for other in others)
-            case ir.SetElement(name=name, index=ir.Const(value=k)) if name in self.names:
-                yield ir.SetLocal(self.names[name][int(k)], self.expression(s.value), s.where)
+            case ir.SetElement(name=name) if name in self.names:
+                yield from self.set(s)
             case ir.For(body=body):
                 yield replace(s, extent=self.expression(s.extent), body=self.block(body))
             case ir.While(body=body):
@@ -262,11 +292,26 @@ class _Elements:
             case _:
                 yield mapped(s, self.expression, lambda inner: inner)
 
+    def set(self, s: ir.SetElement) -> Iterator[ir.Stmt]:
+        """Yields the statements that set one of the locals that an element may be, and leave the others as they are."""
+        names, value = self.names[s.name], self.expression(s.value)
+        places = _elements_at(s.index, self.extents[s.name])
+        if len(places) > 1 and not isinstance(value, ir.Const | ir.Local):
+            held = _fresh(f"{s.name}_set", self.taken)
+            yield ir.SetLocal(held, value, s.where)
+            value = ir.Local(held, value.dtype)
+        for condition, k in places:
+            new = select(condition, value, ir.Local(names[k], value.dtype))
+            yield ir.SetLocal(names[k], new, s.where)
+
     def expression(self, e: ir.Expr) -> ir.Expr:
-        match e:
-            case ir.LocalElement(name, ir.Const(value=k), dtype) if name in self.names:
-                return ir.Local(self.names[name][int(k)], dtype)
-        return mapped(e, self.expression, lambda s: s)
+        if not isinstance(e, ir.LocalElement) or e.name not in self.names:
+            return mapped(e, self.expression, lambda s: s)
+        *others, (_, last) = _elements_at(e.index, self.extents[e.name])
+        found: ir.Expr = ir.Local(self.names[e.name][last], e.dtype)
+        for condition, k in reversed(others):
+            found = select(condition, ir.Local(self.names[e.name][k], e.dtype), found)
+        return found
 
 
 def _fresh(name: str, taken: set[str]) -> str:

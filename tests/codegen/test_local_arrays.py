@@ -27,18 +27,21 @@ N = 29  # no multiple of lanes
 
 @kernel
 def solve(a: nd, x: nd):
-    """Elimination: triangles of loops, an index that is a local, and a row that is exchanged where a lane says so."""
+    """Elimination: triangles of loops, an index that is a local, and a pivot that differs from lane to lane."""
     for n in range(a.shape[0]):
         m = np.zeros((4, 5), a.dtype)
         for i in range(4):
             for j in range(5):
                 m[i, j] = a[n, i, j]
         for c in range(4):
-            if abs(m[c, c]) < 0.5 and c < 3:
-                for j in range(5):
-                    held = m[c, j]
-                    m[c, j] = m[c + 1, j]
-                    m[c + 1, j] = held
+            p = c
+            for i in range(c + 1, 4):
+                if abs(m[i, c]) > abs(m[p, c]):
+                    p = i
+            for j in range(5):
+                held = m[c, j]
+                m[c, j] = m[p, j]
+                m[p, j] = held
             for i in range(c + 1, 4):
                 f = m[i, c] / (abs(m[c, c]) + 1.0)
                 for j in range(c, 5):
