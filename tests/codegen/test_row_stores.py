@@ -40,7 +40,7 @@ def small_systems(a: nd, k: nd, x: nd, y: nd):
 
 @kernel
 def in_order(a: nd, k: nd, x: nd, y: nd):
-    """Stores that keep their order: to one element, and to elements whose index a statement between changes."""
+    """Stores that keep their order: to one element, to elements whose index changes in between, and stores that loads separate."""
     for h in range(a.shape[0]):
         x[h, 0] = a[h, 0]
         x[h, k[h] % 2] = a[h, 1]
@@ -49,6 +49,8 @@ def in_order(a: nd, k: nd, x: nd, y: nd):
         y[h, at] = a[h, 3]
         at = 1 - at
         y[h, at + 1] = a[h, 0] if a[h, 0] > 0.0 else ks.sqrt(a[h, 1] * a[h, 1])
+        y[h, 2] = a[h, 1]
+        y[h, 3] = y[h, 2 * (k[h] % 2)] + a[h, 0]
 
 
 def arrays(dtype: str) -> dict[str, np.ndarray]:
