@@ -36,6 +36,7 @@ COMMON_ROWS = COMMON_COLOURS("colours_serve_later_tasks_that_update_some_of_the_
 ROUNDED_ROWS = (
     "tests/codegen/test_scatter.py::test_locals_that_are_rounded_from_floats_are_kept_for_the_body"
 )
+UPDATE_TILES = "tests/kernels/sparse/test_update_tiles.py::test_{}".format
 HELD_COLOURS = "tests/runtime/cpu/test_calls.py::test_kept_colours_belong_to_a_call_until_its_last_launch_has_used_them"
 KEPT_SORTS = "tests/codegen/test_scatter.py::test_kept_sorts_are_made_again_when_blocks_change"
 SORTED_COLOURS = "tests/codegen/test_scatter.py::test_blocks_of_one_colour_are_apart_and_threads_meet_between_colours"
@@ -404,6 +405,34 @@ FAULTS = (
         "if n > 1 and span > 1)",
         "if n > 1 and span > 2)",
         (SORTED_COLOURS,),
+    ),
+    Fault(
+        "a tile of updates: leaves that are not active",
+        "kernels/sparse",
+        "if any(direction):",
+        "if False:",
+        (UPDATE_TILES("tiles_are_added_to_what_the_updates_reach"),),
+    ),
+    Fault(
+        "a tile of updates: several updates of one cell",
+        "kernels/sparse",
+        "total = binary(s.op, ir.LocalElement(tile.name, at, dtype), s.value)",
+        "total = s.value",
+        (UPDATE_TILES("tiles_are_added_to_what_the_updates_reach"),),
+    ),
+    Fault(
+        "a tile of updates: cells that one iteration updates alone",
+        "kernels/tasks",
+        "if x.updated not in apart)",
+        "if True)",
+        (UPDATE_TILES("fields_whose_cells_one_iteration_updates_have_no_tiles"),),
+    ),
+    Fault(
+        "a tile of updates: an earlier colouring",
+        "space/families",
+        'own = (s.v.of_tasks["colouring"][t], all_but(COLOURING, REUSE))\n',
+        'own = (s.v.of_tasks["colouring"][t], ~0)\n',
+        (UPDATE_TILES("tiles_have_colours_of_their_own_and_no_certain_atomic_updates"),),
     ),
     Fault(
         "an earlier colouring: conditions under which a row is updated",

@@ -15,13 +15,13 @@ from ...kernels.ir.task import Problem, Task
 from ...kernels.ir.walk import nested_statements
 from ...space import choices as ch
 from ...space.backbone import INNER, MID, OUTER, Backbone, Flow, Operand, build_backbone
+from ...space.backbone.colourings import earlier_colouring
 from ...space.catalogue import KINDS
 from ...space.draft import Decisions
 from ...space.engine.order import OrderNode, forest
 from ...space.families.ranges import N_VECTORS
 from ...space.families.rescaling import RESCALED, RESCALING
 from ...space.families.scatter import blocks_of, tile_shape
-from ...space.families.scatter_colours import earlier_colouring
 from ...space.families.unrolling import place_of
 from ...space.families.wavefronts import sweep_of
 from ...space.targets.target import Target

@@ -193,7 +193,7 @@ def _in_no_loop(body: Sequence[ir.Stmt]) -> Iterator[ir.Stmt]:
 
 
 _REFUSED = (
-    ir.While, ir.Assert, ir.Print, ir.LocalArray, ir.SetElement, ir.ForActive, ir.Activate, ir.Deactivate, ir.Append,
+    ir.While, ir.Assert, ir.Print, ir.ForActive, ir.Activate, ir.Deactivate, ir.Append,
 )  # fmt: skip
 
 

@@ -29,16 +29,17 @@ class ListSite:
 
 @dataclass(frozen=True)
 class TileSite:
-    """Field of which a loop over the cells of leaves reads neighbour cells: it may be staged in local arrays.
+    """Field of which a loop over the cells of leaves reads, or updates, neighbour cells: it may be staged in local arrays.
 
-    The local arrays have `n_bytes`. `n_crossed` is the maximal number of axes along which a read leaves the leaf.
-    `field` is the field's array in the kernel.
+    The local arrays have `n_bytes`. `n_crossed` is the maximal number of axes along which an access leaves the leaf.
+    `field` is the field's array in the kernel. `updated`: its array in the sequence, if the loop updates it; else "".
     """
 
     name: str
     n_bytes: int
     n_crossed: int
     field: str
+    updated: str = ""
 
 
 @dataclass(frozen=True)

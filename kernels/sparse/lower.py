@@ -25,7 +25,7 @@ from ..ir.walk import (
 from .active_cells import still_active, without_activations
 from .cells import I64, CellNames, Cells, Found, StatementBuilder, number
 from .current_cell import Own, lists_made, shrinks, without_own_activations, written
-from .halo import Staged, around, windows
+from .halo import Staged, reads_around, updates_around, windows
 from .hoisted_activation import Leaves, chosen, first_indices, hoistable, made_once
 from .layout import TreeLayout, n_shared, pools_below
 from .lowered import Lowered
@@ -48,7 +48,7 @@ def lower_trees(
 
     `fields`: for each array of `ir.placed`, the number of its field in its layout.
     `demoted`: activations of surely active cells, by number in the order of the text. `staged`: pairs of a loop's number at top
-    level and an array that it reads out of tiles. `once`: hoisted activations, made once per element (hoisted_activation.py).
+    level and an array that it accesses in tiles. `once`: hoisted activations, made once per element (hoisted_activation.py).
     """
     lowering = _Lowering(ir, layouts, fields, demoted, staged)
     lowering.searched = demoted & hoistable(ir) if demoted else demoted
@@ -65,7 +65,7 @@ class _Lowering:
         demoted: frozenset[int],
         staged: Collection[tuple[int, str]],
     ) -> None:
-        self.wanted, self.staged = staged, Staged({}, frozenset())
+        self.wanted, self.staged = staged, Staged({}, {}, frozenset())
         self.made: list[tuple[int, Staged]] = []  # loops over lists, by number at top level
         self.ir, self.layouts, self.fields = ir, layouts, fields
         self.top = 0  # the number of the statement at top level
@@ -256,6 +256,8 @@ class _Lowering:
         components = tuple(self.expr(i, b) for i in s.indices[:n])
         key = p.tree, p.node, s.indices[n:]
         value = self.expr(s.value, b)
+        if isinstance(s, kernel.Update) and self._in_tile(b, replace(s, value=value), components):
+            return
         own = self._own_item(*key)
         guard: kernel.Expr = const(True, kernel.DType.bool_)
         if own is not None:
@@ -289,6 +291,20 @@ class _Lowering:
                 b.set(s.result, const(0, s.value.dtype))
             made = [kernel.If(guard, tuple(made), (), s.where)]
         b.statements += made
+
+    def _in_tile(
+        self, b: StatementBuilder, s: kernel.Update, components: tuple[kernel.Expr, ...]
+    ) -> bool:
+        """Appends an update of a field to its tile. Returns False if the loop has none for the field."""
+        p, leaf = self.placed[s.array], None if self.own is None else self.own.leaf
+        if leaf is None or leaf.tree != p.tree or not leaf.is_like(self.cells, p.node):
+            return False
+        assert self.own is not None
+        beside = offsets(s.indices[len(components) :], self.own.loops)
+        plain = replace(s, array=self.array_of(s.array), indices=components)
+        return beside is not None and self.staged.update(
+            self.cells, leaf, b, s.array, plain, beside
+        )
 
     def array_of(self, field: str) -> str:
         return self.cells.array(self.placed[field].tree, f"field{self.fields[field]}")
@@ -400,7 +416,10 @@ class _Lowering:
         self.only_own = frozenset(name for name, is_own in by_field.items() if is_own)
         self.elsewhere = frozenset(by_field) - self.only_own
         wanted = frozenset(f for top, f in self.wanted if top == self.top)
-        self.staged, loses_cells = Staged(around(s, t, self.placed, by_field), wanted), shrinks(s)
+        reads = reads_around(s, t, self.placed, by_field)
+        dtypes = {p.name: p.dtype for p in self.ir.arrays}
+        updates = updates_around(s, t, self.placed, dtypes, may_reorder=self.ir.fast_math)
+        self.staged, loses_cells = Staged(reads, updates, wanted), shrinks(s)
         coordinates: dict[int, kernel.Expr] = {a: number(0) for a in t.axes(s.node)}
 
         def inside(
@@ -446,6 +465,7 @@ class _Lowering:
             self.cell_loops.nest(
                 inner, s.tree, rest, item, {listed: item}, at, inside, is_leaf=True
             )
+            self.staged.add_up(self.cells)
             self.leaves = {}
 
         if listed < 0:

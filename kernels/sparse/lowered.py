@@ -9,16 +9,17 @@ from ..ir.kernel import KernelIR
 
 @dataclass(frozen=True)
 class HaloWindow:
-    """Window: a field that a loop over the cells of leaves reads around its current cell, maybe out of a tile.
+    """Window: a field that a loop over the cells of leaves reads, or updates, around its current cell, maybe in a tile.
 
     `top` is the loop's number in the body before lowering. `n_bytes` is the size of a tile of `field` (see halo.py). `n_crossed`:
-    the largest number of axes along which a read may leave the leaf; each doubles the number of leaves that are read.
+    the largest number of axes along which an access may leave the leaf; each doubles the number of leaves that are accessed.
     """
 
     top: int
     field: str
     n_bytes: int
     n_crossed: int
+    is_updated: bool
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,7 @@ class Lowered:
     A section is (array, tree, key).
     The first `n_settling` statements reclaim pools, and the last `n_claiming` report writes that could not be made. `lists` are the
     statements that make lists: (statement, number of the loop in the body before lowering, tree, node). Loops at top level keep
-    their identity. `windows`: fields that loops may read out of tiles, or do.
+    their identity. `windows`: fields that loops may access in tiles, or do.
     """
 
     ir: KernelIR

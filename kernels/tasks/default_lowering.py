@@ -51,12 +51,12 @@ def _in_tiles(windows: Iterable[HaloWindow]) -> frozenset[tuple[int, str]]:
     """Returns pairs of a loop's number and a field to read out of tiles (copies of a leaf with its border).
 
     These are the fields with a read that may leave a leaf along several axes at once: each such axis doubles the number of leaves
-    in which the cell may be. All tiles of a loop together are at most as large as a local array may be.
+    in which the cell may be. All tiles of a loop together are at most as large as a local array may be. Updates stay in place.
     """
     staged, n_bytes = set[tuple[int, str]](), dict[int, int]()
     for w in windows:
         n = n_bytes.get(w.top, 0) + w.n_bytes
-        if w.n_crossed > 1 and n <= LOCAL_ARRAY_BYTES:
+        if w.n_crossed > 1 and n <= LOCAL_ARRAY_BYTES and not w.is_updated:
             staged.add((w.top, w.field))
             n_bytes[w.top] = n
     return frozenset(staged)

@@ -113,7 +113,10 @@ def _once(
 def _loops(
     call: LogicalCall, lowered: Lowered, trees: Mapping[str, StructureTree], label: str
 ) -> Iterator[tuple[int, TreeLoop]]:
-    """Yields the loops of a kernel at top level, with their identities (`uid`)."""
+    """Yields the loops of a kernel at top level, with their identities (`uid`).
+
+    A field without conflicts between iterations is updated in no tile: the tiles of two leaves would have cells in common.
+    """
     ir, fields = call.kernel.ir, call.kernel.fields
     array_of = {
         p.array: call.sections.get((p.tree, f"field{fields[p.array]}"), "") for p in ir.placed
@@ -133,7 +136,8 @@ def _loops(
             if tree in changed and not key.startswith("field")
         }
         way = ways.get(top, EACH if _activates(s, trees) else "")
-        facts = OnTrees((), way, frozenset(apart), frozenset(states), tiles.get(top, ()))
+        sites = tuple(x for x in tiles.get(top, ()) if x.updated not in apart)
+        facts = OnTrees((), way, frozenset(apart), frozenset(states), sites)
         domain = active_cells(s, trees[s.tree]) if isinstance(s, ForActive) else BOX
         yield s.uid, TreeLoop(LogicalLoop(call, top), domain, facts)
 
@@ -147,12 +151,13 @@ def _activates(s: For | ForActive, trees: Mapping[str, StructureTree]) -> bool:
 def _tiles(
     lowered: Lowered, array_of: Mapping[str, str], label: str
 ) -> dict[int, tuple[TileSite, ...]]:
-    """Returns by number of a loop the fields that it may read out of tiles, with names made of call and array."""
+    """Returns by number of a loop the fields that it may access in tiles, with names made of call and array."""
     found: dict[int, tuple[TileSite, ...]] = {}
     n_named: dict[str, int] = {}
     for w in lowered.windows:
         array = array_of[w.field]
         n = n_named[array] = n_named.get(array, 0) + 1
         name = f"{label}.{array}" + (f"_{n}" if n > 1 else "")
-        found[w.top] = (*found.get(w.top, ()), TileSite(name, w.n_bytes, w.n_crossed, w.field))
+        site = TileSite(name, w.n_bytes, w.n_crossed, w.field, array if w.is_updated else "")
+        found[w.top] = (*found.get(w.top, ()), site)
     return found

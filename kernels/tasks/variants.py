@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Container, Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -10,7 +10,19 @@ from ..analysis.accesses import analyse
 from ..ir.arrays import ArrayInfo
 from ..ir.body import Body, Reason
 from ..ir.domain import Loop
-from ..ir.kernel import ArrayParam, Compare, For, If, LoopIndex, Stmt
+from ..ir.kernel import (
+    ArrayParam,
+    Compare,
+    For,
+    If,
+    Load,
+    LocalArray,
+    LocalElement,
+    LoopIndex,
+    SetElement,
+    Stmt,
+    Update,
+)
 from ..ir.logical import LogicalLoop
 from ..ir.on_trees import EACH
 from ..ir.task import Problem, Task
@@ -45,7 +57,7 @@ class _Frame:
 
 
 def staged(problem: Problem, task: Task, names: Collection[str]) -> Body:
-    """Returns the body of a task that reads the fields with the tiles `names`, and no others, from local arrays.
+    """Returns the body of a task that accesses the fields with the tiles `names`, and no others, in local arrays.
 
     `names`: values of `TileSite.name`.
     """
@@ -56,13 +68,31 @@ def staged(problem: Problem, task: Task, names: Collection[str]) -> Body:
         return body
     made = _lowered(frame, fields)
     assert made is not None, "tiles change the inside of a loop only"
-    # Tiles are filled before the loops over cells, which are those of the body without tiles.
-    here, before = (
-        [s.loop for s in nested_statements(x.statements) if isinstance(s, For)]
-        for x in (made, body)
-    )
-    loops = tuple(zip(here[len(here) - len(before) :], before, strict=True))
+    tiles = _local_arrays(made) - _local_arrays(body)
+    here = [x.loop for x in _loops(made) if not _is_transfer(x, tiles)]
+    loops = tuple(zip(here, (x.loop for x in _loops(body)), strict=True))
     return replace(made, trees=replace(body.trees, tiles=(), loops=loops))
+
+
+def _loops(body: Body) -> Iterator[For]:
+    return (s for s in nested_statements(body.statements) if isinstance(s, For))
+
+
+def _local_arrays(body: Body) -> set[str]:
+    return {s.name for s in nested_statements(body.statements) if isinstance(s, LocalArray)}
+
+
+def _is_transfer(loop: For, tiles: Container[str]) -> bool:
+    """True if a loop only fills one of the local arrays `tiles`, or adds its elements to an array."""
+    inside = [s for s in nested_statements(loop.body) if not isinstance(s, For)]
+    return bool(inside) and all(_is_moved(s, tiles) for s in inside)
+
+
+def _is_moved(s: Stmt, tiles: Container[str]) -> bool:
+    match s:
+        case SetElement(name=name, value=Load()) | Update(value=LocalElement(name=name)):
+            return name in tiles
+    return False
 
 
 def in_each(problem: Problem, task: Task) -> Body | None:

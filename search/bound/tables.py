@@ -345,6 +345,7 @@ def _atomics(space: Space) -> Table:
     """Returns the table of atomic updates that several threads may make at once.
 
     It is empty unless the machine's least cost of an atomic update was measured.
+    Updates that may be summed up in tiles are left out.
     """
     target, rows = space.target, []
     rates = {
@@ -353,8 +354,9 @@ def _atomics(space: Space) -> Table:
         DType.i32: target.atomic_i32_per_ns,
     }
     for (t, name), var in space.variables.scatter.items():
-        dtype = space.problem.array(name).dtype
-        if rates.get(dtype):
+        dtype, body = space.problem.array(name).dtype, space.problem.tasks[t].body
+        in_tiles = {x.updated for x in body.trees.tiles} if body is not None else set()
+        if rates.get(dtype) and name not in in_tiles:
             counter = body_operations(space.problem.tasks[t], space.profile)
             rows.append((t, var, counter.atomic_updates(name, dtype) / rates[dtype]))
     return table(rows, "task scatter", "ns")

@@ -19,6 +19,7 @@ from ...kernels.tasks.dependence import (
     shared_reads,
 )
 from . import objects
+from .colourings import earlier_colouring
 from .objects import INNER, LEVEL_NAMES, MID, OUTER, Backbone, Dim, Flow, Merge, Rescaled
 from .patterns import operands, prefetches, rereads, shifts
 
@@ -72,7 +73,7 @@ def _components(
     merges: tuple[Merge, ...],
     flows: tuple[Flow, ...],
 ) -> tuple[range, ...]:
-    """Returns the components: runs of consecutive tasks that possible merges or on-chip values connect.
+    """Returns the components: runs of consecutive tasks that possible merges, on-chip values or common colourings connect.
 
     A task between two tasks of a component belongs to it, since it may have to run before or after both. Two tasks share no loop if
     a third task has to run between them and can share no loop with one of them. The shared loop would contain the third task.
@@ -91,6 +92,10 @@ def _components(
         is_kept = f.is_pointwise or problem.array(f.array).role == "temp"
         if is_kept and tasks[f.producer].is_structured and tasks[f.consumer].is_structured:
             connected.append((f.producer, f.consumer))
+    for t in range(n_tasks):
+        near = range(max(0, t + 1 - objects.LAUNCH_TASKS), t)
+        earlier = earlier_colouring(problem, near, t)
+        connected += [(earlier.task, t)] if earlier is not None else []
     for first, last in connected:
         if last - first < objects.LAUNCH_TASKS and last in step_of[first]:
             reach[first] = max(reach[first], last)

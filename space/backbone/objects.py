@@ -16,7 +16,7 @@ task form one grid of straight-line code at its body, so nothing can be ordered 
 
 Two tasks may share a launch if they are in one component and less than LAUNCH_TASKS apart, or in a
 component with few objects (LAUNCH_OBJECTS). A component is a run of tasks, in program order, that
-possible merges and on-chip values connect. A sequence that fits into a launch is one component.
+possible merges, on-chip values and common colourings of scatters connect. A sequence that fits into a launch is one component.
 Tasks that cannot share a launch run in program order, which is no choice. So objects and
 constraints grow linearly with the tasks.
 

@@ -17,10 +17,9 @@ from itertools import combinations
 from math import prod
 
 from ...kernels.analysis.scatters import Scatter, scatters
-from ...kernels.analysis.updated_rows import UpdatedRows
 from ...kernels.ir.arrays import ArrayInfo
-from ...kernels.ir.task import Problem, Task
 from ..backbone import MID, OUTER, Dim
+from ..backbone.colourings import MAX_SORTED, colourable
 from ..draft import Draft, Family, all_but, bits
 from ..targets.gpu_facts import ATOMIC_OPERATIONS
 from ..targets.kind import CPU, GPU
@@ -42,10 +41,7 @@ BY_BLOCKS = (*SORTING, GREEDY)  # iterations run block by block
 _OF_THREADS = (BY_ATOMICS, PRIVATE, GREEDY)  # one thread gains nothing by them
 
 MAX_BLOCKS = 1 << 15  # beyond that the sort has more to look up than its iterations are worth
-MAX_SORTED = 1 << 31  # iterations: their numbers have 32 bits
 _N_SIZES = 5  # of blocks to choose from
-MAX_ROWS = 1 << 28  # of an array: a colouring has a word of 8 bytes for each
-MAX_BYTES = 1 << 30  # of the rows of all iterations
 
 
 # --- sites -----------------------------------------------------------------------------------
@@ -129,22 +125,6 @@ def values_of(s: Draft, x: Scatter, sizes: tuple[int, ...]) -> int:
         if len(x.bases) > 1:  # else these are the slabs
             values.add(COLOUR)
     return bits(*values)
-
-
-def colourable(task: Task, problem: Problem) -> tuple[Scatter, ...]:
-    """Returns the scatters by whose rows a team may colour blocks of a task's iterations.
-
-    Where all scatters of a task have windows, boxes serve them: their blocks need no colouring.
-    """
-    found = scatters(task, problem)
-    if all(x.window for x in found) or task.loops[0].extent >= MAX_SORTED:
-        return ()
-    return tuple(x for x in found if x.rows is not None and _has_room(task, x.rows))
-
-
-def _has_room(task: Task, rows: UpdatedRows) -> bool:
-    n_bytes = task.loops[0].extent * rows.most * 4
-    return rows.n_rows <= MAX_ROWS and n_bytes <= MAX_BYTES
 
 
 def sizes_of(s: Draft, found: tuple[Scatter, ...]) -> tuple[int, ...]:

@@ -7,18 +7,14 @@ the loops of a mesh's forces and of their adjoint.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from ...kernels.analysis.common_rows import are_among
-from ...kernels.analysis.effects import arrays_written
-from ...kernels.analysis.scatters import Scatter
-from ...kernels.analysis.updated_rows import UpdatedRows, inspector
+from ...kernels.analysis.updated_rows import inspector
 from ...kernels.ir.on_trees import ANEW, AS_IS, IF_OLD
 from ...kernels.ir.task import Problem, Task
+from ..backbone.colourings import colourable, earlier_colouring, rows_of
 from ..draft import Draft, Family, Phrases, all_but, bits
 from ..targets.kind import CPU
 from .order import BEFORE
-from .scatter import GREEDY, SCATTER, colourable
+from .scatter import GREEDY, SCATTER
 
 SIZES = (1, 16, 256, 4096)  # iterations
 
@@ -32,58 +28,12 @@ COLOURING = (
 # --- sites -----------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class EarlierColouring:
-    """Colouring of an earlier task that a task may use.
-
-    `holders`: for each array that the task scatters to, arrays of the earlier task with at least the same rows in each iteration.
-    """
-
-    task: int
-    holders: dict[str, tuple[str, ...]]
-
-
-def earlier_colouring(problem: Problem, component: range, t: int) -> EarlierColouring | None:
-    """Returns the nearest colouring of a task of the component that task `t` may use; None if there is none.
-
-    No task in between writes an array from which rows are computed.
-    """
-    task = problem.tasks[t]
-    wanted = colourable(task, problem)
-    read = _arrays_of_rows(task, wanted)
-    for u in reversed(range(component.start, t)):
-        before = problem.tasks[u]
-        if before.repeats != task.repeats:
-            return None
-        held = colourable(before, problem)
-        holders = {x.array: _holders(task, x, before, held) for x in wanted}
-        if holders and all(holders.values()):
-            return EarlierColouring(u, holders)
-        if read.intersection(arrays_written(before)):
-            return None
-    return None
-
-
-def _rows_of(x: Scatter) -> UpdatedRows:
-    assert x.rows is not None
-    return x.rows
-
-
-def _arrays_of_rows(task: Task, wanted: tuple[Scatter, ...]) -> frozenset[str]:
-    found = (inspector(task, (_rows_of(x),)) for x in wanted)
-    return frozenset(name for made in found if made is not None for name in made.arrays_read)
-
-
 def _is_by_indices(task: Task, problem: Problem) -> bool:
     """True if rows follow from integers. Those of positions change from call to call: a search that measures with the same ones
     would take a kept colouring for free.
     """
-    found = (inspector(task, (_rows_of(x),)) for x in colourable(task, problem))
+    found = (inspector(task, (rows_of(x),)) for x in colourable(task, problem))
     return not any(made is not None and made.kept for made in found)
-
-
-def _holders(task: Task, x: Scatter, before: Task, held: tuple[Scatter, ...]) -> tuple[str, ...]:
-    return tuple(y.array for y in held if are_among(task, _rows_of(x), before, _rows_of(y)))
 
 
 def declare(s: Draft) -> None:

@@ -20,6 +20,7 @@ from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.search.starts.complete import complete_sketch
 from kernelscape.search.starts.proposals import sketches
 from kernelscape.space import choices as ch
+from kernelscape.space.backbone.objects import LAUNCH_TASKS
 from kernelscape.space.build import build_space
 from kernelscape.space.candidate import Candidate, DeadEnd
 from kernelscape.space.decisions import fix
@@ -256,3 +257,29 @@ def test_the_adjoint_of_a_mesh_has_the_colours_of_its_forces() -> None:
 
     problem = normalise(record_program(forward_and_backward, ())[0])
     assert ways(build_space(problem, checking.target(2, 32))) == [OWN, ANY]
+
+
+@pytest.mark.parametrize(
+    ("between", "connected", "last"),
+    [(3, [[3, 4, 5, 6, 7]], ANY), (LAUNCH_TASKS, [], OWN)],
+)
+def test_tasks_that_share_colours_are_of_one_component(
+    between: int, connected: list[list[int]], last: list[str]
+) -> None:
+    """Else each component of a long sequence finds and colours its own rows. Tasks far apart stay alone."""
+
+    def long(tri: Any, w: Any, f: Any, g: Any, *others: Any) -> None:
+        for x in others[:3]:
+            double(x)
+        first_corner(tri, w, f)
+        for x in others[3 : 3 + between]:
+            double(x)
+        first_corner(tri, w, g)
+        for x in others[3 + between :]:
+            double(x)
+
+    tri, w, f, _, g = mesh()
+    others = [np.ones((30 + k, 2), np.float32) for k in range(14)]
+    space = space_of(long, tri, w, f, g, *others)
+    assert [list(c) for c in space.backbone.components if len(c) > 1] == connected
+    assert ways(space) == [OWN, last]
