@@ -407,6 +407,15 @@ FAULTS = (
         (SORTED_COLOURS,),
     ),
     Fault(
+        "the end of a loop: an element that iterations write",
+        "kernels/tasks",
+        "and isinstance(j, ir.Const) and i.value != j.value",
+        "and isinstance(j, ir.Const)",
+        (
+            "tests/kernels/tasks/test_non_affine.py::test_a_loop_ends_where_an_element_says_that_no_iteration_writes",
+        ),
+    ),
+    Fault(
         "a tile of updates: leaves that are not active",
         "kernels/sparse",
         "if any(direction):",

@@ -115,8 +115,7 @@ def _known_loop(
     extent = constant_extent(s.extent)
     if extent is not None:
         return Loop(s.loop, extent, False), s.body
-    written = walk.written_in(s.body)
-    if walk.locals_read(s.extent) or any(x.array in written for x in walk.loads(s.extent)):
+    if walk.locals_read(s.extent) or any(_may_change(x, s.body) for x in walk.loads(s.extent)):
         return None
     shapes = {name: a.shape for name, a in arrays.items()}
     most = _most_of_steps(s, steps)
@@ -127,6 +126,19 @@ def _known_loop(
     index = ir.LoopIndex(s.loop)
     wanted = ir.Compare("lt", index, walk.coerced(s.extent, index.dtype))
     return Loop(s.loop, most, False, count_of(s)), (ir.If(wanted, s.body, (), s.where),)
+
+
+def _may_change(x: ir.Load, body: tuple[ir.Stmt, ...]) -> bool:
+    """True if statements may write the element of a load. Counters of one tree, say, are different elements of an array."""
+    return any(
+        isinstance(s, ir.Store | ir.Update)
+        and s.array == x.array
+        and not any(
+            isinstance(i, ir.Const) and isinstance(j, ir.Const) and i.value != j.value
+            for i, j in zip(s.indices, x.indices, strict=True)
+        )
+        for s in walk.nested_statements(body)
+    )
 
 
 def _most_of_steps(s: ir.For, steps: tuple[Loop, ...]) -> int | None:

@@ -15,7 +15,7 @@ from kernelscape.runtime.device import DeviceOptions, open_device
 from kernelscape.space.build import build_space
 from kernelscape.space.candidate import Candidate
 from kernelscape.space.decisions import fix
-from kernelscape.testing import checking
+from kernelscape.testing import checking, sparse_candidates, sparse_periods
 
 N_CELLS = 256
 
@@ -211,3 +211,51 @@ def test_a_sequence_of_threads_leaves_no_slot_behind(
         TreeStorage(used.layout, {k: before[array] for k, array in used.sections}).settle(0)
     assert unsound(recording.trees, before) == ""
     module.close()
+
+
+def growing(kind: str):
+    """A recording whose loop over a tree activates neighbours in the same tree, and adds to them; a bit mask, too."""
+    x, y = ks.field(ks.f64), ks.field(ks.i32)
+    above = getattr(ks.root, kind)(ks.ij, 5)
+    above.dense(ks.ij, 4).place(x)
+    ks.root.pointer(ks.i, 5).bitmasked(ks.i, 4).place(y)
+
+    @ks.kernel
+    def begin():
+        for i, j in ks.ndrange(12, 12):
+            if (i // 4 + 2 * (j // 4)) % 3 == 1:
+                x[i, j] = 3 * i - j
+
+    @ks.kernel
+    def grow():
+        for i, j in x:
+            if i < 18 and j > 0:
+                x[i + 2, j] += 1.0
+                x[i, j - 1] += 2.0
+                y[i] += j
+
+    begin()
+    return record_program(lambda: grow(), ())
+
+
+@pytest.mark.compiler
+@pytest.mark.parametrize("kind", ["pointer", "hash"])
+def test_loops_over_a_tree_that_activate_its_cells_are_shared_out(
+    kind: str, tmp_path: Path
+) -> None:
+    """The counter of a list, which ends the loop, is another element than those that activations change."""
+    ks.init(arch=ks.cpu)
+    recording, before = growing(kind)
+    ks.reset()
+    problem, wanted = normalise(recording), sparse_periods.periods(recording, before)
+    works = []
+    for cores, way in ((2, "ATOMIC"), (3, "PRIVATE"), (5, "ATOMIC"), (2, "SERIAL")):
+        threads = "LOOP" if way == "SERIAL" else "PARALLEL"
+        space = build_space(problem, checking.target(cores, 32))
+        outer = [d.name for d in space.variables.kind if d.name.endswith("element.outer")]
+        assert len(outer) == 1
+        root = fix(space, (("scatter", way), (f"dim_kind({outer[0]})", threads))).root()
+        made = checking.random_candidate(root, np.random.default_rng(cores))
+        assert isinstance(made, Candidate)
+        works.append(sparse_candidates.Work(checking.source_of(made), recording, before, wanted))
+    assert sparse_candidates.faults_built(works, tmp_path / "grow") == [""] * len(works)

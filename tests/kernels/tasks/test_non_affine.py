@@ -143,3 +143,32 @@ def test_a_sentence_names_three_reasons() -> None:
     )
     assert str(non_affine).endswith("; and 1 more")
     assert str(non_affine).count(";") == 3
+
+
+def test_a_loop_ends_where_an_element_says_that_no_iteration_writes() -> None:
+    """Another element of the array may be written: so are counters of a tree, one of which ends a loop over its cells."""
+
+    @kernel
+    def beside(n: nd, y: nd):
+        for i in range(n[0]):
+            y[i] = 2.0
+            n[1] += 1
+
+    @kernel
+    def in_place(n: nd, y: nd):
+        for i in range(n[0]):
+            y[i] = 2.0
+            n[0] += 1
+
+    @kernel
+    def anywhere(n: nd, y: nd):
+        for i in range(n[0]):
+            y[i] = 2.0
+            n[i % 2] += 1
+
+    given = np.full(2, 5, np.int32), np.ones(9, np.float32)
+    found = []
+    for fn in (beside, in_place, anywhere):
+        (task,) = normalise(record_sequence(fn, given, name="one")).tasks
+        found.append([x.extent for x in task.loops])
+    assert found == [[9], [], []]
