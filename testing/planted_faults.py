@@ -36,6 +36,7 @@ COMMON_ROWS = COMMON_COLOURS("colours_serve_later_tasks_that_update_some_of_the_
 ROUNDED_ROWS = (
     "tests/codegen/test_scatter.py::test_locals_that_are_rounded_from_floats_are_kept_for_the_body"
 )
+JOINED = "tests/kernels/transforms/test_joined_updates.py::test_updates_are_one_where_nobody_sees_a_part_of_the_sum"
 UPDATE_TILES = "tests/kernels/sparse/test_update_tiles.py::test_{}".format
 HELD_COLOURS = "tests/runtime/cpu/test_calls.py::test_kept_colours_belong_to_a_call_until_its_last_launch_has_used_them"
 KEPT_SORTS = "tests/codegen/test_scatter.py::test_kept_sorts_are_made_again_when_blocks_change"
@@ -405,6 +406,20 @@ FAULTS = (
         "if n > 1 and span > 1)",
         "if n > 1 and span > 2)",
         (SORTED_COLOURS,),
+    ),
+    Fault(
+        "updates of one element as one: an index that changes in between",
+        "kernels/transforms",
+        "or not names.isdisjoint(map(local_changed, every))",
+        "or False",
+        (JOINED,),
+    ),
+    Fault(
+        "updates of one element as one: a part of the sum that somebody reads",
+        "kernels/transforms",
+        "            array in read\n            or not sources",
+        "            not sources",
+        (JOINED,),
     ),
     Fault(
         "the end of a loop: an element that iterations write",

@@ -20,7 +20,7 @@ from ...ir.kernel import (
 from ...ir.walk import children, loads, nested_statements, with_blocks
 from .activity import activity_of, refusal
 from .body import Making, SweepBody
-from .joined import joined
+from .joined import combined, joined
 from .naming import Names
 from .overwritten import refuse_overwritten
 from .pruning import names_in, pruned
@@ -40,11 +40,12 @@ def adjoint(ir: KernelIR, gradients: Mapping[str, str], n_kept: int = N_KEPT) ->
     whole = SweepBody(making)
     sweep_kernel(whole, ir.body)
     body = _with_needed_guards(pruned(whole.statements()), making)
-    body = joined(body) if ir.fast_math else body
+    arrays = dict.fromkeys((*ir.arrays, *_gradients(ir.arrays, gradients)))
+    if ir.fast_math:
+        body = combined(joined(body), {p.name: p.dtype for p in arrays}, names.fresh)
     _refuse_unknown(body, making)
     refuse_overwritten(ir, body)
     used = arrays_in(body)
-    arrays = dict.fromkeys((*ir.arrays, *_gradients(ir.arrays, gradients)))
     beside = (replace(p, array=gradients[p.array]) for p in ir.placed if p.array in gradients)
     return replace(
         ir,
