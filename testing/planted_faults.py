@@ -454,9 +454,9 @@ FAULTS = (
     Fault(
         "a tile of updates: an earlier colouring",
         "space/families",
-        'own = (s.v.of_tasks["colouring"][t], all_but(COLOURING, REUSE))\n',
-        'own = (s.v.of_tasks["colouring"][t], ~0)\n',
-        (UPDATE_TILES("tiles_have_colours_of_their_own_and_no_certain_atomic_updates"),),
+        'own = (s.v.of_tasks["colouring"][u], all_but(COLOURING, REUSE))',
+        'own = (s.v.of_tasks["colouring"][u], ~0)',
+        (UPDATE_TILES("tiles_have_colours_of_their_own"),),
     ),
     Fault(
         "an earlier colouring: conditions under which a row is updated",
@@ -467,7 +467,7 @@ FAULTS = (
     ),
     Fault(
         "an earlier colouring: indices that a task in between writes",
-        "space/families",
+        "space/backbone",
         "if read.intersection(arrays_written(before)):",
         "if False:",
         (COMMON_ROWS,),

@@ -186,7 +186,7 @@ def test_fields_that_the_loop_reads_or_whose_sums_keep_their_order_have_no_tiles
     assert [len(sites(normalise(r))) for r in found] == [0, 0]
 
 
-def test_tiles_have_colours_of_their_own_and_no_certain_atomic_updates() -> None:
+def test_tiles_have_colours_of_their_own() -> None:
     """A tile is added to cells that no update reaches, so an earlier colouring may lack them."""
     turn = plane()
     problem = normalise(record_program(lambda: (turn(), turn()), ())[0])
