@@ -37,6 +37,7 @@ ROUNDED_ROWS = (
     "tests/codegen/test_scatter.py::test_locals_that_are_rounded_from_floats_are_kept_for_the_body"
 )
 JOINED = "tests/kernels/transforms/test_joined_updates.py::test_updates_are_one_where_nobody_sees_a_part_of_the_sum"
+BLOCKS_IN_TREES = "tests/kernels/sparse/test_random_sequences.py::test_particles_update_cells_of_leaves_block_by_block"
 UPDATE_TILES = "tests/kernels/sparse/test_update_tiles.py::test_{}".format
 HELD_COLOURS = "tests/runtime/cpu/test_calls.py::test_kept_colours_belong_to_a_call_until_its_last_launch_has_used_them"
 KEPT_SORTS = "tests/codegen/test_scatter.py::test_kept_sorts_are_made_again_when_blocks_change"
@@ -406,6 +407,20 @@ FAULTS = (
         "if n > 1 and span > 1)",
         "if n > 1 and span > 2)",
         (SORTED_COLOURS,),
+    ),
+    Fault(
+        "windows in trees: a tile, which has no slots",
+        "space/families",
+        "values |= {SORTED} if x.is_in_tree else {SORTED, TILE}",
+        "values |= {SORTED, TILE}",
+        (BLOCKS_IN_TREES,),
+    ),
+    Fault(
+        "windows in trees: extents of the array in place of coordinates",
+        "kernels/analysis",
+        "extents=cells.extents, is_in_tree=True",
+        "is_in_tree=True",
+        (BLOCKS_IN_TREES,),
     ),
     Fault(
         "updates of one element as one: an index that changes in between",

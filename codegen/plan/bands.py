@@ -252,10 +252,10 @@ class _Reader:
         cells = int(self.value("scatter_cells", t) or 0)
         found = []
         for x in scatters(task, problem) if any(u == t for u, _ in methods) else ():
-            how, array = ch.SCATTER.index(methods[t, x.array]), problem.array(x.array)
+            how = ch.SCATTER.index(methods[t, x.array])
             if how in ch.SORTING:
-                tile = tile_shape(x, array, cells) if how == ch.TILE else ()
-                blocks = blocks_of(x, array, how, cells)
+                tile = tile_shape(x, cells) if how == ch.TILE else ()
+                blocks = blocks_of(x, how, cells)
                 found.append(ScatterPlan(x, how, tile, blocks, placing(task, x.bases)))
             elif how != ch.SERIAL:
                 found.append(ScatterPlan(x, how))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from ..ir import kernel as ir
@@ -27,12 +27,15 @@ class Scatter:
 
     `window` has a range per axis if all updates of an iteration lie in a box whose origin can be computed before the first of them.
     Else it is (). `rows`: the parts of the array that an iteration updates, if they are known before it runs.
+    `extents`: of the space in which boxes lie: the array, or (`is_in_tree`) its components and the cells of a tree by coordinates.
     """
 
     array: str
     op: ir.ReduceOp
     window: tuple[Reach, ...] = ()
     rows: UpdatedRows | None = None
+    extents: tuple[int, ...] = ()
+    is_in_tree: bool = False
 
     @property
     def bases(self) -> tuple[ir.Expr, ...]:
@@ -92,9 +95,50 @@ def _of_body(task: Task, arrays: tuple[ArrayInfo, ...]) -> tuple[Scatter, ...]:
             or not is_free
         ):
             return ()
-        window, rows = _window(task, updates, by_name), updated_rows(task, by_name[array])
-        found.append(Scatter(array, ops.pop(), window, rows))
+        rows, op = updated_rows(task, by_name[array]), ops.pop()
+        made = Scatter(array, op, (), rows, by_name[array].shape)
+        window = _window(task, updates, by_name)
+        cells = None if window else _cells_updated(task, by_name[array])
+        if cells is not None:
+            box = _box(cells.updates, cells.around, cells.extents)
+            bases = [r.base for r in box if r.base is not None]
+            is_named = all(isinstance(b, ir.Local) for b in bases)
+            if box and is_named and _is_ready(task, updates, bases, by_name):
+                made = replace(made, window=box, extents=cells.extents, is_in_tree=True)
+        found.append(replace(made, window=window) if window else made)
     return tuple(found)
+
+
+@dataclass(frozen=True)
+class _Cells:
+    """Updates of a field of a tree as the program states them, in statements `around`. `extents`: of components and coordinates."""
+
+    updates: tuple[ir.Update, ...]
+    around: tuple[ir.Stmt, ...]
+    extents: tuple[int, ...]
+
+
+def _cells_updated(task: Task, array: ArrayInfo) -> _Cells | None:
+    """Returns the updates of a sparse field by coordinates of cells; None for other arrays, or in loops over a tree.
+
+    Cells with other coordinates are other elements of the field's array. Sparse lowering keeps the locals of the program.
+    """
+    if task.logical is None or not isinstance(task.logical.statement, ir.For):
+        return None
+    call, body = task.logical.call, task.logical.statement.body
+    trees, fields = {t.name: t for t in call.kernel.ir.trees}, call.kernel.fields
+    placed = {
+        p.array: p
+        for p in call.kernel.ir.placed
+        if call.sections.get((p.tree, f"field{fields[p.array]}")) == array.name
+    }
+    updates = [s for s in nested_statements(body) if isinstance(s, ir.Update) and s.array in placed]
+    shapes = {trees[p.tree].shape(p.node) for p in placed.values()}
+    if not updates or len(shapes) != 1:
+        return None
+    extents = (*array.shape[:-1], *shapes.pop())
+    is_whole = all(len(s.indices) == len(extents) for s in updates)
+    return _Cells(tuple(updates), body, extents) if is_whole else None
 
 
 def placing(task: Task, bases: Sequence[ir.Expr]) -> Placing | None:
@@ -169,9 +213,19 @@ def _window(
     () if there is no such box, or if its origin cannot be computed before the first update.
     """
     assert task.body is not None
+    shape = arrays[updates[0].array].shape
+    window = _box(updates, task.body.statements, shape)
+    bases = [r.base for r in window if r.base is not None]
+    return window if bases and _is_ready(task, updates, bases, arrays) else ()
+
+
+def _box(
+    updates: Sequence[ir.Update], body: tuple[ir.Stmt, ...], extents: tuple[int, ...]
+) -> tuple[Reach, ...]:
+    """Returns the box of updates in a body, a range per axis, in a space of these extents. () if there is no box that moves."""
     lengths = {
         s.loop: int(s.extent.value) if isinstance(s.extent, ir.Const) else 0
-        for s in nested_statements(task.body.statements)
+        for s in nested_statements(body)
         if isinstance(s, ir.For)
     }
     window: list[Reach] = []
@@ -185,11 +239,10 @@ def _window(
         window = [a.with_(b) for a, b in zip(window or known, known, strict=True)]
     inside = tuple(
         r if r.base is not None else Reach(None, max(0, r.least), min(n - 1, r.largest))
-        for r, n in zip(window, arrays[updates[0].array].shape, strict=True)
+        for r, n in zip(window, extents, strict=True)
     )
-    bases = [r.base for r in inside if r.base is not None]
-    has_place = bases and all(r.span > 0 for r in inside)
-    return inside if has_place and _is_ready(task, updates, bases, arrays) else ()
+    moves = any(r.base is not None for r in inside)
+    return inside if moves and all(r.span > 0 for r in inside) else ()
 
 
 def _is_ready(

@@ -18,10 +18,10 @@ MAX_BYTES = 1 << 30  # of the rows of all iterations
 def colourable(task: Task, problem: Problem) -> tuple[Scatter, ...]:
     """Returns the scatters by whose rows a team may colour blocks of a task's iterations.
 
-    Where all scatters of a task have windows, boxes serve them: their blocks need no colouring.
+    Where all scatters of a task have windows in arrays, boxes serve them: their blocks need no colouring.
     """
     found = scatters(task, problem)
-    if all(x.window for x in found) or task.loops[0].extent >= MAX_SORTED:
+    if all(x.window and not x.is_in_tree for x in found) or task.loops[0].extent >= MAX_SORTED:
         return ()
     return tuple(x for x in found if x.rows is not None and _has_room(task, x.rows))
 

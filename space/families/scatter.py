@@ -84,10 +84,10 @@ class ArrayBlocks:
         return self.n_colours * prod(self.halves)
 
 
-def blocks_of(scatter: Scatter, array: ArrayInfo, how: int, cells: int) -> ArrayBlocks:
+def blocks_of(scatter: Scatter, how: int, cells: int) -> ArrayBlocks:
     """Returns the blocks (with edges of `cells` elements) by which scatter value `how` sorts."""
     along = [k for k, r in enumerate(scatter.window) if r.base is not None]
-    extents = tuple(array.shape[k] for k in along)
+    extents = tuple(scatter.extents[k] for k in along)
     spans = tuple(scatter.window[k].span for k in along)
     own = (cells, *extents[1:]) if how == SORTED else (cells,) * len(along)
     return ArrayBlocks(extents, spans, tuple(min(c, n) for c, n in zip(own, extents, strict=True)))
@@ -121,7 +121,7 @@ def values_of(s: Draft, x: Scatter, sizes: tuple[int, ...]) -> int:
     if array.size_bytes * s.target.cores <= s.target.last_cache_bytes:
         values.add(PRIVATE)
     if x.window and sizes:
-        values |= {SORTED, TILE}
+        values |= {SORTED} if x.is_in_tree else {SORTED, TILE}  # no tile has slots
         if len(x.bases) > 1:  # else these are the slabs
             values.add(COLOUR)
     return bits(*values)
@@ -138,32 +138,32 @@ def sizes_of(s: Draft, found: tuple[Scatter, ...]) -> tuple[int, ...]:
 
 
 def _is_size(s: Draft, x: Scatter, cells: int) -> bool:
-    b = blocks_of(x, s.array(x.array), COLOUR, cells)
+    b = blocks_of(x, COLOUR, cells)
     is_apart = max(b.spans) - 1 <= cells < max(b.extents)
     return is_apart and b.n_blocks <= MAX_BLOCKS
 
 
 def tile_bytes(x: Scatter, array: ArrayInfo, cells: int) -> int:
     """Greatest number of bytes that the windows of one block cover."""
-    return prod(tile_shape(x, array, cells)) * array.dtype.size_bytes
+    return prod(tile_shape(x, cells)) * array.dtype.size_bytes
 
 
-def tile_shape(x: Scatter, array: ArrayInfo, cells: int) -> tuple[int, ...]:
+def tile_shape(x: Scatter, cells: int) -> tuple[int, ...]:
     """Greatest number of elements, along each axis, that the windows of one block cover."""
     return tuple(
         r.span if r.base is None else min(cells, n) + r.span - 1
-        for r, n in zip(x.window, array.shape, strict=True)
+        for r, n in zip(x.window, x.extents, strict=True)
     )
 
 
-def agree(a: Scatter, b: Scatter, s: Draft) -> bool:
+def agree(a: Scatter, b: Scatter) -> bool:
     """True if one sorted order serves both scatters (equal windows). False if either has no window."""
     if not a.window or not b.window:
         return False
     first, second = (
         [
             (r.base, r.least, r.largest, n)
-            for r, n in zip(x.window, s.array(x.array).shape, strict=True)
+            for r, n in zip(x.window, x.extents, strict=True)
             if r.base
         ]
         for x in (a, b)
@@ -251,7 +251,7 @@ def one_sort(s: Draft) -> None:
     """Coherence: the iterations of a task have one order. Without a sort, the block size has its first value."""
     for t, found, _ in _tasks(s):
         for x, y in combinations(found, 2):
-            rule = SortsBy(agree(x, y, s))
+            rule = SortsBy(agree(x, y))
             pair = (s.v.scatter[t, x.array], s.v.scatter[t, y.array])
             s.b.table2("one order of iterations", *pair, rule, share=rule)
         if t in s.v.scatter_cells:
@@ -283,7 +283,7 @@ def room_of_tiles(s: Draft) -> None:
         for x in (x for x in found if x.window):
             array = s.array(x.array)
             tiles = tuple(tile_bytes(x, array, n) for n in sizes)
-            first = next(n for r, n in zip(x.window, array.shape, strict=True) if r.base)
+            first = next(n for r, n in zip(x.window, x.extents, strict=True) if r.base)
             room = s.target.last_cache_bytes // s.target.cores
             fits = TileFits(tiles, room, tuple(n < first for n in sizes))
             s.b.table2("room of tiles", s.v.scatter[t, x.array], cells, fits, share=fits)

@@ -11,6 +11,7 @@ from pathlib import Path
 import kernelscape as ks
 import numpy as np
 import pytest
+from kernelscape.kernels.analysis.scatters import scatters
 from kernelscape.kernels.frontend.recorder import record_program
 from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.space.build import build_space
@@ -152,6 +153,35 @@ def test_particles_update_cells_of_leaves_in_coloured_blocks(block: str, tmp_pat
         assert isinstance(made, Candidate)
         works.append(sparse_candidates.Work(checking.source_of(made), recording, before, wanted))
     assert sparse_candidates.faults_built(works, tmp_path / "leaves") == [""] * 3
+
+
+@pytest.mark.compiler
+@pytest.mark.parametrize("how", ["SORTED", "COLOUR"])
+def test_particles_update_cells_of_leaves_block_by_block(how: str, tmp_path: Path) -> None:
+    """Their windows are boxes of coordinates: cells with other coordinates are others, wherever their leaves lie."""
+    ks.init()
+    recording, before = adjoint_of_particles()
+    problem = normalise(recording)
+    (found,) = (x for t in problem.tasks for x in scatters(t, problem) if x.window)
+    assert (found.is_in_tree, found.extents, [r.span for r in found.window]) == (
+        True,
+        (21, 21),
+        [3, 3],
+    )
+    free = build_space(problem, checking.target(2, 32))
+    (var,) = free.variables.scatter.values()
+    ways = {free.choices[var].values[k] for k in free.root().values(var)}
+    assert ways == {"SERIAL", "ATOMIC", "PRIVATE", "SORTED", "COLOUR", "GREEDY"}
+    wanted, works, sizes = sparse_periods.periods(recording, before), [], set[str]()
+    for k, cores in enumerate((2, 3, 5, 1)):
+        space = fix(build_space(problem, checking.target(cores, 32)), (("scatter", how),))
+        made = checking.random_candidate(space.root(), np.random.default_rng(k))
+        assert isinstance(made, Candidate)
+        (cells,) = space.variables.scatter_cells.values()
+        sizes.add(space.choices[cells].values[made.value(cells)])
+        works.append(sparse_candidates.Work(checking.source_of(made), recording, before, wanted))
+    assert len(sizes) > 1
+    assert sparse_candidates.faults_built(works, tmp_path / "leaves") == [""] * 4
 
 
 def ways_of(space, kind):
