@@ -22,6 +22,7 @@ _RESOURCES = {
     "memory": "memory, both ways",
     "chain": "additions in a row",
     "ports": "loads and stores",
+    "packing": "loads and stores that pack operands",
     "tiles": "tiles that caches do not hold",
     "atomics": "atomic updates, as if no other core wanted the element",
 }

@@ -26,7 +26,7 @@ NO_FACTORS = (1.0,) * len(FACTORS)
 _OF_TERMS = {
     **dict.fromkeys(("memory read", "memory write", "memory", "streams", "tiles"), "memory"),
     **dict.fromkeys(("operations", "chain"), "operations"),
-    **dict.fromkeys(("ports", "atomics"), "ports"),
+    **dict.fromkeys(("ports", "packing", "atomics"), "ports"),
     "launches": "launches",
 }  # every other term is of a cache
 _OPERATIONS = FACTORS.index("operations")

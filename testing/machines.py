@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from itertools import product
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -15,7 +17,7 @@ from ..kernels.ir.access import Access
 from ..kernels.library import load
 from ..kernels.tasks.pipeline import normalise
 from ..space import choices as ch
-from ..space.backbone import INNER, MID, OUTER, Dim, Flow
+from ..space.backbone import INNER, MID, OUTER, Dim, Flow, Operand
 from ..space.build import build_space
 from ..space.candidate import Candidate, Space
 from ..space.engine.order import MERGED, OrderNode, forest
@@ -26,7 +28,8 @@ MEBI = 1 << 20
 
 
 def round_target(**changes: Any) -> Target:
-    """Two cores; reads 50, writes 40, both together 64 bytes a ns; 1 + 1 + 6 MiB of cache."""
+    """Two cores; reads 50, writes 40, both together 64 bytes a ns; 1 + 1 + 6 MiB of cache; vectors as fast as single elements."""
+    lane = 1 / changes.get("vector_bytes", 64)
     facts: dict[str, Any] = {
         "backend": "cpu",
         "name": "round numbers",
@@ -47,7 +50,11 @@ def round_target(**changes: Any) -> Target:
         "barrier_ns": 200.0,
         "call_ns": 100.0,
     }
-    return Target(**{**facts, **changes})
+    scalar = {
+        f"scalar_{name}_flops_per_ns": size * lane * {**facts, **changes}[f"{name}_flops_per_ns"]
+        for name, size in (("f32", 4), ("f64", 8))
+    }
+    return Target(**{**facts, **scalar, **changes})
 
 
 class Unfilled:
@@ -79,6 +86,18 @@ def _of_objects(node: OrderNode, objects: Sequence[int]) -> OrderNode:
     return OrderNode(tuple(objects[x] for x in node.objects), children)
 
 
+@dataclass
+class _Blocks:
+    """Packed blocks of an operand, one in each iteration of an outer dim; `bases`: where their buffers are, used in turn."""
+
+    operand: Operand
+    holder: Dim
+    widths: tuple[int, ...]  # of a block, by loop of the operand
+    bases: tuple[int, ...]
+    at: int = 0  # the present buffer
+    starts: tuple[int, ...] = field(default=())  # first indices of the block in it
+
+
 class IdealMachine:
     """Runs a complete candidate element by element through one least-recently-used cache of lines.
 
@@ -87,6 +106,7 @@ class IdealMachine:
     inside a reduced one, all accumulators are in memory, and those of a tile go there when the next tile begins.
     What a thread keeps of an array for another task (SHARED) is free where both share a loop, since it may then be as small as a
     tile. Else it is a copy of the whole array, which takes its lines.
+    A block of a packed operand is read where it lies and stored at the head of the loop that selects it, and read there.
     """
 
     def __init__(self, candidate: Candidate, n_lines: int) -> None:
@@ -107,6 +127,11 @@ class IdealMachine:
                 self.filled[key] = at
                 at += -(-self.space.problem.array(f.array).size_bytes // 64) * 64
             self.taken[f.consumer, f.array] = self.filled[key]
+        self.blocks: list[_Blocks] = []
+        for o, var in self.v.staged.items():
+            if self.c.value(var) != ch.DIRECT and not o.is_window:
+                self.blocks.append(self.blocks_of(o, self.c.value(var), at))
+                at += len(self.blocks[-1].bases) * self.block_bytes(o)
         self.sums: dict[int, int] = {}  # where those in memory are, by task
         self.tile: dict[int, tuple[range, ...]] = {}  # of results in registers
         for t in range(len(self.space.problem.tasks)):
@@ -132,6 +157,51 @@ class IdealMachine:
 
         shared = [f for f, var in self.v.mem_space.items() if self.c.value(var) == ch.SHARED]
         return [f for f in shared if not share_a_loop(f)]
+
+    def blocks_of(self, o: Operand, n_buffers: int, first: int) -> _Blocks:
+        """The buffers of an operand, from address `first` on."""
+        values, model = self.c.assignment(), self.space.model
+        dims = [self.b.dim(o.task, name, OUTER) for name in o.loops]
+        holder = next(
+            d
+            for d in dims
+            if all(
+                e == d or model.relation(values, d.order_id, e.order_id) == ch.INSIDE for e in dims
+            )
+        )
+        bases = tuple(first + k * self.block_bytes(o) for k in range(n_buffers))
+        return _Blocks(o, holder, self.widths(o), bases)
+
+    def widths(self, o: Operand) -> tuple[int, ...]:
+        dims = (self.b.dim(o.task, name, OUTER) for name in o.loops)
+        return tuple(min(d.loop.extent, self.size(d, MID) * self.size(d, INNER)) for d in dims)
+
+    def block_bytes(self, o: Operand) -> int:
+        """Bytes of the lines of a block."""
+        size = self.space.problem.array(o.access.array).dtype.size_bytes
+        return -(-prod(self.widths(o)) * size // 64) * 64
+
+    def pack(self, x: _Blocks, at: dict[tuple[int, str, int], int]) -> None:
+        """Reads a block where it lies, and stores it."""
+        o = x.operand
+        tiles = [at[o.task, name, OUTER] for name in o.loops]
+        x.starts = tuple(k * n for k, n in zip(tiles, x.widths, strict=True))
+        x.at = (x.at + 1) % len(x.bases)
+        extents = (self.b.dim(o.task, name, OUTER).loop.extent for name in o.loops)
+        ends = (min(s + n, e) for s, n, e in zip(x.starts, x.widths, extents, strict=True))
+        for point in product(*map(range, x.starts, ends)):
+            index = dict(zip(o.loops, point, strict=True))
+            self.touch(self.base[o.access.array] + self.offset(o.access, index), False)
+            self.touch(self.packed_at(x, index), True)
+
+    def packed_at(self, x: _Blocks, index: dict[str, int]) -> int:
+        """The address of an element in the present block."""
+        flat = 0
+        for name, start, n in zip(x.operand.loops, x.starts, x.widths, strict=True):
+            flat = flat * n + index[name] - start
+        return (
+            x.bases[x.at] + flat * self.space.problem.array(x.operand.access.array).dtype.size_bytes
+        )
 
     def result_bytes(self, t: int) -> int:
         task = self.space.problem.tasks[t]
@@ -175,6 +245,8 @@ class IdealMachine:
         for k in range(self.trips(dims[0])):
             for d in dims:
                 at[d.task, d.loop.name, d.level] = k
+            for x in (x for x in self.blocks if x.holder in dims):
+                self.pack(x, at)
             for child in node.children:
                 self.walk(child, at)
 
@@ -225,7 +297,10 @@ class IdealMachine:
             if in_finish and not is_last:
                 continue
             place = t, access.array
-            if place in self.taken:
+            packed = [x for x in self.blocks if x.operand.task == t and x.operand.holds(access)]
+            if packed:
+                self.touch(self.packed_at(packed[0], index), False)
+            elif place in self.taken:
                 self.touch(self.taken[place] + self.offset(access, index), False)
             elif self.is_in_memory(*place):
                 self.touch(self.base[access.array] + self.offset(access, index), False)

@@ -33,7 +33,7 @@ from ..space.candidate import Candidate
 from ..space.targets.target import Target
 from . import meaning
 
-# Whole iterations of a loop, of few operations each, of which compilers may leave nothing but copies, whatever the text says.
+# Whole iterations of a loop, of all tasks in it few operations, which compilers may replace by copies, whatever the text says.
 _UNROLLED, _FEW = 2, 4
 _COPIES = 1024  # operations of all loops that are unrolled, one inside the other
 
@@ -120,7 +120,7 @@ class _Machine:
         """True if a loop that begins here, or one inside of it, has too many iterations to be unrolled."""
         inside = (x for x in node.children if isinstance(x, Loop))
         lo, hi = self.ends(node, at)
-        most = _UNROLLED if self.least_tile(node) <= _FEW else 1
+        most = _UNROLLED if self.tiles_of(node) <= _FEW else 1
         is_long = (hi - lo) // node.step > most or self.copies(node) > _COPIES
         return is_long or any(self.remains(x, at) for x in inside)
 
@@ -141,10 +141,10 @@ class _Machine:
                 return tile // self.lanes[t] if task.vector is not None else tile
         return 0
 
-    def least_tile(self, node: Node) -> int:
-        """The operations of the smallest register tile in a node."""
+    def tiles_of(self, node: Node) -> int:
+        """The operations of one register tile of each task in a node."""
         if isinstance(node, Loop | Alone):
-            return min(map(self.least_tile, node.children), default=0)
+            return sum(map(self.tiles_of, node.children))
         return self.copies(node)
 
     def starts(self, node: Loop, at: Starts) -> Iterator[Starts]:

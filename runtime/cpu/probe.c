@@ -236,7 +236,7 @@ double ks_stream(int kind, int64_t bytes, int passes, int64_t offset) {
   return run_by_all(stream_part, &run);
 }
 
-#define PEAK(NAME, V)                                                                                  \
+#define PEAK(NAME, V, APART)                                                                           \
   static void NAME##_part(void *given, long tid, long n_threads, struct ks_team *team) {               \
     struct run *run = given;                                                                           \
     V a = (V){0} + 1, b = (V){0} + (V){0} + 0.5f;                                                      \
@@ -248,6 +248,7 @@ double ks_stream(int kind, int64_t bytes, int passes, int64_t offset) {
       t0 = t0 * b + a; t1 = t1 * b + a; t2 = t2 * b + a; t3 = t3 * b + a;                              \
       t4 = t4 * b + a; t5 = t5 * b + a; t6 = t6 * b + a; t7 = t7 * b + a;                              \
       t8 = t8 * b + a; t9 = t9 * b + a;                                                                \
+      APART                                                                                            \
     }                                                                                                  \
     ended(run, tid, team);                                                                             \
     KEEP(t0); KEEP(t1); KEEP(t2); KEEP(t3); KEEP(t4);                                                  \
@@ -259,8 +260,16 @@ double ks_stream(int kind, int64_t bytes, int passes, int64_t offset) {
   }
 
 /* n rounds of ten independent chains: enough to hide the latency of four cycles on two units. */
-PEAK(ks_peak_f32, vf)
-PEAK(ks_peak_f64, vd)
+PEAK(ks_peak_f32, vf, )
+PEAK(ks_peak_f64, vd, )
+
+/* The same of single elements, which no compiler may join to vectors. */
+#define APART                                                                                          \
+  OPAQUE(t0); OPAQUE(t1); OPAQUE(t2); OPAQUE(t3); OPAQUE(t4);                                          \
+  OPAQUE(t5); OPAQUE(t6); OPAQUE(t7); OPAQUE(t8); OPAQUE(t9);
+PEAK(ks_peak_scalar_f32, float, APART)
+PEAK(ks_peak_scalar_f64, double, APART)
+#undef APART
 
 /* n rounds of sixteen loads or stores, side by side: of one element of each line some machines start fewer. */
 #define PORT(NAME, T, QUALIFIER, ACTION)                                                               \

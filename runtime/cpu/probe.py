@@ -32,6 +32,7 @@ _N_BLOCKS = 8
 _PROBED_BYTES = 512 << 20  # by one look at memory, see `probed_bytes`
 _FLOPS_A_ROUND = 10 * 2  # ten independent multiply-adds
 _PORTS_A_ROUND = _ATOMICS_A_ROUND = 16
+_PEAKS = ("f32", "f64", "scalar_f32", "scalar_f64")
 _PORTS = ("loads", "vector_loads", "stores", "vector_stores")
 _ATOMICS = ("atomic_f32", "atomic_f64", "atomic_i32")
 
@@ -73,8 +74,8 @@ def load_target(folder: Path | None = None) -> Target | None:
 def guess_target() -> Target:
     """Returns uncalibrated facts from the operating system's data, faster than real machines, so that bounds hold.
 
-    Six GHz, four loads, four stores and two multiply-adds per cycle and core; from memory two bytes per cycle and core,
-    and no less than 400 GB/s together.
+    Six GHz; per cycle and core four loads, four stores, and two multiply-adds of vectors or four of single elements;
+    from memory two bytes per cycle and core, and no less than 400 GB/s together.
     """
     machine = read_machine()
     per_core = {"L1": 2.0 * machine.vector_bytes, "L2": 64.0, "L3": 64.0}
@@ -101,6 +102,8 @@ def guess_target() -> Target:
         memory_mixed_bytes_per_ns=2 * memory,
         f32_flops_per_ns=flops / 4,
         f64_flops_per_ns=flops / 8,
+        scalar_f32_flops_per_ns=8 * ghz_cores,
+        scalar_f64_flops_per_ns=8 * ghz_cores,
         launch_ns=10.0,
         barrier_ns=2.0,
         call_ns=0.3,
@@ -135,6 +138,8 @@ def target_from_samples(machine: HostCpu, samples: dict[str, list[float]]) -> Ta
         memory_mixed_bytes_per_ns=max(v for n, v in best.items() if n.startswith("memory_")),
         f32_flops_per_ns=best["f32_flops"],
         f64_flops_per_ns=best["f64_flops"],
+        scalar_f32_flops_per_ns=best["scalar_f32_flops"],
+        scalar_f64_flops_per_ns=best["scalar_f64_flops"],
         launch_ns=best["launch_ns"],
         barrier_ns=best["barrier_ns"],
         call_ns=best["call_ns"],
@@ -319,6 +324,8 @@ def _cores(probe: ctypes.CDLL, n_threads: int) -> dict[str, list[float]]:
     return {
         "f32_flops": flops(probe.ks_peak_f32, vector_bytes // 4),
         "f64_flops": flops(probe.ks_peak_f64, vector_bytes // 8),
+        "scalar_f32_flops": flops(probe.ks_peak_scalar_f32, 1),
+        "scalar_f64_flops": flops(probe.ks_peak_scalar_f64, 1),
         **{name: ports(getattr(probe, f"ks_peak_{name}")) for name in _PORTS},
         **{name: atomics(getattr(probe, f"ks_{name}")) for name in _ATOMICS},
         "add_latency_ns": [probe.ks_add_latency(20_000) / 20_000 for _ in range(7)],
@@ -338,7 +345,7 @@ def _teams(
 
 def _open(library: Path) -> ctypes.CDLL:
     probe = streams.open_probe(library)
-    named = ("ks_peak_f32", "ks_peak_f64", "ks_launch", "ks_barrier")
+    named = ("ks_launch", "ks_barrier", *(f"ks_peak_{name}" for name in _PEAKS))
     ports = (f"ks_peak_{port}" for port in _PORTS)
     for name in (*named, *ports, *(f"ks_{atomic}" for atomic in _ATOMICS)):
         getattr(probe, name).argtypes = [ctypes.c_int, ctypes.c_int64]

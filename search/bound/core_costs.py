@@ -13,9 +13,11 @@ from .tables import BoundTables
 
 # ns of a phase: of arithmetic, of it on one core, of it on the busiest core, of dependent operations, of loads and stores, of
 # atomic updates; of all, and of what each core does alone. Of a task: how much slower its operations are, how many results a
-# chain has, how much longer its busiest core works than all do on average.
+# chain has, how much longer its busiest core works than all do on average. Of a phase again: of the loads and stores, those that
+# pack operands, and those that are a task's own.
 WORK, ONE_CORE, BUSIEST, CHAINS, LOADED, UPDATED, ALL, ALONE, FACTOR, COPIES, SHARE = range(11)
-N_COSTS = 11
+PACKED, OWN = range(11, 13)
+N_COSTS = 13
 
 # One core alone, or one without wide vectors, may run at a higher clock than all of them flat out.
 CLOCK_SLACK = 1.3

@@ -21,9 +21,8 @@ from .tables import BoundTables
 from .tile_costs import N_TILES, N_WAYS, crossing_bytes, trips_with_barrier
 
 # Of the terms; the levels of cache follow.
-READ, WRITE, MIXED, STREAMS, OPERATIONS, CHAIN, PORTS, TILES, ATOMICS, LAUNCHES, FIRST_LEVEL = (
-    range(11)
-)
+READ, WRITE, MIXED, STREAMS, OPERATIONS, CHAIN = range(6)
+PORTS, PACKING, TILES, ATOMICS, LAUNCHES, FIRST_LEVEL = range(6, 12)
 
 
 # Of what is read again: from where.
@@ -35,7 +34,7 @@ class BoundScratch(NamedTuple):
     """Scratch arrays of one bound evaluation: rows by task, or by phase (in the row of its least task)."""
 
     parallel: Ints  # [n_tasks] whether it may run on all cores, see MAYBE
-    chosen: Ints  # [n_tasks]
+    chosen: Ints  # [n_tasks] tasks that surely begin a launch; before that, `parallel` of all tasks of a phase
     before: Ints  # [n_tasks] the task before it on the longest path, or -1
     ends: common.Bools  # [n_tasks, n_tasks] whether the first surely ends before the second begins
     moved: Floats  # [n_tasks, N_MOVED] bytes
@@ -155,21 +154,21 @@ def _price_phases(tables: BoundTables, phase: Ints, scratch: BoundScratch) -> No
     Runs after the other costs are known.
     """
     n, n_levels = phase.size, tables.rate.size - 1
-    parallel, costs, parts = scratch.parallel, scratch.costs, scratch.parts
+    costs, parts, threads = scratch.costs, scratch.parts, scratch.chosen
     cached = tables.capacity[n_levels]
     # What a phase wrote last may leave the caches while the next one runs; of all as one phase that is the next call.
     leaving = cached if overlap.has_phases(phase) else 0.0
     for p in range(n):
-        costs[p, core_costs.ALL], costs[p, core_costs.ALONE] = 0.0, 0.0
+        costs[p, core_costs.ALL], costs[p, core_costs.ALONE], threads[p] = 0.0, 0.0, 0
         for k in range(parts.shape[1]):
             parts[p, k] = 0.0
+    for t in range(n):
+        threads[phase[t]] |= scratch.parallel[t]
+        parts[phase[t], TILES] = max(parts[phase[t], TILES], scratch.moves[t])
+    for p in range(n):
         if phase[p] != p:
             continue
-        threads = 0
-        for t in range(p, n):
-            if phase[t] == p:
-                threads |= parallel[t]
-        is_alone = not threads & overlap.MAYBE
+        is_alone = not threads[p] & overlap.MAYBE
         read, written = scratch.moved[p, common.READS], scratch.moved[p, common.WRITES]
         parts[p, READ] = max(0.0, read - cached) / tables.rate[n_levels]
         parts[p, WRITE] = max(0.0, written - cached) / tables.write_rate
@@ -190,17 +189,15 @@ def _price_phases(tables: BoundTables, phase: Ints, scratch: BoundScratch) -> No
             costs[p, core_costs.WORK],
             costs[p, core_costs.CHAINS],
         )
-        parts[p, PORTS], parts[p, ATOMICS] = (
+        parts[p, PORTS], parts[p, PACKING] = (
             costs[p, core_costs.LOADED],
-            costs[p, core_costs.UPDATED],
+            costs[p, core_costs.PACKED],
         )
+        parts[p, ATOMICS] = costs[p, core_costs.UPDATED]
         alone = max(
             max(costs[p, core_costs.WORK], costs[p, core_costs.CHAINS]),
             max(costs[p, core_costs.LOADED], costs[p, core_costs.UPDATED]),
         )
-        for t in range(p, n):
-            if phase[t] == p:
-                parts[p, TILES] = max(parts[p, TILES], scratch.moves[t])
         longest = max(max(parts[p, READ], parts[p, WRITE]), max(parts[p, STREAMS], parts[p, TILES]))
         for k in range(n_levels):
             ns = max(0.0, read - tables.capacity[k]) / tables.rate[k]
@@ -287,8 +284,9 @@ def lower_bound(
     for way in range(3):
         for u in range(n):
             phase[u] = u if way == 0 else tables.step[u]
-            for t in range(n):
-                scratch.ends[u, t] = way > 0 and u == t
+            if way == 1:
+                for t in range(n):
+                    scratch.ends[u, t] = u == t
         if way == 0 and (n <= 2 or not overlap.ends_before(tables, domains, scratch.ends)):
             continue  # with two tasks the phases below give the same bound
         if way == 2:
@@ -297,7 +295,9 @@ def lower_bound(
                 break  # one step, in which everything is one phase
         common.phase_traffic(tables, domains, phase, scratch.ends, scratch.moved)
         core_costs.arithmetic(tables, domains, scratch.parallel, phase, scratch.costs)
-        loads_and_stores(tables, scratch.parallel, phase, scratch.least, scratch.costs)
+        loads_and_stores(
+            tables, domains, scratch.parallel, phase, scratch.least, scratch.packs, scratch.costs
+        )
         core_costs.atomic_updates(tables, domains, phase, scratch.costs)
         if tables.stream.shape[0] > 0:
             _stream_traffic(tables, domains, phase, scratch)

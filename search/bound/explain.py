@@ -71,6 +71,7 @@ def rate_texts(space: Space) -> dict[str, str]:
         "operations": _arithmetic_rates(space),
         "chain": f"dependent additions of {target.add_latency_ns:.2f} ns",
         "ports": _port_rates(target),
+        "packing": "of the ports' loads and stores, those that pack blocks of operands",
         "tiles": "what one iteration of some loop touches beyond what caches hold, read again in the next",
         "atomics": f"atomic updates, as if no other core wanted the element: {_atomic_rates(target)}",
     }
@@ -132,7 +133,7 @@ def _amount(bounder: Bounder, bound: Bound, name: str, ns: float) -> tuple[float
         return float(sum(t.n_runs * sum(counter.count(t)) for t in space.problem.tasks)), "flop"
     if name == "chain":
         return ns / space.target.add_latency_ns, "additions in a row"
-    if name in ("launches", "latency", "ports", "tiles", "atomics"):
+    if name in ("launches", "latency", "ports", "packing", "tiles", "atomics"):
         return 0.0, ""
     if bounder.gpu is not None:
         return _moved_on_gpu(bounder, name, ns)

@@ -7,9 +7,10 @@ import numpy as np
 from ...space import choices as ch
 from ...space.backbone import MID
 from ...space.engine.jit import jit_flat_internal
+from ...space.families.listgen import GENERATE
 from .columns import Floats, Ints
 from .common import Int, Mask
-from .core_costs import CLOCK_SLACK, LOADED, SHARE
+from .core_costs import CLOCK_SLACK, LOADED, OWN, PACKED, SHARE
 from .overlap import MAYBE
 from .ports import FEW_OPERATIONS, MAX_PEELED
 from .tables import BoundTables
@@ -45,6 +46,7 @@ N_PORTS = 4
 SURE_VECTOR, LEAST_ALL, LEAST_OWN, SUMS, LEAST_PACKED = range(5)
 N_LEAST = 5
 
+_GENERATE = 1 << GENERATE
 _VECTOR = 1 << ch.VECTOR
 _DIRECT = 1 << ch.DIRECT
 _MERGED = 1 << ch.MERGED
@@ -313,23 +315,38 @@ def least_ports(
 
 @jit_flat_internal
 def loads_and_stores(
-    tables: BoundTables, parallel: Ints, phase: Ints, least: Floats, costs: Floats
+    tables: BoundTables,
+    domains: Mask,
+    parallel: Ints,
+    phase: Ints,
+    least: Floats,
+    packs: Floats,
+    costs: Floats,
 ) -> None:
-    """Fills in, by phase, the ns of loads and stores. Tasks may share loads.
+    """Fills in, by phase, the ns of loads and stores, and of those that pack operands. Tasks may share loads.
 
     Loads that only one task can make count for each task, others for one task of the phase.
     """
     for t in range(phase.size):
-        costs[t, LOADED] = 0.0
+        costs[t, LOADED], costs[t, PACKED], costs[t, OWN] = 0.0, 0.0, 0.0
+    for t in range(phase.size):
+        p = phase[t]
+        if least[t, LEAST_ALL] == np.inf:
+            continue
+        # The core with most iterations need not have packed most of the operands.
+        alone, packing = costs[t, SHARE], 1.0
+        if not parallel[t] & MAYBE:
+            alone = packing = max(1.0, tables.cores / CLOCK_SLACK)
+        costs[p, LOADED] = max(costs[p, LOADED], least[t, LEAST_ALL] * alone)
+        costs[p, LOADED] = max(costs[p, LOADED], least[t, LEAST_PACKED] * packing)
+        for k in range(N_PORTS):
+            costs[p, PACKED] = max(costs[p, PACKED], packs[t, k] * packing)
+        costs[p, OWN] += least[t, LEAST_OWN]
+    for k in range(tables.scan.shape[0]):
+        if domains[tables.scan[k].listgen] == _GENERATE:
+            t, ns = tables.scan[k].task, tables.scan[k].ns
+            alone = 1.0 if parallel[t] & MAYBE else max(1.0, tables.cores / CLOCK_SLACK)
+            costs[phase[t], LOADED] = max(costs[phase[t], LOADED], ns * alone)
+            costs[phase[t], OWN] += ns
     for p in range(phase.size):
-        total = 0.0
-        for t in range(p, phase.size):
-            if phase[t] == p and least[t, LEAST_ALL] < np.inf:
-                # The core with most iterations need not have packed most of the operands.
-                alone, packing = costs[t, SHARE], 1.0
-                if not parallel[t] & MAYBE:
-                    alone = packing = max(1.0, tables.cores / CLOCK_SLACK)
-                costs[p, LOADED] = max(costs[p, LOADED], least[t, LEAST_ALL] * alone)
-                costs[p, LOADED] = max(costs[p, LOADED], least[t, LEAST_PACKED] * packing)
-                total += least[t, LEAST_OWN]
-        costs[p, LOADED] = max(costs[p, LOADED], total)
+        costs[p, LOADED] = max(costs[p, LOADED], costs[p, OWN])

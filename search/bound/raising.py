@@ -75,6 +75,7 @@ def _every_level(target: Target, factor: float) -> Target:
     return _memory(target, factor)
 
 
+_ports = _fields("loads_per_ns", "vector_loads_per_ns", "stores_per_ns", "vector_stores_per_ns")
 _memory = _fields("memory_read_bytes_per_ns", "memory_mixed_bytes_per_ns")
 _RATES: Mapping[str, Raise] = {
     "memory read": _memory,
@@ -84,11 +85,13 @@ _RATES: Mapping[str, Raise] = {
     ),
     "streams": _streams,
     "tiles": _every_level,
-    "operations": _fields("f32_flops_per_ns", "f64_flops_per_ns"),
-    "chain": _latencies("add_latency_ns"),
-    "ports": _fields(
-        "loads_per_ns", "vector_loads_per_ns", "stores_per_ns", "vector_stores_per_ns"
+    "operations": _fields(
+        *("f32_flops_per_ns", "f64_flops_per_ns"),
+        *("scalar_f32_flops_per_ns", "scalar_f64_flops_per_ns"),
     ),
+    "chain": _latencies("add_latency_ns"),
+    "ports": _ports,
+    "packing": _ports,
     "atomics": _fields("atomic_f32_per_ns", "atomic_f64_per_ns", "atomic_i32_per_ns"),
     "launches": _latencies("launch_ns", "barrier_ns", "call_ns"),
 }

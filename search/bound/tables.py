@@ -19,6 +19,7 @@ from ...space.families.wavefronts import sweep_of
 from ...space.targets.target import CacheLevel, Target
 from .bodies import body_bytes, body_operations
 from .columns import Floats, Ints, Table, Universes, table
+from .lists import list_tables
 from .operations import SureOperations
 from .ports import MAX_PEELED, ports
 from .streams import is_fresh, passes, stream_tables
@@ -100,9 +101,9 @@ class BoundTables(NamedTuple):
     # product of two matrices its multiplications, results and bytes of an element
     tiled: Table
     tiled_loop: Table  # extent; is_reduced; kind of its outer dim; of its mid and inner dim: variable of its size, its universe
-    # staged and space: where it is read; its rows of sources; is_result: sums; masks of loops: `depends` on them; `times`:
-    # elements are touched again in each of their tiles, lines in those of `line_times` (0: no lines); along: of neighbours; bytes
-    # of all elements and lines
+    # staged and space: where it is read; has_blocks: it may be packed in blocks without borders; its rows of sources; is_result:
+    # sums; masks of loops: `depends` on them; `times`: elements are touched again in each of their tiles, lines in those of
+    # `line_times` (0: no lines); along: of neighbours; bytes of all elements and lines
     tiled_array: Table
     tiled_source: Table  # order of two loops: merged, the array may be written where it is read
     segment: Table  # loop, level; first of its orders
@@ -110,6 +111,7 @@ class BoundTables(NamedTuple):
         Table  # orders of the outer and mid dim of each loop to that of the segment, -1: its own
     )
     most_loops: int  # of a task
+    scan: Table  # task, listgen: when its list is made; ns on all cores, where it is made again
     atomic: Table  # task, scatter: how its updates are made; ns on all cores, where they are atomic
     sweep: Table  # task waves; of its tiles variables and universes of rows and columns; iterations, skewed inner indices
     barrier: Table  # kind of a reduced outer dim, reader of the result, fused
@@ -139,6 +141,7 @@ def build_tables(space: Space, compiler_vectorises: bool) -> BoundTables:
         chain=_chains(space, universe),
         **ports(space, universe),
         **tile_tables(space, universe),
+        **list_tables(space),
         atomic=_atomics(space),
         sweep=_sweeps(space, universe),
         universe=universe.array(),
@@ -366,14 +369,14 @@ def _scalar_slowdown(target: Target, task: Task, operations: float) -> float:
     """Returns the slowdown of a task's operations if none of them is vectorised.
 
     Operations of a reduction's finish do not count: loops over results in memory are outside the
-    task's register tiles and are always vectors. With floats of two sizes, the size with fewer
-    lanes counts.
+    task's register tiles and are always vectors. With floats of two sizes, the least slowdown
+    counts.
     """
     outputs = prod(loop.extent for loop in task.loops if not loop.is_reduction)
     finishing = min(operations, outputs * expression_weight(task.finish))
-    floats = (x.dtype.size_bytes for x in task.numbers() if x.dtype.is_float)
-    lanes = target.lanes(max(floats, default=task.lane_bytes))
-    return ((operations - finishing) * lanes + finishing) / operations if operations else 1.0
+    floats = {x.dtype.size_bytes for x in task.numbers() if x.dtype.is_float} or {task.lane_bytes}
+    slower = min(map(target.scalar_slowdown, floats))
+    return ((operations - finishing) * slower + finishing) / operations if operations else 1.0
 
 
 def _chains(space: Space, universe: Universes) -> Table:

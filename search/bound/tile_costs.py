@@ -23,6 +23,7 @@ _MOST_OPEN = 4
 _MERGED = 1 << ch.MERGED
 _PARALLEL = 1 << ch.PARALLEL
 _DIRECT = 1 << ch.DIRECT
+_AT_MOST_ONE = _DIRECT | 1 << ch.COPY  # blocks of an operand
 _GLOBAL = 1 << ch.GLOBAL
 _KEEP = 1 << ch.KEEP
 _INSIDE = 1 << ch.INSIDE
@@ -227,6 +228,34 @@ def _is_made_outside(arrays: Table, sources: Table, domains: Mask, row: Int) -> 
 
 
 @jit_flat_internal
+def _packs_within(
+    arrays: Table,
+    segment_order: Table,
+    domains: Mask,
+    row: Int,
+    n_loops: Int,
+    own: Int,
+    is_mid: bool,
+    first_order: Int,
+) -> bool:
+    """True if each segment reads the operand where it lies: directly, or because it packs its blocks itself.
+
+    A segment packs them itself if it contains all loops that select them. With several blocks the
+    first one is packed before its loop begins.
+    """
+    if not arrays[row].has_blocks or is_mid:
+        return False
+    found = True
+    for k in range(n_loops):
+        if arrays[row].depends >> k & 1:
+            if k == own:
+                found = found and not domains[arrays[row].staged] & ~_AT_MOST_ONE
+            else:
+                found = found and domains[segment_order[first_order + k].outer] == _INSIDE
+    return bool(found)
+
+
+@jit_flat_internal
 def _volume_bytes(tiled: Table, row: Int, capacity: float, n_caches: float, cores: float) -> float:
     """Returns a lower bound on the bytes that cross into `n_caches` caches in any loop order of a product.
 
@@ -327,10 +356,13 @@ def crossing_bytes(
                 ):
                     continue
                 is_direct = staged < 0 or domains[staged] == _DIRECT
+                has_lines = is_direct or _packs_within(
+                    arrays, segment_order, domains, a, n_loops, own, is_mid, first_order
+                )
                 times, n_bytes = arrays[a].times, arrays[a].all_bytes
                 elements = n_bytes * (_product(tiles, TRIED, times) - n_spared)
                 touched = elements
-                if is_direct and arrays[a].line_times:
+                if has_lines and arrays[a].line_times:
                     along = arrays[a].along
                     if arrays[a].line_bytes * tiles[LEAST, along] > n_bytes:
                         touched = arrays[a].line_bytes * _product(

@@ -76,7 +76,7 @@ def tile_tables(space: Space, universe: Universes) -> dict[str, Any]:
         "tiled_loop": table(loops, "extent is_reduced kind mid_size mid_at inner_size inner_at"),
         "tiled_array": table(
             arrays,
-            "staged space source source_end is_result depends along times line_times",
+            "staged has_blocks space source source_end is_result depends along times line_times",
             "all_bytes line_bytes",
         ),
         "tiled_source": table(sources, "order"),
@@ -127,12 +127,19 @@ def _touched(space: Space, t: int, sources: list[tuple[int]]) -> Iterator[tuple[
         if len(spaces) <= 1:
             first = len(sources)
             sources += [(order,) for order in orders_to_producers(space, t, access.array)]
-            where = (staged_at(space, t, access), spaces[0] if spaces else -1, first, len(sources))
-            yield (*where, *_row(space, task, access, is_staged=where[0] >= 0))
+            staged, has_blocks = staged_at(space, t, access), _has_blocks(space, t, access)
+            where = (staged, has_blocks, spaces[0] if spaces else -1, first, len(sources))
+            yield (*where, *_row(space, task, access, is_staged=staged >= 0))
     target = task.target
     free = {loop.name for loop in task.loops if not loop.is_reduction and loop.extent > 1}
     if task.is_reduction and is_plain(target) and free <= set(_along(task, target)):
-        yield (-1, -1, 0, 0, *_row(space, task, target, is_result=True))
+        yield (-1, 0, -1, 0, 0, *_row(space, task, target, is_result=True))
+
+
+def _has_blocks(space: Space, t: int, access: Access) -> int:
+    """Returns 1 if blocks of a read may be packed, without a border (no window)."""
+    staged = space.variables.staged
+    return int(any(o.task == t and o.holds(access) and not o.is_window for o in staged))
 
 
 def _row(

@@ -68,6 +68,9 @@ class Target:
     launch_ns: float  # the cheapest start and end of a parallel launch
     barrier_ns: float
     call_ns: float  # the cheapest call of the whole sequence
+    # Of operations on single elements; 0: not known.
+    scalar_f32_flops_per_ns: float = 0.0
+    scalar_f64_flops_per_ns: float = 0.0
     add_latency_ns: float = 0.3  # from one dependent floating-point addition to the next, at least
     # Loads and stores of one element each, and of whole vectors, that all cores together start; 0: not known.
     loads_per_ns: float = 0.0
@@ -132,6 +135,17 @@ class Target:
     def lanes(self, size_bytes: int) -> int:
         """Returns the number of elements of `size_bytes` bytes in one vector register."""
         return max(1, self.vector_bytes // size_bytes)
+
+    def scalar_slowdown(self, size_bytes: int) -> float:
+        """Returns the least ratio of the rate of vector operations to that of single elements, for floats of `size_bytes`.
+
+        Some cores begin as many operations on halves of vectors as on single elements (AVX-512 of Zen 4), so half of the lanes
+        is the least where the second rate is not known.
+        """
+        is_double = size_bytes > 4
+        vectors = self.f64_flops_per_ns if is_double else self.f32_flops_per_ns
+        single = self.scalar_f64_flops_per_ns if is_double else self.scalar_f32_flops_per_ns
+        return max(1.0, vectors / single if single else self.lanes(size_bytes) / 2)
 
     @property
     def own_cache_bytes(self) -> int:

@@ -109,19 +109,15 @@ def test_a_calibration_of_an_older_version_is_read(tmp_path):
     content = json.loads(path.read_text())
     for name in ("streams", "atomic_f32_per_ns", "atomic_f64_per_ns", "atomic_i32_per_ns"):
         del content["target"][name]
-    for name in ("vector_loads_per_ns", "stores_per_ns", "vector_stores_per_ns"):
-        del content["target"][name]
+    names = ("vector_loads", "stores", "vector_stores", "scalar_f32_flops", "scalar_f64_flops")
+    for name in names:
+        del content["target"][f"{name}_per_ns"]
     for name in ("factors", "alarms", "unsure", "other_work"):
         del content[name]
     path.write_text(json.dumps(content))
     found = load_target(tmp_path)
-    assert found == replace(
-        guess_target(),
-        launch_ns=123.0,
-        vector_loads_per_ns=0.0,
-        stores_per_ns=0.0,
-        vector_stores_per_ns=0.0,
-    )
+    unknown = {f"{name}_per_ns": 0.0 for name in names}
+    assert found == replace(guess_target(), launch_ns=123.0, **unknown)
     again = merge(calibration(), calibration(atomic_f32_per_ns=0.25))
     assert (found.atomic_f32_per_ns, again.target.atomic_f32_per_ns) == (0.0, 0.25)
 
@@ -209,6 +205,8 @@ def test_guess_is_faster_than_what_is_measured(cpu):
     assert {("read", 1), ("triad", 1), ("read", measured.cores)} <= kinds or not measured.levels
     assert guess.memory_read_bytes_per_ns > measured.memory_read_bytes_per_ns
     assert guess.f32_flops_per_ns > measured.f32_flops_per_ns
+    assert 0 < measured.scalar_f32_flops_per_ns < measured.f32_flops_per_ns
+    assert guess.scalar_f32_flops_per_ns > measured.scalar_f32_flops_per_ns
     assert guess.launch_ns < measured.launch_ns
     assert guess.call_ns < measured.call_ns
     pairs = zip(guess.levels, measured.levels, strict=True)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import kernelscape as ks
 import numpy as np
 import pytest
 from kernelscape.codegen.plan.candidates import plan_of
+from kernelscape.explorer.workload import make_workload
 from kernelscape.kernels.frontend.intrinsics import loop_config
 from kernelscape.kernels.frontend.kernel import kernel, types
 from kernelscape.kernels.frontend.recorder import record_sequence
@@ -16,6 +18,7 @@ from kernelscape.space import choices as ch
 from kernelscape.space.backbone import INNER
 from kernelscape.space.build import build_space
 from kernelscape.space.candidate import Candidate, Space
+from kernelscape.space.families.listgen import GENERATE, IF_CHANGED
 from kernelscape.testing.machines import root_of, round_target
 
 nd = types.ndarray()
@@ -49,6 +52,42 @@ def test_a_body_that_no_choice_puts_into_vectors_may_be_put_there_by_a_compiler(
     domains[v.kind[space.backbone.dim(0, "i", INNER)]] = 1 << ch.ABSENT
     domains[next(iter(v.ranges.values()))] = 1 << ch.IN_TURN
     assert 0 < free == term(space, domains, "operations")
+
+
+@pytest.mark.parametrize(("nodes", "n_cells"), [((1 << 12,), 1 << 12), ((64, 64), 64)])
+def test_a_list_that_is_made_again_looks_at_all_words_of_its_table(
+    nodes: tuple[int, ...], n_cells: int
+) -> None:
+    """Kind: lists for nothing. How many lists there are below a list depends on values."""
+    ks.init()
+    x, at = ks.field(ks.f32), ks.root
+    for n in nodes:
+        at = at.pointer(ks.i, n)
+    at.dense(ks.i, 4).place(x)
+
+    @kernel
+    def activate() -> None:
+        for i in range(4):
+            x[100 * i] = 1.0
+
+    @kernel
+    def double() -> None:
+        for i in x:
+            x[i] *= 2.0
+
+    def sequence() -> None:
+        activate()
+        double()
+
+    problem = make_workload(sequence, (), sequence="m:sequence", name="sequence").problem
+    space = build_space(problem, round_target(loads_per_ns=2.0))
+    root, ways = root_of(space).domains, space.variables.of_places["listgen"].values()
+    found = {}
+    for way in (GENERATE, IF_CHANGED):
+        domains = root.copy()
+        domains[list(ways)] = 1 << way
+        found[way] = term(space, domains, "ports")
+    assert found[GENERATE] - found[IF_CHANGED] == pytest.approx(4 * n_cells / 64 / 2.0)
 
 
 @kernel

@@ -15,6 +15,7 @@ from kernelscape.kernels.frontend.recorder import record_sequence
 from kernelscape.kernels.library.heat import step
 from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.search.bound.bounder import Bounder
+from kernelscape.search.bound.explain import explain
 from kernelscape.search.predict import FACTORS, Predictor
 from kernelscape.space import choices as ch
 from kernelscape.space.backbone import INNER, MID, OUTER
@@ -259,6 +260,33 @@ def test_a_product_by_rows_reads_a_whole_operand_for_each() -> None:
     assert term(space, decided(space, "jik", "j", {"i": 8, "j": 64}), "tiles") < wanted / 100
 
 
+def test_packing_reads_the_lines_that_a_block_lies_in() -> None:
+    """Kind: blocks of a few columns that are packed for the bytes of their elements alone."""
+    levels = tuple(
+        CacheLevel(name=f"L{k + 1}", capacity_bytes=n, read_bytes_per_ns=1.0)
+        for k, n in enumerate((2048, 8192))
+    )
+    target = round_target(cores=1, levels=levels, vector_registers=0)
+    space = library_space("matmul", target, m=8, n=N, k=N)
+
+    def tiles(order: str, *copied: str) -> float:
+        return term(space, decided(space, order, "", {"j": 4}, copied=copied), "tiles")
+
+    lines = 64 * N * N / 4
+    assert tiles("jki", "b") == tiles("jki") > lines
+
+
+def test_explanations_have_a_row_of_packing() -> None:
+    space = space_of("matmul", m=N, n=N, k=N)
+    packed = decided(space, "ijk", "j", {"i": 4, "j": 16}, copied=("b",))
+    found = Bounder(space).bound(packed)
+    terms = dict(found.terms)
+    assert terms["packing"] == pytest.approx(N * N / 16 / RATE * N / 4)
+    assert terms["packing"] < terms["ports"]
+    assert any(line.startswith("packing: ") for line in explain(found, space))
+    assert term(space, decided(space, "ijk", "j", {"i": 4, "j": 16}), "packing") == 0
+
+
 def test_hardware_threads_share_a_cache() -> None:
     """Kind: a share of a cache for each thread, where one of them may use it whole."""
 
@@ -469,6 +497,33 @@ def test_the_bound_counts_no_more_than_the_loop_ir(sequence: str) -> None:
             assert ns <= 1.001 * n
             nearest = max(nearest, ns / max(n, 1))
     assert nearest > 0.7  # and does not count next to nothing
+
+
+def test_loops_of_merged_tasks_stay_where_both_have_many_operations() -> None:
+    """Kind: a loop of two trips that the judge unrolls for one task of few operations, whatever the others in it have."""
+    bounder = Bounder(
+        library_space("gesummv", round_target(cores=1, vector_bytes=16, **LOADS), m=64, n=66)
+    )
+    space = bounder.space
+    domains, b, v = root_of(space).domains.copy(), space.backbone, space.variables
+    for m in b.merges:
+        if (m.loop_a, m.loop_b) in (("i", "i"), ("j", "j")):
+            for level in (OUTER, MID):
+                first, second = b.dim(m.a, m.loop_a, level), b.dim(m.b, m.loop_b, level)
+                domains[space.model.order(first.order_id, second.order_id)] = 1 << ch.MERGED
+    for t in (0, 1):
+        for name, mid, inner in (("i", 4, 1), ("j", 2, 12)):
+            for level, size in ((MID, mid), (INNER, inner)):
+                d = b.dim(t, name, level)
+                domains[v.size[d]] = 1 << v.universe[d].index(size)
+        kind, vector = v.kind[b.dim(t, "j", INNER)], 1 << ch.VECTOR
+        domains[kind] = vector if t == 0 else int(domains[kind]) & ~vector
+    merged, rng = space.candidate(domains), np.random.default_rng(1)
+    assert isinstance(merged, Candidate)
+    drawn = (merged.random_completion(rng) for _ in range(6))
+    made = [c for c in drawn if isinstance(c, Candidate)]
+    shares = [term(space, c.domains, "ports") / count_ports(c).loads for c in made]
+    assert 0.7 < max(shares) <= 1.001
 
 
 @pytest.mark.parametrize(("sequence", "sizes"), [("madd", {"n": 40}), ("matmul", {"n": 24})])
