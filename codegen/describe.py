@@ -143,13 +143,17 @@ def _threads(plan: Plan) -> Iterator[str]:
 
 def _blocks(plan: Plan) -> Iterator[str]:
     for t in plan.tasks:
-        blocks = [p.loop.name for p in t.loops if p.is_parallel]
+        blocks = [p.loop.name + _in_turn(p) for p in t.loops if p.is_parallel]
         threads = [f"{p.loop.name} out to {p.mid} threads" for p in t.loops if p.is_thread]
         parts = [f"{_listed(blocks)} out to blocks"] if blocks else []
         shares = " and ".join([*parts, *threads])
         if len(t.threads) > 1:
             shares += f", neighbours along {_listed(list(t.threads))}"
         yield f"{t.task.name} " + (f"shares {shares}" if shares else "runs on one thread")
+
+
+def _in_turn(p: LoopPlan) -> str:
+    return f" in turn ({p.n_blocks})" if p.n_blocks else ""
 
 
 def _tiles(plan: Plan) -> Iterator[str]:

@@ -79,7 +79,8 @@ def _trips(plan: Plan, node: Loop) -> int:
         return plan.tasks[first.task].loop(first.loop).mid
     if node.schedule is Schedule.GRID:
         return 1  # each block runs one
-    return -(-node.extent // node.step)
+    n_tiles = -(-node.extent // node.step)
+    return -(-n_tiles // max(1, node.n_blocks))
 
 
 _STARTS: Mapping[str, Callable[[Plan, Sequence[Launch]], tuple[int, int | None]]] = {

@@ -28,6 +28,7 @@ Values of a loop's `schedule`:
     GUIDED      each thread takes a part of the remaining ones whenever it has finished its last part
     BALANCED    each thread runs a contiguous part, whose rows are as much work as those of other parts
     GRID        each block of a GPU runs one of them
+    GRID_STRIDE the blocks of a GPU take them in turn
 
 codegen/loops/verify.py defines well-formed trees, codegen/loops/text.py prints them.
 """
@@ -57,6 +58,7 @@ class Schedule(Enum):
     GUIDED = auto()
     BALANCED = auto()
     GRID = auto()
+    GRID_STRIDE = auto()
 
 
 OF_TEAMS = (Schedule.BLOCKED, Schedule.CYCLIC, Schedule.GUIDED, Schedule.BALANCED)
@@ -379,6 +381,7 @@ class Loop:
     latest.
     `is_last`: only the last iteration runs, for the rest of a retimed task.
     `unit`: of a BLOCKED loop: each thread gets a multiple of so many iterations of the source loop.
+    `n_blocks`: of a GRID_STRIDE loop: number of blocks that take its iterations in turn.
     """
 
     members: tuple[Member, ...]
@@ -393,6 +396,7 @@ class Loop:
     unit: int = 0
     within: Within | None = None
     ends: tuple[Expr, ...] = ()
+    n_blocks: int = 0
 
     @property
     def is_parallel(self) -> bool:
@@ -401,6 +405,11 @@ class Loop:
     @property
     def is_cyclic(self) -> bool:
         return self.schedule is Schedule.CYCLIC
+
+    @property
+    def repeats(self) -> bool:
+        """True if a thread that reaches the loop may run several iterations: it is no loop of a block a tile."""
+        return self.schedule is not Schedule.GRID
 
 
 @dataclass(frozen=True)

@@ -152,7 +152,14 @@ def _loop(loop: loop_ir.Loop, around: tuple[loop_ir.Node, ...]) -> None:
     is_shared = loop.schedule is loop_ir.Schedule.BLOCKED
     whole = loop.unit >= 0 and (loop.unit == 0 or (is_shared and loop.step % loop.unit == 0))
     _expect(whole, f"{names} gives threads parts of {loop.unit} of {loop.step}")
-    _expect(not loop.ends or loop.step == 1, f"{names} in steps ends where a run says")
+    is_strided = loop.schedule is loop_ir.Schedule.GRID_STRIDE
+    _expect(
+        not loop.ends or loop.step == 1 or is_strided, f"{names} in steps ends where a run says"
+    )
+    _expect(not loop.ends or loop.repeats, f"{names} has a block a tile, and ends where a run says")
+    n_tiles = -(-loop.extent // loop.step)
+    is_counted = 0 < loop.n_blocks < n_tiles if is_strided else loop.n_blocks == 0
+    _expect(is_counted, f"{names} has {loop.n_blocks} blocks for {n_tiles} tiles")
     _expect(
         loop.strips is None or not (loop.is_parallel or loop.is_last),
         f"{names} of the threads is in strips",

@@ -87,7 +87,7 @@ def _placed(
     pending: list[Touch] = []
     for n in nodes:
         if isinstance(n, loop_ir.Loop) and threads.enter(n):
-            inside = _placed(threads, n.children, is_loop=not n.is_parallel)
+            inside = _placed(threads, n.children, is_loop=n.repeats)
             n = replace(n, children=inside)
         if _conflict(pending, _reached(threads, [n])[0]):
             placed.append(loop_ir.Barrier())

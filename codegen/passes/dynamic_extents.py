@@ -11,14 +11,14 @@ from dataclasses import replace
 from ...kernels.analysis.inner_ranges import end_of
 from ...kernels.ir.kernel import Expr
 from ...space.backbone import OUTER
-from ..loops.ir import Late, Launch, Loop, Node
+from ..loops.ir import Late, Launch, Loop, Node, Schedule
 from ..plan.plan import Plan
 
 
 def end_loops(launch: Launch, plan: Plan) -> Launch:
-    """Sets the run-time ends of each loop of step 1 whose bodies all define one.
+    """Sets the run-time ends of each loop whose bodies all define one, if its step is 1 or its tiles are taken in turn by blocks.
 
-    A merged loop ends at the greatest.
+    A merged loop ends at the greatest. Iterations of a tile behind the end test it themselves.
     """
     return replace(launch, nodes=_ended(launch.nodes, plan))
 
@@ -28,11 +28,9 @@ def _ended(nodes: Sequence[Node], plan: Plan) -> tuple[Node, ...]:
     for n in nodes:
         if isinstance(n, Loop):
             n = replace(n, children=_ended(n.children, plan))
-            if (
-                n.level == OUTER
-                and n.step == 1
-                and not any(isinstance(x, Late) for x in n.children)
-            ):
+            ends_anywhere = n.step == 1 or n.schedule is Schedule.GRID_STRIDE
+            is_late = any(isinstance(x, Late) for x in n.children)
+            if n.level == OUTER and n.repeats and ends_anywhere and not is_late:
                 n = replace(n, ends=_ends(n, plan))
         made.append(n)
     return tuple(made)

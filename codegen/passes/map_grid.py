@@ -21,8 +21,24 @@ _ALL, _ANY = -1, 0  # threads of a node: all of the block, or any that need it
 
 def map_grid(launch: loop_ir.Launch, plan: Plan) -> loop_ir.Launch:
     """Turns parallel outer loops into blocks of a grid; all threads of a block run the other nodes."""
-    nodes = scheduled(launch.nodes, plan, lambda p: loop_ir.Schedule.GRID)
+
+    def schedule(p: LoopPlan) -> loop_ir.Schedule:
+        return loop_ir.Schedule.GRID_STRIDE if p.n_blocks else loop_ir.Schedule.GRID
+
+    nodes = _counted(scheduled(launch.nodes, plan, schedule), plan)
     return replace(launch, nodes=nodes, runs=loop_ir.Runs.GRID)
+
+
+def _counted(nodes: Sequence[loop_ir.Node], plan: Plan) -> tuple[loop_ir.Node, ...]:
+    """Returns the nodes with the number of blocks of each loop whose tiles blocks take in turn."""
+    made: list[loop_ir.Node] = []
+    for n in nodes:
+        if isinstance(n, loop_ir.Loop) and n.is_parallel:
+            first = n.members[0]
+            n_blocks = plan.tasks[first.task].loop(first.loop).n_blocks
+            n = replace(n, children=_counted(n.children, plan), n_blocks=n_blocks)
+        made.append(n)
+    return tuple(made)
 
 
 def share_block(launch: loop_ir.Launch, plan: Plan) -> loop_ir.Launch:
@@ -77,7 +93,7 @@ def block_shape(tasks: Sequence[TaskPlan]) -> tuple[int, ...]:
 
 def blocks_along(p: LoopPlan) -> int:
     """Number of blocks that share a loop."""
-    return -(-p.loop.extent // p.tile)
+    return p.n_blocks or -(-p.loop.extent // p.tile)
 
 
 def partial_blocks(task: TaskPlan) -> int:

@@ -69,6 +69,7 @@ CPU = Passes(
 GPU = Passes(
     loops=(
         map_grid,
+        end_loops,
         place_block_sums,
         place_block_copies,
         place_block_barriers,

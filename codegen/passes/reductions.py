@@ -102,8 +102,8 @@ def place_block_sums(launch: loop_ir.Launch, plan: Plan) -> loop_ir.Launch:
         task = plan.tasks[t]
         if not task.task.is_reduction:
             continue
-        sequential = (n for n in loops if not n.is_parallel)
-        reduced = [n for n in sequential if task.loop(loop_ir.loop_of(n, t)).loop.is_reduction]
+        repeated = (n for n in loops if n.repeats)
+        reduced = [n for n in repeated if task.loop(loop_ir.loop_of(n, t)).loop.is_reduction]
         after: list[loop_ir.Node] = [loop_ir.ReduceThreads(t)] if task.has_tree else []
         after.append(loop_ir.FlushSums(t) if task.is_split else loop_ir.FinishSums(t))
         beside = notes.at(reduced[0]) if reduced else notes.at_body(t)

@@ -19,6 +19,7 @@ from ...space.backbone.colourings import earlier_colouring
 from ...space.catalogue import KINDS
 from ...space.draft import Decisions
 from ...space.engine.order import OrderNode, forest
+from ...space.families.grid_stride import A_TILE, BLOCKS_A_CORE, GRID_STRIDE
 from ...space.families.ranges import N_VECTORS
 from ...space.families.rescaling import RESCALED, RESCALING
 from ...space.families.scatter import blocks_of, tile_shape
@@ -326,6 +327,7 @@ class _Reader:
             self.backbone.dim(t, loop.name, level) for level in (OUTER, MID, INNER)
         )
         kinds, sizes = self.table("dim_kind"), self.table("size")
+        stride = self.value("grid_stride", outer) or GRID_STRIDE[A_TILE]
         return LoopPlan(
             loop=loop,
             is_parallel=kinds[outer] == ch.DIM_KIND[ch.PARALLEL],
@@ -335,6 +337,7 @@ class _Reader:
             has_lanes=self.value("reduction", inner) == ch.REDUCTION[ch.LANES],
             schedule=self.value("schedule", outer) or ch.SCHEDULE[ch.BLOCKED],
             is_thread=kinds[mid] == ch.DIM_KIND[ch.THREAD],
+            n_blocks=self.target.cores * BLOCKS_A_CORE[GRID_STRIDE.index(stride)],
         )
 
     # --- launches

@@ -44,6 +44,7 @@ class LoopPlan:
     has_lanes: bool  # inner copies reduce into accumulators of their own
     schedule: str = "BLOCKED"  # of a dim that is shared out, a value of SCHEDULE
     is_thread: bool = False  # the mid dim is shared out to the threads of a block: `mid` of them
+    n_blocks: int = 0  # of a dim of the grid: blocks that take its tiles in turn; 0: a block a tile
 
     @property
     def is_blocked(self) -> bool:

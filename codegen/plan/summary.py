@@ -68,6 +68,7 @@ def decisions(plan: Plan, parallel: str = "parallel") -> tuple[str, ...]:
         parts = []
         for p in t.loops:
             levels = [parallel if p.is_parallel else "loop"] + _SCHEDULES[p.schedule]
+            levels += [f"{p.n_blocks} in turn"] * (p.n_blocks > 0)
             if p.mid > 1:
                 levels.append(f"{p.mid} {'threads' if p.is_thread else 'steps'}")
             if p.inner > 1:

@@ -48,7 +48,7 @@ class _Kernels:
         problem = self.plan.problem
         self.names = c_names(named_in(problem), RESERVED_CUDA)
         sizes = [a.size_bytes // a.dtype.size_bytes for a in problem.arrays]
-        sizes += [loop.extent for task in problem.tasks for loop in task.loops]
+        sizes += [p.loop.extent + p.n_blocks * p.tile for t in plan.tasks for p in t.loops]
         self.index_type = "int" if max(sizes, default=0) < _INT_LIMIT else "long long"
         self.functions: list[c.Function] = []
         self.configured: list[tuple[str, GridKernel, tuple[str, ...], tuple[int, ...]]] = []

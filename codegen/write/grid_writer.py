@@ -110,7 +110,7 @@ class BlockThreads(Threads):
 
 
 def _grid(nodes: Sequence[loop_ir.Node]) -> Iterator[loop_ir.Loop]:
-    """Yields the loops whose iterations are blocks of the grid, outermost first."""
+    """Yields the loops whose iterations the blocks of the grid run, outermost first."""
     for n in nodes:
         if isinstance(n, loop_ir.Loop) and n.is_parallel:
             yield n
@@ -137,7 +137,7 @@ class KernelWriter:
             writer.children(scene.launch.nodes, Context(is_team=True))
         return GridKernel(
             self.opened(tuple(body.statements)),
-            _along_axes(-(-n.extent // n.step) for n in reversed(threads.axes)),
+            _along_axes(n.n_blocks or -(-n.extent // n.step) for n in reversed(threads.axes)),
             _along_axes(kernel.shape),
             kernel.asks_for_bytes,
         )

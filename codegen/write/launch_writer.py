@@ -200,6 +200,11 @@ class LaunchWriter:
         if node.schedule is loop_ir.Schedule.GUIDED:
             self.guided(node, n, ctx)
             return
+        if node.schedule is loop_ir.Schedule.GRID_STRIDE:
+            first = c.linear(((self.threads.block_along(node), node.step),), 0)
+            self.loop_over(node, Part(first, n, ctx))
+            self.forget_results(node)
+            return
         if node.ends:
             self.loop_over(node, Part(*counted_range(self.scene, node, n), ctx))
             return
@@ -209,6 +214,10 @@ class LaunchWriter:
         with self.scene.sharing(key, (lo, hi)) if is_part else nullcontext():
             for part in parts(self.scene, node, lo, hi, ctx):
                 self.loop_over(node, part)
+        self.forget_results(node)
+
+    def forget_results(self, node: loop_ir.Loop) -> None:
+        """Forgets loaded elements of the arrays that a loop has stored to."""
         for m in node.members:
             if not self.scene.plan.tasks[m.task].task.is_reduction:
                 self.scene.w.forget(self.scene.plan.tasks[m.task].task.target.array)
@@ -411,7 +420,9 @@ class LaunchWriter:
 
     @staticmethod
     def stride(node: loop_ir.Loop) -> c.CExpr:
-        """Returns the distance from one iteration of a thread to its next, as a C expression."""
+        """Returns the distance from one iteration of a thread or block to its next, as a C expression."""
+        if node.schedule is loop_ir.Schedule.GRID_STRIDE:
+            return c.number(node.n_blocks * node.step)
         step = c.number(node.step)
         return c.Bin("*", c.Id("n_threads"), step) if node.is_cyclic else step
 

@@ -64,7 +64,10 @@ def _copies_of_loads(gpu: GpuTables, row: gpu_facts.Int, facts: Floats) -> float
             tile = facts[k, gpu_facts.INNER_MOST] * (
                 1.0 if is_thread else facts[k, gpu_facts.MID_MOST]
             )
-            beside = max(beside, extent / tile)
+            blocks = extent / tile
+            if facts[k, gpu_facts.IN_TURN]:  # of its tiles a block loads such an element once
+                blocks = min(blocks, facts[k, gpu_facts.TURNS_LEAST] * gpu.cores)
+            beside = max(beside, blocks)
         n *= beside
     return n
 

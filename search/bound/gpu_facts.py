@@ -11,6 +11,7 @@ import numpy as np
 from ...space import choices as ch
 from ...space.engine.jit import jit, jit_internal
 from ...space.families.block_memory import MAX_REGISTERS
+from ...space.families.grid_stride import A_TILE, BLOCKS_A_CORE
 from .columns import Floats, Ints
 from .common import Mask
 from .gpu_tables import GpuTables
@@ -25,7 +26,9 @@ KEPT_STEPS = 256  # no compiler unrolls so many: the sums of a loop of so many s
 
 # Of a loop: sizes as they may still be; 0, 1 or 2 where something cannot, may or surely is.
 MID_LEAST, MID_MOST, INNER_LEAST, INNER_MOST, IS_BLOCK, IS_THREAD, IS_VECTOR, IS_LOOP = range(8)
-N_FACTS = 8
+# Blocks take tiles in turn: 0, 1 or 2, and the fewest and the most of them, of a multiprocessor.
+IN_TURN, TURNS_LEAST, TURNS_MOST = range(8, 11)
+N_FACTS = 11
 # Of a task. Factors say by how much longer it takes than with all multiprocessors, or all of their lanes, at work.
 BLOCKS_MOST, FULL_BLOCKS, THREADS_LEAST, THREADS_MOST, CHAIN, WAVES = range(6)
 CORE_FACTOR, ISSUE_FACTOR, SPLITS, LOADS = range(6, 10)
@@ -37,6 +40,7 @@ _THREAD = 1 << ch.THREAD
 _VECTOR = 1 << ch.VECTOR
 _DIRECT = 1 << ch.DIRECT
 _LANES = 1 << ch.LANES
+_A_TILE = 1 << A_TILE
 
 
 @jit_internal
@@ -50,6 +54,17 @@ def _extremes(universe: Ints, at: Int, domain: Int) -> tuple[int, int]:
             most = max(most, size)
         k += 1
     return max(1, least), most
+
+
+@jit_internal
+def _turns(domain: Int) -> tuple[int, int]:
+    """Returns the fewest and the most blocks of a multiprocessor that take tiles in turn, by the domain of `grid_stride`."""
+    least, most = 0, 0
+    for k in range(A_TILE + 1, len(BLOCKS_A_CORE)):
+        if domain >> k & 1:
+            most = BLOCKS_A_CORE[k]
+            least = least or most
+    return least, most
 
 
 @jit_internal
@@ -69,6 +84,10 @@ def tilings(gpu: GpuTables, domains: Mask, facts: Floats) -> None:
         facts[k, IS_THREAD] = 0 if not mid & _THREAD else 2 if mid == _THREAD else 1
         facts[k, IS_VECTOR] = 1 if inner & _VECTOR else 0
         facts[k, IS_LOOP] = 2 if outer == _LOOP else 0
+        stride = np.int64(domains[gpu.loop[k].stride]) if gpu.loop[k].stride >= 0 else _A_TILE
+        facts[k, IN_TURN] = 0 if stride == _A_TILE else 1 if stride & _A_TILE else 2
+        turns = _turns(stride)
+        facts[k, TURNS_LEAST], facts[k, TURNS_MOST] = turns
 
 
 @jit_internal
@@ -118,14 +137,18 @@ def task_facts(
     accumulators.
     """
     for t in range(tasks.shape[0]):
-        most, full, share, is_open, splits = 1.0, 1.0, 1.0, False, 0.0
+        most, full, share, is_open, splits, in_turn = 1.0, 1.0, 1.0, False, 0.0, 0.0
         threads_least, threads_most, steps, sums = 1.0, 1.0, 1.0, 1.0
         for k in range(gpu.loop_start[t], gpu.loop_start[t + 1]):
             extent = gpu.loop[k].extent
             if facts[k, IS_BLOCK]:
                 least = facts[k, MID_LEAST] * facts[k, INNER_LEAST]
                 tile = facts[k, MID_MOST] * facts[k, INNER_MOST]
-                most *= np.ceil(extent / least)
+                blocks = np.ceil(extent / least)
+                if facts[k, IN_TURN] == 2:
+                    blocks = min(blocks, facts[k, TURNS_MOST] * gpu.cores)
+                most *= blocks
+                in_turn = max(in_turn, facts[k, IN_TURN])
                 is_open = is_open or least < tile or facts[k, IS_BLOCK] == 1
                 splits = max(splits, gpu.loop[k].is_reduction)
                 if facts[k, IS_BLOCK] == 2 and tile <= extent:
@@ -158,7 +181,9 @@ def task_facts(
         if gpu.task[t].words and (base > 0 or slope > 0):
             kept = max(kept, base + slope * count_registers(gpu, domains, facts, t))
         resident = _resident(gpu, domains, facts, t, threads_least, kept)
-        tasks[t, WAVES] = max(1.0, np.ceil(full / (gpu.cores * resident)))
+        # Blocks that take tiles in turn may load for the next tile while they compute one.
+        waves = 1.0 if in_turn else np.ceil(full / (gpu.cores * resident))
+        tasks[t, WAVES] = max(1.0, waves)
 
 
 @jit_internal

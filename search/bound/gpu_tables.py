@@ -52,7 +52,7 @@ class GpuTables(NamedTuple):
     universe: Ints  # all universes of sizes, one after the other
     loop_start: Ints  # [n_tasks + 1] first row of `loop`
     # is_reduction extent outer_kind; of mid and of inner: kind, size, where its universe begins; reduction of the outer dim, and
-    # lanes of the inner one
+    # lanes of the inner one; grid_stride of the outer dim
     loop: Table
     # reduces: 1 where floating-point values are summed up, or the like; words: registers of one accumulator, 0 where nothing is
     # reduced; instructions of threads, arithmetic only, multiply-adds fused; work_ns on all cores, of values; finish_ns of what
@@ -119,12 +119,13 @@ def _loops(space: Space, universe: Universes) -> tuple[Ints, Table, dict[tuple[i
                 d = b.dim(t, loop.name, level)
                 row += [v.kind[d], v.size[d], universe.at(d)]
             row += [v.reduction.get(b.dim(t, loop.name, level), -1) for level in (OUTER, INNER)]
+            row.append(v.of_dims["grid_stride"].get(b.dim(t, loop.name, OUTER), -1))
             rows.append(tuple(row))
         start.append(len(rows))
     columns = (
         "is_reduction extent outer_kind mid_kind mid_size mid_at inner_kind inner_size inner_at"
     )
-    return np.array(start, np.int64), table(rows, f"{columns} reduction lanes"), row_of
+    return np.array(start, np.int64), table(rows, f"{columns} reduction lanes stride"), row_of
 
 
 def _tasks(space: Space) -> Table:

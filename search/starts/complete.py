@@ -22,6 +22,7 @@ from ...space.candidate import Candidate, Space
 from ...space.draft import AS_IT_IS
 from ...space.families.batch_layout import AS_STORED, INTERLEAVED
 from ...space.families.compaction import BLOCK_SCAN, SERIAL
+from ...space.families.grid_stride import BLOCKS_A_CORE, GRID_STRIDE
 from ...space.families.local_arrays import IN_REGISTERS, ON_STACK
 from ...space.families.materialisation import RECOMPUTED, STORED
 from ...space.families.prefetch_distance import AHEAD_NONE, AHEAD_TWO, blocks_in
@@ -459,6 +460,10 @@ class _Wanted:
                 self.want(var, AS_IT_IS)
         for var in self.v.of_tasks["compaction"].values():
             self.want(var, *((BLOCK_SCAN,) if self.is_in_blocks else ()), SERIAL)
+        for d, var in self.v.of_dims["grid_stride"].items():
+            # A list may be much shorter than its capacity. Eight blocks of 256 threads fill a multiprocessor.
+            is_list = not d.loop.is_known
+            self.want(var, *([BLOCKS_A_CORE.index(8)] if is_list else []), *range(len(GRID_STRIDE)))
         for key, var in self.v.scatter.items():
             self.want(var, *_first_of(self.scatter(key), ch.SERIAL, ch.BY_ATOMICS))
         for var in self.v.scatter_cells.values():

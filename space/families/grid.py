@@ -1,17 +1,16 @@
 """Grid of blocks of a GPU launch.
 
-Choice `dim_kind` (tiling.py) puts a dim into the grid; its tiles determine the grid's size.
+Choice `dim_kind` (tiling.py) puts a dim into the grid; its tiles determine the grid's size, or `grid_stride` does.
 """
 
 from __future__ import annotations
-
-from dataclasses import dataclass
 
 from ..backbone import OUTER
 from ..draft import Draft, Family, all_but, bits
 from ..engine.declarations import Term
 from ..targets.kind import GPU
 from .fusion import SEPARATE
+from .grid_stride import tiles_at_most
 from .order import INSIDE, MERGED
 from .tiling import DIM_KIND, LOOP, PARALLEL, WITHOUT_LOOP
 
@@ -34,21 +33,6 @@ def results_outside(free: int, reduced: int, order: int) -> bool:
     `order`: the relation of the dim of the result to the reduced dim.
     """
     return not (free == reduced == LOOP) or order != INSIDE
-
-
-@dataclass(frozen=True)
-class GridFits:
-    """Predicate: a loop has at most `limit` tiles (of mid times inner iterations) if a choice has the value `where`."""
-
-    extent: int
-    mids: tuple[int, ...]
-    inners: tuple[int, ...]
-    limit: int
-    where: int
-
-    def __call__(self, value: int, mid: int, inner: int) -> bool:
-        tile = self.mids[mid] * self.inners[inner]
-        return value != self.where or -(-self.extent // tile) <= self.limit
 
 
 def one_grid(s: Draft) -> None:
@@ -80,10 +64,8 @@ def blocks(s: Draft) -> None:
                 rule = blocks_outermost
                 b.table3("blocks outermost", v.kind[d], v.kind[e], s.order(d, e), rule, share=rule)
             limit = MAX_BLOCKS_ALONE if len(task.loops) == 1 else MAX_BLOCKS_PER_DIM
-            _, mid, inner = s.levels(t, d.loop.name)
-            fits = GridFits(d.loop.extent, v.universe[mid], v.universe[inner], limit, PARALLEL)
-            sizes = (v.size[mid], v.size[inner])
-            b.table3("size of the grid", v.kind[d], *sizes, fits, share=fits)
+            in_grid = (v.kind[d], all_but(DIM_KIND, PARALLEL))
+            tiles_at_most(s, "size of the grid", in_grid, d, limit)
         if len(outer) > MAX_BLOCK_DIMS:
             terms = [Term(None, v.kind[d], is_block) for d in outer]
             b.sum_at_most(f"dims of the grid of {task.name}", terms, MAX_BLOCK_DIMS)

@@ -14,7 +14,7 @@ from ..targets.gpu_facts import ATOMIC_OPERATIONS, adds_to_result, start_of
 from ..targets.kind import CPU, GPU
 from ..values import ATOMIC, LANES, PARTIALS, REDUCTION, SEQUENTIAL, TREE
 from .fusion import SEPARATE
-from .grid import GridFits
+from .grid_stride import tiles_at_most
 from .tiling import PARALLEL, THREAD, UNROLL, VECTOR
 
 SPLIT = (PARTIALS, ATOMIC)  # reductions that are shared out
@@ -87,11 +87,8 @@ def over_blocks(s: Draft) -> None:
     for t, task in enumerate(s.problem.tasks):
         outer = [d for d in s.dims_at(t, OUTER) if d in v.reduction]
         for d in outer:
-            _, mid, inner = s.levels(t, d.loop.name)
-            tiles = (d.loop.extent, v.universe[mid], v.universe[inner])
-            fits = GridFits(*tiles, _most_partials(s, t), PARTIALS)
-            sizes = (v.size[mid], v.size[inner])
-            b.table3("partial results", v.reduction[d], *sizes, fits, share=fits)
+            left = (v.reduction[d], all_but(REDUCTION, PARTIALS))
+            tiles_at_most(s, "partial results", left, d, _most_partials(s, t))
         for d, e in combinations(outer, 2):
             pair = (v.reduction[d], v.reduction[e])
             b.table2("one way over blocks", *pair, combined_alike, share=combined_alike)
