@@ -223,34 +223,42 @@ class _Wanted:
 
     def orders(self) -> None:
         """Sets the preferred loop order: loops of a task by their rank, outer dims around mid dims, tasks in program order."""
-        b = self.space.backbone
-        apart: tuple[int, ...] = (ch.BEFORE, ch.OUTSIDE, ch.INSIDE, ch.AFTER)
+        b, apart = self.space.backbone, (ch.BEFORE, ch.OUTSIDE, ch.INSIDE, ch.AFTER)
         together = (ch.MERGED, *apart)
-        in_turn = {
-            (b.dim(m.a, m.loop_a, k), b.dim(m.b, m.loop_b, k))
-            for m in self.apart
-            for k in (OUTER, MID)
-        }
+        task = np.array(b.order_tasks, np.intp)
+        x, y = np.array(list(self.space.model.rows.pairs()), np.intp).reshape(-1, 2).T
+        t, u = task[x], task[y]
+        n_tasks = len(self.space.problem.tasks)
+        allowed = [[self.may_merge(t, u) for u in range(n_tasks)] for t in range(n_tasks)]
+        merges = np.array(allowed, bool).reshape(n_tasks, n_tasks)[t, u]
+        merges &= ~self.in_turn()[x, y]
+        for is_first, turned in ((t < u, tuple), (t > u, _inverse)):
+            self.table[: len(x)][is_first & merges, : len(together)] = turned(together)
+            self.table[: len(x)][is_first & ~merges, : len(apart)] = turned(apart)
+        place = self.places()
+        is_nest = (t == u) & (x != y) & (place[x] >= 0) & (place[y] >= 0)
+        is_inside = place[x] > place[y]
+        self.table[: len(x)][is_nest & is_inside, :2] = ch.INSIDE, ch.OUTSIDE
+        self.table[: len(x)][is_nest & ~is_inside, :2] = ch.OUTSIDE, ch.INSIDE
+
+    def in_turn(self) -> npt.NDArray[np.bool_]:
+        """Returns [n_objects, n_objects]: true for dims of two tasks that run one after the other, although they may merge."""
+        b = self.space.backbone
+        pairs = [(m, level) for m in self.apart for level in (OUTER, MID)]
         # A tile of the maximum, then one of the sum: corrections are as many as tiles.
-        in_turn |= {
-            (b.dim(m.a, m.loop_a, MID), b.dim(m.b, m.loop_b, MID)) for m in b.merges if m.rescales
-        }
-        dims: list[Dim | None] = [None for _ in b.order_names]  # None: a body
-        for dim in b.dims:
-            if dim.level != INNER:
-                dims[dim.order_id] = dim
-        for var, (x, y) in enumerate(self.space.model.rows.pairs()):
-            (t, d), (u, e) = (b.order_tasks[x], dims[x]), (b.order_tasks[y], dims[y])
-            if x == y:
-                continue
-            if t != u:
-                may_merge = self.may_merge(t, u) and not in_turn & {(d, e), (e, d)}
-                wanted = together if may_merge else apart
-                self.want(var, *(wanted if t < u else _inverse(wanted)))
-            elif d is not None and e is not None:
-                inside = self.rank(d) > self.rank(e)
-                around = (ch.INSIDE, ch.OUTSIDE) if inside else (ch.OUTSIDE, ch.INSIDE)
-                self.want(var, *around)
+        pairs += [(m, MID) for m in b.merges if m.rescales]
+        found = np.zeros((len(b.order_names), len(b.order_names)), bool)
+        for m, level in pairs:
+            x, y = b.dim(m.a, m.loop_a, level).order_id, b.dim(m.b, m.loop_b, level).order_id
+            found[x, y] = found[y, x] = True
+        return found
+
+    def places(self) -> npt.NDArray[np.intp]:
+        """Returns [n_objects]: the rank of each dim as one number; -1 for bodies."""
+        b = self.space.backbone
+        ranks = {d.order_id: self.rank(d) for d in b.dims if d.level != INNER}
+        number = {rank: k for k, rank in enumerate(sorted(set(ranks.values())))}
+        return np.array([number[ranks[x]] if x in ranks else -1 for x in range(len(b.order_names))])
 
     def are_together(self, m: Merge) -> bool:
         """True if the sketch wants the loops of `m`, of dependent reductions, to merge.
