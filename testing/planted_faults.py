@@ -40,6 +40,10 @@ JOINED = "tests/kernels/transforms/test_joined_updates.py::test_updates_are_one_
 BLOCKS_IN_TREES = "tests/kernels/sparse/test_random_sequences.py::test_particles_update_cells_of_leaves_block_by_block"
 UPDATE_TILES = "tests/kernels/sparse/test_update_tiles.py::test_{}".format
 HELD_COLOURS = "tests/runtime/cpu/test_calls.py::test_kept_colours_belong_to_a_call_until_its_last_launch_has_used_them"
+HELD_ORDERS = (
+    "tests/runtime/cpu/test_calls.py::test_calls_from_several_threads_have_orders_of_their_own"
+)
+LENGTH_ORDERS = "tests/codegen/test_row_lengths.py::test_rows_in_the_order_of_their_lengths_compute_what_the_interpreter_does"
 KEPT_SORTS = "tests/codegen/test_scatter.py::test_kept_sorts_are_made_again_when_blocks_change"
 SORTED_COLOURS = "tests/codegen/test_scatter.py::test_blocks_of_one_colour_are_apart_and_threads_meet_between_colours"
 KEPT_COLOURS = (
@@ -400,6 +404,36 @@ FAULTS = (
         'c.Bin("!=", blocks, here)',
         'c.Bin("!=", here, here)',
         (KEPT_SORTS,),
+    ),
+    Fault(
+        "an order by length: a length that has changed",
+        "codegen/write",
+        'changed = c.Bin("!=", c.Index(lengths, i), found)',
+        'changed = c.Bin("!=", found, found)',
+        (LENGTH_ORDERS,),
+    ),
+    Fault(
+        "an order by length: memory that no call has filled, or that another one uses",
+        "codegen/write",
+        'opening = (c.Declare("int", differs.name, c.Un("!", is_valid)),)',
+        'opening = (c.Declare("int", differs.name, c.Num("0")),)',
+        (LENGTH_ORDERS, HELD_ORDERS),
+    ),
+    Fault(
+        "a barrier: between a sort by length and its loop",
+        "codegen/passes",
+        "if task.sort is not None or task.by_length is not None:",
+        "if task.sort is not None:",
+        ("tests/codegen/test_row_lengths.py::test_threads_meet_between_a_sort_and_its_loop",),
+    ),
+    Fault(
+        "an order by length: lengths that the sequence writes",
+        "space/families",
+        "is_fixed = not written.intersection(x.array for x in loads(length))",
+        "is_fixed = bool(written)",
+        (
+            "tests/codegen/test_row_lengths.py::test_lengths_that_the_sequence_writes_are_sorted_in_each_call",
+        ),
     ),
     Fault(
         "blocks of a sort: windows that reach into the next block",

@@ -19,6 +19,7 @@ Its nodes are frozen; passes make new ones (codegen/passes).
               | ClearCopies | AddCopies                              of arrays that each thread updates a copy of
               | CountIterations | StartBlocks | SortIterations       a counting sort of iterations by block
               | FindRows | ColourBlocks                              a greedy colouring of blocks of iterations
+              | SortByLength                                         an order of iterations with loops of various lengths
 
 Values of a loop's `schedule`:
 
@@ -334,6 +335,13 @@ class ColourBlocks:
     task: int
 
 
+@dataclass(frozen=True)
+class SortByLength:
+    """Phase: each thread sorts the iterations of its windows by the length of their inner loops."""
+
+    task: int
+
+
 ScatterPhase = (
     ClearCopies
     | AddCopies
@@ -343,7 +351,7 @@ ScatterPhase = (
     | FindRows
     | ColourBlocks
 )
-Phase = TileBody | JoinedBodies | SumPhase | PackPhase | CopyPhase | ScatterPhase
+Phase = TileBody | JoinedBodies | SumPhase | PackPhase | CopyPhase | ScatterPhase | SortByLength
 
 
 # --- nodes ---

@@ -44,6 +44,7 @@ def verify(launch: loop_ir.Launch, plan: Plan) -> None:
     _rescaled(launch, plan, places)
     _blocks(launch, places)
     _ordered_blocks(launch, plan, places)
+    _sorted_by_length(plan, places)
 
 
 def _expect(holds: bool, what: str) -> None:
@@ -140,6 +141,19 @@ def _ordered_blocks(launch: loop_ir.Launch, plan: Plan, places: Sequence[_PhaseP
             found == ([] if is_elsewhere else wanted),
             f"blocks of task {t} are neither sorted nor coloured before",
         )
+
+
+def _sorted_by_length(plan: Plan, places: Sequence[_PhasePlace]) -> None:
+    """Verifies that a sort by length is once before the loop of its task, which is the task's alone, and in no loop itself."""
+    sorts = [k for k, p in enumerate(places) if isinstance(p.phase, loop_ir.SortByLength)]
+    tasks = [places[k].phase.task for k in sorts]
+    _expect(len(set(tasks)) == len(tasks), f"tasks {tasks} are sorted twice")
+    for k, t in zip(sorts, tasks, strict=True):
+        _expect(plan.tasks[t].by_length is not None, f"task {t} is sorted, but has no order")
+        _expect(not places[k].loops, f"task {t} is sorted in a loop")
+        behind = [p for p in places[k:] if p.phase == loop_ir.TileBody(t)]
+        own = all(m.task == t for p in behind for n in p.loops for m in n.members)
+        _expect(len(behind) == 1 and own, f"task {t} is not sorted before a loop of its own")
 
 
 def _loop(loop: loop_ir.Loop, around: tuple[loop_ir.Node, ...]) -> None:

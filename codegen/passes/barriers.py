@@ -152,6 +152,7 @@ def _team_touches(launch: loop_ir.Launch, plan: Plan, node: loop_ir.Node) -> Ite
                 | loop_ir.SortIterations()
                 | loop_ir.FindRows()
                 | loop_ir.ColourBlocks()
+                | loop_ir.SortByLength()
                 | loop_ir.ClearCopies()
                 | loop_ir.AddCopies()
             ):
@@ -199,9 +200,14 @@ def _scatter_touches(p: loop_ir.Phase, task: TaskPlan, alone: frozenset[str]) ->
         case loop_ir.ColourBlocks():
             yield Touch(rows_name(t), False, frozenset([_ONE_THREAD]))
             yield Touch(order_name(t), True, frozenset([_ONE_THREAD]))
+        case loop_ir.SortByLength():
+            assert task.by_length is not None
+            for array in task.by_length.arrays_read:
+                yield Touch(array, False, alone)
+            yield Touch(order_name(t), True, own)
         case loop_ir.TileBody() if task.colouring is not None:
             yield Touch(order_name(task.colouring.maker), False, alone)
-        case loop_ir.TileBody() if task.sort is not None:
+        case loop_ir.TileBody() if task.sort is not None or task.by_length is not None:
             yield Touch(order_name(t), False, alone)
     if any(x.how == PRIVATE for x in task.scatters):
         match p:

@@ -15,6 +15,7 @@ from ..text.addresses import share_addresses
 from .barriers import place_block_barriers, place_team_barriers
 from .dynamic_extents import end_loops
 from .joining import join_bodies
+from .length_orders import place_length_orders
 from .map_grid import map_grid, share_block
 from .map_team import end_team, leave_alone, map_team, share_evenly
 from .nests import nests
@@ -56,6 +57,7 @@ CPU = Passes(
         place_sums,
         place_blocks,
         place_scatters,
+        place_length_orders,
         place_team_barriers,
         shift_late,
         end_team,

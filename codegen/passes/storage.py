@@ -265,6 +265,18 @@ class ColourMemory:
 
 
 @dataclass(frozen=True)
+class OrderMemory:
+    """Buffers of an order by length: the length of each iteration, and the iterations in their order.
+
+    `held`: None if each call sorts anew.
+    """
+
+    lengths: Buffer
+    order: Buffer
+    held: KeptMemory | None = None
+
+
+@dataclass(frozen=True)
 class KeptMemory:
     """Memory of the library, not of the workspace, with buffers whose contents a later call may use again.
 

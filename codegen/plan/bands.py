@@ -22,6 +22,7 @@ from ...space.engine.order import OrderNode, forest
 from ...space.families.grid_stride import A_TILE, BLOCKS_A_CORE, GRID_STRIDE
 from ...space.families.ranges import N_VECTORS
 from ...space.families.rescaling import RESCALED, RESCALING
+from ...space.families.row_lengths import NO_WINDOW, length_in
 from ...space.families.scatter import blocks_of, tile_shape
 from ...space.families.unrolling import place_of
 from ...space.families.wavefronts import sweep_of
@@ -29,6 +30,7 @@ from ...space.targets.target import Target
 from .plan import (
     Ahead,
     Colouring,
+    LengthOrder,
     LoopPlan,
     Member,
     Plan,
@@ -216,6 +218,7 @@ class _Reader:
             ranges=self.ranges(task, t),
             scatters=self.scatters(t),
             colouring=self.colouring(t),
+            by_length=self.by_length(t),
             wave=self.wave(t),
             compaction=self.value("compaction", t) or "SERIAL",
         )
@@ -274,6 +277,14 @@ class _Reader:
         is_kept = self.value("colouring", t) == IF_OLD
         maker = self.maker_of_colours(t)
         return Colouring(int(self.value("greedy_block", t)), rows, made, is_kept, maker)
+
+    def by_length(self, t: int) -> LengthOrder | None:
+        """Returns the order of a task's iterations by length; None if they follow one another."""
+        window = self.value("length_window", t) or NO_WINDOW
+        length = length_in(self.problem.tasks[t]) if window != NO_WINDOW else None
+        if length is None:
+            return None
+        return LengthOrder(int(window), length, self.value("length_sort", t) == IF_OLD)
 
     def maker_of_colours(self, t: int) -> int:
         """Returns the task whose colouring task `t` uses."""

@@ -14,6 +14,7 @@ from ...kernels.analysis.scatters import Placing, Scatter
 from ...kernels.analysis.updated_rows import Inspector, UpdatedRows
 from ...kernels.ir.access import Access, access_of, index_loops
 from ...kernels.ir.domain import Loop
+from ...kernels.ir.kernel import Expr
 from ...kernels.ir.repeats import Repeat, repeats_of
 from ...kernels.ir.task import Problem, Task
 from ...kernels.ir.walk import loads
@@ -145,6 +146,23 @@ class Colouring:
 
 
 @dataclass(frozen=True)
+class LengthOrder:
+    """Order of a task's iterations by length, within windows of `window` consecutive ones.
+
+    `length`: of an iteration, in terms of the task's loop. `is_kept`: later calls use the order while lengths are the same.
+    """
+
+    window: int
+    length: Expr
+    is_kept: bool
+
+    @property
+    def arrays_read(self) -> tuple[str, ...]:
+        """Names of the arrays that hold the lengths."""
+        return tuple(dict.fromkeys(x.array for x in loads(self.length)))
+
+
+@dataclass(frozen=True)
 class TaskPlan:
     index: int
     task: Task
@@ -169,6 +187,7 @@ class TaskPlan:
     rescaled: Rescaled | None = None  # where its sums share the loop of results in their terms
     scatters: tuple[ScatterPlan, ...] = ()  # but for those of one thread
     colouring: Colouring | None = None  # of iterations that run colour by colour
+    by_length: LengthOrder | None = None  # of iterations in lanes that do not follow one another
     wave: Wave | None = None  # of a sweep that does not run in order
     compaction: str = "SERIAL"  # of a task that makes a list, a value of COMPACTION
     ranges: tuple[Lanes, ...] = ()  # of the loops in its body that run in lanes

@@ -48,6 +48,7 @@ class Emission:
         self.accumulators: dict[int, tuple[storage.Buffer, storage.AccumulatorLayout]] = {}
         self.scatters: dict[int, storage.ScatterMemory] = {}
         self.colourings: dict[int, storage.ColourMemory] = {}
+        self.length_orders: dict[int, storage.OrderMemory] = {}
         self.opened: list[storage.Buffer] = []
         self.counters: list[
             storage.Buffer

@@ -95,11 +95,16 @@ class BlockThreads(Threads):
 
     def phase(
         self,
-        phase: loop_ir.SumPhase | loop_ir.PackPhase | loop_ir.CopyPhase | loop_ir.ScatterPhase,
+        phase: loop_ir.SumPhase
+        | loop_ir.PackPhase
+        | loop_ir.CopyPhase
+        | loop_ir.ScatterPhase
+        | loop_ir.SortByLength,
         task: TaskPlan,
         ctx: Context,
     ) -> None:
         assert not isinstance(phase, loop_ir.ScatterPhase), "blocks of a grid do not scatter"
+        assert not isinstance(phase, loop_ir.SortByLength), "blocks of a grid sort nothing"
         if isinstance(phase, loop_ir.SumPhase):
             BlockSumWriter(self.kernel, self.sums).write(phase, task, ctx)
         else:

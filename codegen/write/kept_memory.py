@@ -70,6 +70,13 @@ def opened(buffers: Sequence[Buffer], memory: KeptMemory | None) -> Statements:
     return tuple(made)
 
 
+def validate(x: KeptMemory) -> Statements:
+    """Returns code behind a launch that has filled all of the memory: the next call may use the contents."""
+    distance = x.is_valid.offset_bytes - x.buffers[0].offset_bytes
+    place = c.Bin("+", _word("char *", x.place), c.number(distance))
+    return (c.Assign(c.Index(c.CastTo("int32_t *", place), _ZERO), _ONE),)
+
+
 def invalidate_if(differs: c.CExpr, x: KeptMemory) -> c.CStmt:
     """Returns the statement by which any thread makes the contents invalid, as those of other indices."""
     is_valid = c.Un("&", c.Index(c.Id(x.is_valid.name), _ZERO))

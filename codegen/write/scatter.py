@@ -116,9 +116,9 @@ def iterations_of(scene: Emission, task: TaskPlan, windows: Mapping[str, TilePla
     atomic = {x.array for x in task.scatters if x.how == ch.BY_ATOMICS} | task.states
     tiles = {x.array: (memory.tiles[x.array], x.tile) for x in task.scatters if x.tile}
     sort, colouring = memory.sort, scene.colourings.get(task.index)
-    made = sort or colouring
+    made, ordered = sort or colouring, sort or scene.length_orders.get(task.index)
     return Iterations(
-        c.Id(sort.order.name) if sort is not None else None,
+        c.Id(ordered.order.name) if ordered is not None else None,
         {name: c.Id(kept.name) for name, kept in made.kept.items()} if made is not None else {},
         lambda update: update.array in atomic,
         {

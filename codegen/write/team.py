@@ -20,6 +20,7 @@ from ..loops.ir import (
     Owner,
     PackPhase,
     ScatterPhase,
+    SortByLength,
     Strips,
     SumPhase,
 )
@@ -35,8 +36,9 @@ from .accumulators import Accumulators
 from .coloured_blocks import place_colouring, write_colouring
 from .context import Context
 from .emission import Emission
-from .kept_memory import opened, release, take
+from .kept_memory import opened, release, take, validate
 from .launch_writer import LaunchWriter
+from .length_order import place_length_order, write_length_order
 from .pack_phases import PackWriter
 from .packed import PackedOperands
 from .planned_values import Values
@@ -73,7 +75,7 @@ class TeamThreads(Threads):
 
     def phase(
         self,
-        phase: SumPhase | PackPhase | CopyPhase | ScatterPhase,
+        phase: SumPhase | PackPhase | CopyPhase | ScatterPhase | SortByLength,
         task: TaskPlan,
         ctx: Context,
     ) -> None:
@@ -83,6 +85,8 @@ class TeamThreads(Threads):
             write_colouring(self.scene, phase, task)
         elif isinstance(phase, ScatterPhase):
             write_scatter(self.scene, phase, task)
+        elif isinstance(phase, SortByLength):
+            write_length_order(self.scene, task)
         else:
             PackWriter(self.operands).write(phase, task, ctx)
 
@@ -126,6 +130,8 @@ def written_launches(
         taken = (*sorts, *(made[t] for t in launch.tasks if t in made))
         left = (*sorts, *(x for t, x in made.items() if last_uses[t] == k))
         before = (*set_counters(writer.scene), *chain.from_iterable(map(take, taken)))
+        filled = (x.held for x in writer.scene.length_orders.values() if x.held is not None)
+        after = (*after, *chain.from_iterable(map(validate, filled)))
         after = (*after, *chain.from_iterable(map(release, left)))
         named = parameters(plan.problem, (*before, *body, *after), names)
         functions.extend(writer.closed)
@@ -163,7 +169,7 @@ def _last_uses(plan: Plan, launches: Sequence[tuple[PlannedNode, ...]]) -> dict[
 
 def _kept_sorts(scene: Emission) -> tuple[storage.KeptMemory, ...]:
     """Returns the memory of the launch's sorts that later calls use again."""
-    sorts = (x.sort for x in scene.scatters.values())
+    sorts = (*(x.sort for x in scene.scatters.values()), *scene.length_orders.values())
     return tuple(x.held for x in sorts if x is not None and x.held is not None)
 
 
@@ -240,6 +246,8 @@ def allocate(scene: Emission, task: TaskPlan) -> None:
         allocate_scatters(scene, task)
     if task.colouring is not None:
         place_colouring(scene, task, task.colouring)
+    if task.by_length is not None:
+        place_length_order(scene, task, task.by_length)
 
 
 def own_array(
@@ -279,5 +287,6 @@ def open_buffer(scene: Emission, b: storage.Buffer) -> c.CStmt:
     kind = type_name(b.dtype, 0)
     start = c.CastTo(f"{kind} *", c.Bin("+", c.Id("workspace"), place))
     is_looked_at = any(b is held for m in scene.scatters.values() for held in m.shared)
+    is_looked_at |= any(b in (m.lengths, m.order) for m in scene.length_orders.values())
     is_sole = not (is_partial or is_of_team or is_looked_at)
     return c.Declare(f"{kind} *{'restrict ' if is_sole else ''}", b.name, start)

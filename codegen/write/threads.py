@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from contextlib import AbstractContextManager
 
-from ..loops.ir import CopyPhase, Loop, PackPhase, ScatterPhase, Strips, SumPhase
+from ..loops.ir import CopyPhase, Loop, PackPhase, ScatterPhase, SortByLength, Strips, SumPhase
 from ..plan.plan import TaskPlan
 from ..text import csyntax as c
 from .context import Context
@@ -42,11 +42,11 @@ class Threads(ABC):
     @abstractmethod
     def phase(
         self,
-        phase: SumPhase | PackPhase | CopyPhase | ScatterPhase,
+        phase: SumPhase | PackPhase | CopyPhase | ScatterPhase | SortByLength,
         task: TaskPlan,
         ctx: Context,
     ) -> None:
-        """Writes a phase of a task: of its reduction, of its operand blocks, or of its scatters."""
+        """Writes a phase of a task: of its reduction, of its operand blocks, of its scatters, or of its order."""
 
     @abstractmethod
     def at_strip(self, strips: Strips, n_strips: int, ctx: Context) -> None:

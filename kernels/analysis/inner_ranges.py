@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from functools import reduce
 
 from ..ir import kernel as ir
 from ..ir.affine import to_affine, unclamped
 from ..ir.domain import Loop
+from ..ir.simplify import cast
 from ..ir.task import Problem
 from ..ir.walk import (
     Renaming,
@@ -61,18 +63,50 @@ def row_starts(loop: str, body: tuple[ir.Stmt, ...]) -> RowStarts | None:
     Each iteration reads the begin of its own row and that of the next one. Nothing in the body writes the array.
     """
     written = written_in(body)
+    found = (_starts(loop, extent) for extent in _extents(body))
+    return next((x for x in found if x is not None and x.array not in written), None)
+
+
+def _extents(body: tuple[ir.Stmt, ...]) -> Iterator[ir.Expr]:
+    """Yields the extents of a body's own inner loops, in terms of values before the body where its locals are set once."""
     once = [local_changed(s) for s in nested_statements(body)]
     known: dict[str, ir.Expr] = {}
     for s in body:
         if any(isinstance(x, ir.Assert) for x in nested_statements((s,))):
-            break  # a call in which one failed reads nothing behind it
+            return  # a call in which one failed reads nothing behind it
         if isinstance(s, ir.SetLocal) and once.count(s.name) == 1:
             known[s.name] = Renaming(locals=known).apply(s.value)
         if isinstance(s, ir.For):
-            found = _starts(loop, Renaming(locals=known).apply(s.extent))
-            if found is not None and found.array not in written:
-                return found
-    return None
+            yield Renaming(locals=known).apply(s.extent)
+
+
+def run_time_length(loop: str, body: tuple[ir.Stmt, ...]) -> ir.Expr | None:
+    """Returns the number of iterations (i64) of a body's inner loops whose extents are in arrays, as an expression of index `loop`.
+
+    Extents that depend on the body, or are the same in all iterations, do not count. None if no other extent is left.
+    """
+    written = written_in(body)
+    found = [x for x in _extents(body) if _is_looked_up(x, loop, written)]
+    long = ir.DType.i64
+    terms = (cast(x, long) for x in found)
+    return reduce(lambda a, b: ir.Binary("add", a, b, long), terms) if found else None
+
+
+def _is_looked_up(e: ir.Expr, loop: str, written: Collection[str]) -> bool:
+    """True if an expression follows from integers, and from elements at index `loop` of arrays that are not among `written`."""
+    inside = list(walk(e))
+    allowed = (
+        ir.Load, ir.Const, ir.Param, ir.LoopIndex, ir.Compare, ir.Select, ir.Cast, ir.Unary, ir.Binary,
+    )  # fmt: skip
+    if not all(isinstance(x, allowed) and not x.dtype.is_float for x in inside):
+        return False
+    if any(isinstance(x, ir.LoopIndex) and x.loop != loop for x in inside):
+        return False
+    loads = [x for x in inside if isinstance(x, ir.Load)]
+    at_index = (y for x in loads for i in x.indices for y in walk(i))
+    return any(isinstance(y, ir.LoopIndex) for y in at_index) and not any(
+        x.array in written for x in loads
+    )
 
 
 def _starts(loop: str, extent: ir.Expr) -> RowStarts | None:

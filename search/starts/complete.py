@@ -27,6 +27,7 @@ from ...space.families.local_arrays import IN_REGISTERS, ON_STACK
 from ...space.families.materialisation import RECOMPUTED, STORED
 from ...space.families.prefetch_distance import AHEAD_NONE, AHEAD_TWO, blocks_in
 from ...space.families.rescaling import RESCALED, WAITS
+from ...space.families.row_lengths import UNSORTED
 from ...space.families.row_stores import BY_ELEMENT, IN_ROWS
 from ...space.families.scatter_colours import GENERATE, IF_CHANGED, REUSE
 from ...space.families.scatter_sorts import SORT_ANEW, SORT_IF_CHANGED
@@ -485,6 +486,12 @@ class _Wanted:
         for var in self.v.of_tasks["colouring"].values():
             self.want(var, REUSE, IF_CHANGED, GENERATE)
         for var in self.v.of_tasks["sorting"].values():
+            self.want(var, SORT_IF_CHANGED, SORT_ANEW)
+        for var in self.v.of_tasks["length_window"].values():
+            sizes = [int(x) for x in self.space.choices[var].values[1:]]
+            fitting = [k + 1 for k, n in enumerate(sizes) if n <= self.threads.by_length]
+            self.want(var, *reversed(fitting), UNSORTED)
+        for var in self.v.of_tasks["length_sort"].values():
             self.want(var, SORT_IF_CHANGED, SORT_ANEW)
         for d, var in self.v.schedule.items():
             task = self.space.problem.tasks[d.task]

@@ -22,6 +22,7 @@ from .sketches import Along, Axis, CopyInputs, Fusion, Packing, Sketch, Sums, Th
 from .tiles import ProductTile, is_in_results, product_tile, register_tiles
 
 SMALL_BYTES = 64 << 10  # below this a team of threads costs more than it gains
+_WINDOW = 4096  # iterations that are sorted among themselves: what they write and look up stays in the second cache
 BLOCK_THREADS = 256  # of a GPU, where nothing is known better
 
 
@@ -71,6 +72,7 @@ def _of_cpu(space: Space, greedy: Sketch) -> Iterator[Sketch]:
     if _leaves_lanes(space):
         assert isinstance(greedy.threads, Along)
         yield replace(greedy, threads=replace(greedy.threads, lanes=True))
+    yield from _by_length(space, greedy)
     yield from _where_threads_pay(space, greedy)
     if space.variables.of_places.get("materialised"):
         for sketch in (*_where_threads_pay(space, greedy), greedy):
@@ -133,6 +135,14 @@ def _scatters(space: Space, greedy: Sketch) -> Iterator[Sketch]:
     coloured = [(ch.GREEDY, n) for n in sorted(blocks, reverse=True)]
     for how, cells in ((ch.BY_ATOMICS, 1), *sorts[2:], *coloured):
         yield replace(greedy, threads=Along(scatter=how, cells=cells))
+
+
+def _by_length(space: Space, greedy: Sketch) -> Iterator[Sketch]:
+    """Yields a sketch with iterations of nearly equal length in the lanes of a vector, if they can be sorted by length."""
+    if space.variables.of_tasks["length_window"]:
+        assert isinstance(greedy.threads, Along)
+        threads = replace(greedy.threads, lanes=True, by_work=True, by_length=_WINDOW)
+        yield replace(greedy, threads=threads)
 
 
 def _where_threads_pay(space: Space, greedy: Sketch) -> Iterator[Sketch]:

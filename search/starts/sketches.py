@@ -69,6 +69,7 @@ class Along:
     `by_work`: iterations whose cost is only known at run time are partitioned by their work, or
     part by part.
     `lanes`: the iterations of bodies are vectorised, contiguous or not.
+    `by_length`: iterations in lanes are sorted by length within windows of about so many; 0: they are not.
     `where_pays`: tasks have a team, and update methods, as in standalone calls: small ones have one
     thread.
     """
@@ -81,6 +82,7 @@ class Along:
     by_work: bool = False
     lanes: bool = False
     where_pays: bool = False
+    by_length: int = 0
 
 
 class Sums(Enum):
