@@ -406,13 +406,6 @@ FAULTS = (
         (KEPT_SORTS,),
     ),
     Fault(
-        "an order by length: a length that has changed",
-        "codegen/write",
-        'changed = c.Bin("!=", c.Index(lengths, i), found)',
-        'changed = c.Bin("!=", found, found)',
-        (LENGTH_ORDERS,),
-    ),
-    Fault(
         "an order by length: memory that no call has filled, or that another one uses",
         "codegen/write",
         'opening = (c.Declare("int", differs.name, c.Un("!", is_valid)),)',

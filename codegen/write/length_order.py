@@ -1,6 +1,7 @@
 """Orders of iterations by length: each thread sorts those of its windows by classes of nearly equal length, the longest first.
 
-A kept order is made again, window by window, where a length differs from the one that it was made for.
+A kept order is made again, window by window, where a length differs from the one that it was made for. Another order would be
+right, too: each has all iterations once.
 """
 
 from __future__ import annotations

@@ -72,7 +72,6 @@ def _of_cpu(space: Space, greedy: Sketch) -> Iterator[Sketch]:
     if _leaves_lanes(space):
         assert isinstance(greedy.threads, Along)
         yield replace(greedy, threads=replace(greedy.threads, lanes=True))
-    yield from _by_length(space, greedy)
     yield from _where_threads_pay(space, greedy)
     if space.variables.of_places.get("materialised"):
         for sketch in (*_where_threads_pay(space, greedy), greedy):
@@ -82,6 +81,7 @@ def _of_cpu(space: Space, greedy: Sketch) -> Iterator[Sketch]:
     if _has_uneven(space):
         # Without lanes over iterations of different lengths, which wait for the longest.
         yield replace(greedy, tile=replace(greedy.tile, vectors=0))
+    yield from _by_length(space, greedy)
     yield replace(greedy, stores=ch.CACHED if greedy.stores == ch.STREAM else ch.STREAM)
     # Where a task waits for all of another's sums, what both read comes from memory twice but for panels that stay in a cache.
     has_waits = len(set(sweeps(space, find_roles(space, merge=False)))) > 1
