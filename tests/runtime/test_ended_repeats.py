@@ -115,7 +115,9 @@ def test_candidates_run_as_many_steps_as_the_interpreter(tmp_path, flag):
         made = [checking.random_candidate(root, rng) for _ in range(2 * CANDIDATES)]
         complete = [c for c in made if isinstance(c, Candidate)][:CANDIDATES]
         assert complete
-        works += [(checking.source_of(c), given) for c in complete]
+        unsplit = tuple(root.space.apart(complete[0]))  # its calls as they are written
+        assert unsplit
+        works += [(checking.source_of(c), given) for c in (*complete, *unsplit)]
     assert not checking.fault_of_any(works, tmp_path, Way(repeats=2))
 
 
