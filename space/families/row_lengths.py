@@ -15,11 +15,11 @@ from ...kernels.ir.on_trees import IF_OLD, NO_TREES
 from ...kernels.ir.task import Task
 from ...kernels.ir.walk import loads
 from ..backbone import INNER, OUTER
+from ..backbone.colourings import MAX_SORTED
 from ..draft import Draft, Family, Phrases, all_but, bits
 from ..targets.kind import CPU
 from .order import APART, ORDER, OUTSIDE
 from .packing import DIRECT
-from .scatter import MAX_SORTED
 from .scatter_sorts import SORT_ANEW, SORT_IF_CHANGED, SORTS
 from .tiling import PARALLEL, VECTOR, runs_in_lanes
 
