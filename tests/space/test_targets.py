@@ -60,6 +60,7 @@ def test_every_file_of_choices_is_found_and_says_for_which_kinds_it_is():
         "schedule",
         "shifting",
         "sorted_ahead",
+        "splitting",
         "unrolling",
         "wavefronts",
     }
