@@ -42,9 +42,9 @@ def in_locals(body: Statements) -> Statements | None:
     arrays = _small_arrays(body)
     if not arrays:
         return None
-    try:
-        written_out = _Unrolling(body, arrays).block(body, _Around())
-    except _TooLongError:
+    unrolling = _Unrolling(body, arrays)
+    written_out = unrolling.block(body, _Around())
+    if unrolling.is_too_long:
         return None
     extents = {name: s.extent for name, s in arrays.items()}
     for s in nested_statements(written_out):
@@ -110,10 +110,6 @@ def _loops(body: Statements) -> Iterator[str]:
 # --- loops
 
 
-class _TooLongError(Exception):
-    """A body has too many expressions once its loops are written out."""
-
-
 @dataclass(frozen=True)
 class _Around:
     """Values known at a place of the body: indices of loops that are written out or renamed, and constant locals."""
@@ -127,7 +123,7 @@ class _Around:
 
 
 class _Unrolling:
-    """Loop unrolling: writes out the loops on whose indices those of `arrays` depend."""
+    """Loop unrolling: writes out the loops on whose indices those of `arrays` depend. It stops where a body is too long."""
 
     def __init__(self, body: Statements, arrays: Mapping[str, ir.LocalArray]) -> None:
         self.wanted = _deciding_loops(body, arrays)
@@ -179,6 +175,8 @@ class _Unrolling:
         extent = self.expression(s.extent, around)
         if s.loop in self.wanted and isinstance(extent, ir.Const):
             for k in range(int(extent.value)):
+                if self.is_too_long:
+                    return
                 index = {**around.loops, s.loop: ir.Const(k, ir.DType.i64)}
                 yield from self.block(s.body, replace(around, loops=index))
             return
@@ -202,9 +200,11 @@ class _Unrolling:
         """Returns an expression with known values put in, and simplified."""
         made = self.known(e, around)
         self.n_nodes += size(made)
-        if self.n_nodes > _MOST_NODES:
-            raise _TooLongError
         return made
+
+    @property
+    def is_too_long(self) -> bool:
+        return self.n_nodes > _MOST_NODES
 
     def known(self, e: ir.Expr, around: _Around) -> ir.Expr:
         match e:
