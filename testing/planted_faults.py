@@ -406,6 +406,15 @@ FAULTS = (
         (KEPT_SORTS,),
     ),
     Fault(
+        "an order by length: a length that has changed",
+        "codegen/write",
+        'changed = c.Bin("!=", c.Index(lengths, i), found)',
+        'changed = c.Bin("!=", found, found)',
+        (
+            "tests/codegen/test_row_lengths.py::test_a_kept_order_is_made_again_where_a_length_has_changed",
+        ),
+    ),
+    Fault(
         "an order by length: memory that no call has filled, or that another one uses",
         "codegen/write",
         'opening = (c.Declare("int", differs.name, c.Un("!", is_valid)),)',

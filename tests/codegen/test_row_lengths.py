@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import ctypes
 import subprocess
 from dataclasses import replace
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -16,12 +18,15 @@ from kernelscape.codegen.loops import ir as loop_ir
 from kernelscape.codegen.loops.verify import IllFormedError, verify
 from kernelscape.codegen.lower import lower
 from kernelscape.codegen.passes.pipeline import launches_of, verifying
+from kernelscape.codegen.passes.storage import aligned
 from kernelscape.codegen.plan.candidates import plan_of
+from kernelscape.codegen.text.csyntax import Declare
 from kernelscape.codegen.write.length_order import SORT_BY_LENGTH
 from kernelscape.kernels.analysis.inner_ranges import run_time_length
 from kernelscape.kernels.frontend.kernel import kernel, types
 from kernelscape.kernels.ir.kernel import NOWHERE, Assert, Const, DType, For, Load
 from kernelscape.kernels.ir.walk import walk
+from kernelscape.runtime.library import load_library
 from kernelscape.search.starts.complete import sketched_candidates
 from kernelscape.space import choices as ch
 from kernelscape.space.build import build_space
@@ -29,7 +34,7 @@ from kernelscape.space.candidate import Candidate, DeadEnd
 from kernelscape.space.families.row_lengths import UNSORTED
 from kernelscape.space.families.scatter_sorts import SORT_ANEW, SORT_IF_CHANGED
 from kernelscape.testing import checking
-from kernelscape.testing.calling import InputSet
+from kernelscape.testing.calling import InputSet, call_once, in_child, set_team_size
 from kernelscape.testing.interpreted import run_reference
 
 from .test_ranges import FLAGS, forces, lists, matrix, problem_of, product_of_rows
@@ -168,6 +173,44 @@ def test_rows_in_the_order_of_their_lengths_compute_what_the_interpreter_does(
         sources = [checking.source_of(c) for c in found]
     assert len({s.text for s in sources}) == len(sources)
     assert not checking.fault(sources[::3], inputs, tmp_path, more_flags=FLAGS)
+
+
+def order_in(built: checking.Build, memory: str, inputs: list[InputSet]) -> str:
+    """The order that a library has in its `memory` after calls with some inputs; what is wrong with them, if anything is."""
+    library = load_library(str(built.library))
+    set_team_size(library, built.source.n_threads)
+    entry = getattr(library, built.entry)
+    entry.restype = None
+    for one in inputs:
+        if wrong := call_once(entry, built.source, one, shift=0):
+            return wrong
+    begin = aligned(4 * N) // 4  # behind the lengths
+    return str((ctypes.c_int32 * (begin + N)).in_dll(library, memory)[begin:])
+
+
+@pytest.mark.compiler
+def test_a_kept_order_is_made_again_where_a_length_has_changed(tmp_path: Path) -> None:
+    """Another order would be right, too, but slow."""
+    recording, problem = problem_of(forces, lists("odd", N))
+    space = build_space(problem, checking.target(2, 32))
+    (sort,) = space.variables.of_tasks["length_sort"].values()
+    candidate = next(c for c in sorted_ones(space) if c.value(sort) == SORT_IF_CHANGED)
+    before = (s for f in lower(plan_of(candidate)).functions for s in f.before)
+    (held,) = (s for s in before if isinstance(s, Declare) and s.type == "static int64_t")
+    source = checking.source_of(candidate)
+    text = source.text.replace(f"static int64_t {held.name}", f"extern int64_t {held.name}")
+    text += f"\nint64_t {held.name}[{held.extent}];\n"
+    built = checking.build(replace(source, text=text), tmp_path / "kept", FLAGS)
+    assert built.library is not None and not built.log
+    given = [lists(kind, N) for kind in ("odd", "huge", "even")]
+    for arrays in given:
+        arrays["count"] %= 32  # of which each has a class
+    inputs = [outcome(recording, arrays) for arrays in given]
+    for one in inputs:
+        length = [*one.arrays["count"]]
+        stable = sorted(range(64), key=[-n for n in length].__getitem__)
+        found = in_child(partial(order_in, built, held.name, [*inputs, one]), 60)
+        assert ast.literal_eval(found)[:64] == stable, found
 
 
 @pytest.mark.compiler
