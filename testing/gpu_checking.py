@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import zlib
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -40,9 +41,13 @@ def printed(program: LoweredProgram) -> Source:
     return print_source(program, open_device("emulator").builder.dialect())
 
 
-def target() -> Target:
-    """The GPU to generate for."""
-    return open_device("emulator").machine.facts()
+def target(cores: int = 0) -> Target:
+    """The GPU to generate for.
+
+    `cores`: its multiprocessors, 0: those of the data sheet. With few, blocks take tiles of small problems in turn.
+    """
+    found = open_device("emulator").machine.facts()
+    return replace(found, cores=cores) if cores else found
 
 
 def build(source: Source, folder: Path) -> Artifact | Failure:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from ..codegen.passes.map_grid import blocks_along
 from ..codegen.plan.candidates import plan_of
 from ..codegen.plan.plan import LoopPlan, PlannedBody, PlannedNode, TaskPlan
 from ..kernels.ir.access import Access, access_of, flat_strides
@@ -90,9 +91,11 @@ class SimulatedGpu:
         t, steps = self.target, 1
         for p in task.loops:
             if p.loop.is_reduction:
-                tiles = 1 if p.is_parallel else ceil(p.loop.extent / p.tile)
+                tiles = ceil(
+                    ceil(p.loop.extent / p.tile) / (blocks_along(p) if p.is_parallel else 1)
+                )
                 steps *= tiles * (1 if p.is_thread else p.mid)
-        blocks = prod(ceil(p.loop.extent / p.tile) for p in task.loops if p.is_parallel)
+        blocks = prod(blocks_along(p) for p in task.loops if p.is_parallel)
         waves = ceil(blocks / (t.cores * resident))
         is_sum = task.task.is_reduction and task.task.dtype.is_float
         one = t.load_latency_ns + (steps * t.add_latency_ns if is_sum else 0.0)

@@ -46,6 +46,7 @@ HELD_ORDERS = (
 LENGTH_ORDERS = "tests/codegen/test_row_lengths.py::test_rows_in_the_order_of_their_lengths_compute_what_the_interpreter_does"
 KEPT_SORTS = "tests/codegen/test_scatter.py::test_kept_sorts_are_made_again_when_blocks_change"
 SORTED_COLOURS = "tests/codegen/test_scatter.py::test_blocks_of_one_colour_are_apart_and_threads_meet_between_colours"
+IN_TURN = "tests/codegen/test_grid_stride.py"
 KEPT_COLOURS = (
     "tests/runtime/cpu/test_calls.py::test_kept_colours_are_made_again_when_an_index_changes"
 )
@@ -592,6 +593,20 @@ FAULTS = (
         "            self._restore(saved.values())\n",
         "            pass\n",
         ("tests/program/test_tape.py::test_snapshots_give_time_loops_in_place_their_gradients",),
+    ),
+    Fault(
+        "blocks in turn: the step from a tile of a block to its next",
+        "codegen/write",
+        "return c.number(node.n_blocks * node.step)",
+        "return c.number((node.n_blocks + 1) * node.step)",
+        (IN_TURN,),
+    ),
+    Fault(
+        "blocks in turn: partial results, one a block",
+        "codegen/passes",
+        "return p.n_blocks or -(-p.loop.extent // p.tile)",
+        "return p.n_blocks and p.n_blocks - 1 or -(-p.loop.extent // p.tile)",
+        (IN_TURN,),
     ),
     # --- what is believed
     Fault(

@@ -22,6 +22,7 @@ from .sparse_programs import Emptied, World
 
 _Made = tuple[tuple[Part, ...], Recording, Arrays, list[Arrays], Emptied | None]
 _FEW_CALLS = 8  # of more, which repeat, the interpreter of trees is not asked, and two periods are all: they take a second
+_CORES = 2  # of the GPU that is emulated: lists of few elements have more tiles than blocks
 _TRIES = 20  # for a program that leaves room in its tree for three periods
 
 
@@ -153,7 +154,7 @@ def _source(
     way: str, problem: Problem, number: int, rng: np.random.Generator, values: Values
 ) -> Source | None:
     if way in ("emulated", "cuda"):
-        machine = gpu_checking.target() if way == "emulated" else gpu_running.target()
+        machine = gpu_checking.target(_CORES) if way == "emulated" else gpu_running.target()
         candidate = sparse_candidates.drawn(problem, machine, rng, values)
         return gpu_checking.source_of(candidate) if candidate is not None else None
     candidate = sparse_candidates.drawn(problem, sparse_candidates.machine(number), rng, values)

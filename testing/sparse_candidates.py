@@ -36,7 +36,7 @@ from .sparse_periods import Between, nothing
 
 OF_TREES = (
     "listgen", "activate", "compaction", "record", "directory", "leaf_layout", "cell_order", "staged", "unrolled",
-    "prefetch_distance", "schedule", "scatter",
+    "prefetch_distance", "schedule", "scatter", "grid_stride",
 )  # fmt: skip
 MACHINES = ((2, 32), (2, 16), (3, 32), (2, 64), (1, 32))  # cores, bytes of a vector
 NOT_COUNTED = ("order", "size")

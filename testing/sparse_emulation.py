@@ -115,9 +115,13 @@ def fault(
     folder: Path,
     n_candidates: int = 1,
     decided: Sequence[tuple[str, str]] = (),
+    cores: int = 0,
 ) -> str:
-    """The first fault of random candidates of a sequence on the emulator, "" for none; all have the decisions `decided`."""
-    root = fix(build_space(normalise(recording), gpu_checking.target()), decided).root()
+    """The first fault of random candidates of a sequence on the emulator, "" for none; all have the decisions `decided`.
+
+    `cores`: multiprocessors, as in `gpu_checking.target`.
+    """
+    root = fix(build_space(normalise(recording), gpu_checking.target(cores)), decided).root()
     if not isinstance(root, Candidate):
         return f"the space is empty: {root}"
     wanted = canonical(recording.trees, run_reference(cell_by_cell(recording), before, {}))

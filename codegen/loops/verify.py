@@ -167,10 +167,10 @@ def _loop(loop: loop_ir.Loop, around: tuple[loop_ir.Node, ...]) -> None:
     whole = loop.unit >= 0 and (loop.unit == 0 or (is_shared and loop.step % loop.unit == 0))
     _expect(whole, f"{names} gives threads parts of {loop.unit} of {loop.step}")
     is_strided = loop.schedule is loop_ir.Schedule.GRID_STRIDE
+    _expect(not loop.ends or loop.repeats, f"{names} has a block a tile, and ends where a run says")
     _expect(
         not loop.ends or loop.step == 1 or is_strided, f"{names} in steps ends where a run says"
     )
-    _expect(not loop.ends or loop.repeats, f"{names} has a block a tile, and ends where a run says")
     n_tiles = -(-loop.extent // loop.step)
     is_counted = 0 < loop.n_blocks < n_tiles if is_strided else loop.n_blocks == 0
     _expect(is_counted, f"{names} has {loop.n_blocks} blocks for {n_tiles} tiles")
