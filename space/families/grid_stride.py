@@ -68,7 +68,8 @@ def in_the_grid(s: Draft) -> None:
         d, e = (levels[OUTER] for levels in s.levels_of(merge))
         found = [strides[x] for x in (d, e) if x in strides]
         if len(found) == 2:
-            s.b.table3("merged strides", s.order(d, e), *found, merged_equal, share=merged_equal)
+            order, rule = s.order(d, e), merged_equal
+            s.b.table3("merged strides", order, found[0], found[1], rule, share=rule)
         elif found:
             apart = (s.order(d, e), APART)
             s.b.clause("merged strides", [apart, (found[0], bits(A_TILE))])
