@@ -1,6 +1,6 @@
 """Histograms, distances, checksums, tables and statistics: NPBench's programs on data."""
 
-# mypy: disable-error-code="no-untyped-def,untyped-decorator,valid-type"
+# mypy: disable-error-code="no-untyped-call,no-untyped-def,untyped-decorator,valid-type"
 
 from __future__ import annotations
 
@@ -239,7 +239,7 @@ def _np_crc16(data, out):
 def _nb_crc16(data, out):
     crc = 0xFFFF
     for i in range(data.shape[0]):
-        crc ^= np.int64(data[i])
+        crc ^= int(data[i])
         for _ in range(8):
             crc = (crc >> 1) ^ 0x8408 if crc & 1 else crc >> 1
     crc = ~crc & 0xFFFF

@@ -1,6 +1,6 @@
 """Factorisations and systems of equations: NPBench's programs whose steps need one another."""
 
-# mypy: disable-error-code="no-untyped-def,untyped-decorator,valid-type"
+# mypy: disable-error-code="no-untyped-call,no-untyped-def,untyped-decorator,valid-type"
 
 from __future__ import annotations
 

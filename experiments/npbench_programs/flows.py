@@ -1,6 +1,6 @@
 """Two flows of an incompressible fluid: in a cavity with a moving lid, and through a channel until it is steady."""
 
-# mypy: disable-error-code="no-untyped-def,untyped-decorator,valid-type"
+# mypy: disable-error-code="no-untyped-call,no-untyped-def,untyped-decorator,valid-type"
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Layers of neural networks, in f32: NPBench's programs of deep learning."""
 
-# mypy: disable-error-code="no-untyped-def,untyped-decorator,valid-type"
+# mypy: disable-error-code="no-untyped-call,no-untyped-def,untyped-decorator,valid-type"
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Bodies, self-energies, a Fourier transform and two Mandelbrot sets: NPBench's programs of physics and of complex numbers."""
 
-# mypy: disable-error-code="no-untyped-def,untyped-decorator,valid-type"
+# mypy: disable-error-code="no-untyped-call,no-untyped-def,untyped-decorator,valid-type"
 
 from __future__ import annotations
 

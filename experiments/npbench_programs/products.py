@@ -1,6 +1,6 @@
 """Products of matrices and vectors: the BLAS programs of NPBench, after PolyBench."""
 
-# mypy: disable-error-code="no-untyped-def,untyped-decorator,valid-type"
+# mypy: disable-error-code="no-untyped-call,no-untyped-def,untyped-decorator,valid-type"
 
 from __future__ import annotations
 

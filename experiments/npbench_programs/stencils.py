@@ -1,6 +1,6 @@
 """Time steps and sweeps over grids: NPBench's stencils after PolyBench."""
 
-# mypy: disable-error-code="no-untyped-def,untyped-decorator,valid-type"
+# mypy: disable-error-code="no-untyped-call,no-untyped-def,untyped-decorator,valid-type"
 
 from __future__ import annotations
 
