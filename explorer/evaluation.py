@@ -48,6 +48,7 @@ _KEPT_ENTRIES = 2048
 BATCH = 8  # candidates measured in a row, at first
 FIRST_BATCH = 4  # before anything is shown: three warm starts and the default
 _DETAIL_CHARACTERS = 2000
+_ASIDE = 2.0  # times of a search beside other work are off by so much
 
 Entry = tuple[Outcome, Candidate]
 
@@ -253,6 +254,13 @@ class SearchEvaluator:
         `near`: largest ratio of a candidate's time to the best time in its state.
         """
         return self._recorded(self.contenders.finalists(n, near))
+
+    def apart(self) -> list[Entry]:
+        """The implementations outside of the tree that took at most `_ASIDE` times as long as the best."""
+        best = self.top(1)
+        most_ns = _ASIDE * (best[0][0].time_ns or 0.0) if best else 0.0
+        aside = (e for e in self._entries.values() if e[1].is_apart)
+        return [e for e in aside if e[0].time_ns is not None and e[0].time_ns <= most_ns]
 
     def _recorded(self, keys: Sequence[str]) -> list[Entry]:
         """Returns the entries (outcome and candidate) of these source keys, as far as they were recorded."""

@@ -22,7 +22,7 @@ from .doubts import doubts_of
 from .evaluation import Entry, SearchEvaluator
 from .event_handler import Tell
 from .numpy_timing import take_numpy
-from .remeasure import TimedAgain, comparison, confirmed, time_again, with_default
+from .remeasure import TimedAgain, comparison, confirmed, time_again, with_other
 from .session_state import Standing
 from .workload import Options, Workload
 
@@ -185,13 +185,14 @@ class LastRounds:
         return self._ending.tell(status, outcome, alarms)
 
     def _time_again(self) -> list[Entry]:
-        """Times the best candidates and the default alternately. Returns them best first.
+        """Times the best candidates, those outside of the tree and the default alternately. Returns them best first.
 
         [] if none is right, or if other work disturbed the times.
         """
         default = self._standing.default
-        finalists = self._evaluator.finalists(self._options.final_top, NEAR)
-        entries = with_default(finalists, default)
+        entries = self._evaluator.finalists(self._options.final_top, NEAR)
+        for other in (*self._evaluator.apart(), default):
+            entries = with_other(entries, other)
         moved = self._claims.roofline()
         limit_s = self._deadlines.again_s
         timed, rates = time_again(entries, self._evaluator, self._worker, limit_s, moved)

@@ -40,12 +40,12 @@ class TimedAgain:
     artifact: Artifact | None = None
 
 
-def with_default(finalists: Sequence[Entry], default: Entry | None) -> list[Entry]:
-    """Returns the finalists, and the default if it ran and is not among them."""
+def with_other(finalists: Sequence[Entry], other: Entry | None) -> list[Entry]:
+    """Returns the finalists, and another candidate if it ran and is not among them."""
     keys = {outcome.key for outcome, _ in finalists}
-    if default is None or default[0].time_ns is None or default[0].key in keys:
+    if other is None or other[0].time_ns is None or other[0].key in keys:
         return list(finalists)
-    return [*finalists, default]
+    return [*finalists, other]
 
 
 def time_again(

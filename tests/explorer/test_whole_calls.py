@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import kernelscape as ks
 import numpy as np
 import pytest
+from kernelscape.explorer import evaluation, finalisation
 from kernelscape.explorer.entry import resume
+from kernelscape.explorer.evaluation import Entry, SearchEvaluator
 from kernelscape.explorer.explanation import explain_run
+from kernelscape.explorer.remeasure import time_again
 from kernelscape.explorer.results import replay_again
 from kernelscape.runtime.api.outcome import Measurement
 from kernelscape.runtime.records.folder import BEST, JOURNAL
@@ -63,6 +67,21 @@ def test_it_is_measured_once(tmp_path: Path) -> None:
     assert first.status == "ok" and first.bound_ns == 0
     resume(tmp_path / "run", max_evals=4)
     assert len(unsplit(tmp_path / "run")) == 1
+
+
+def test_it_is_timed_again_with_the_best(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where it is none of the finalists: fake times are far apart, so each counts as near here."""
+    seen: list[Entry] = []
+
+    def again(entries: Sequence[Entry], *given: Any) -> Any:
+        seen.extend(entries)
+        return time_again(entries, *given)
+
+    monkeypatch.setattr(finalisation, "time_again", again)
+    monkeypatch.setattr(evaluation, "_ASIDE", 1e9)
+    monkeypatch.setattr(SearchEvaluator, "finalists", lambda self, n, near: self.top(1))
+    ks.explore(halves, *arrays(), target="fake", max_evals=8, directory=tmp_path / "run")
+    assert [candidate.is_apart for _, candidate in seen[:2]] == [False, True]
 
 
 def test_it_is_measured_beside_components(tmp_path: Path) -> None:
