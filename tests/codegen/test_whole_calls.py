@@ -56,6 +56,14 @@ def add_scaled(x: nd, y: nd, by: float) -> None:
             y[i, j] += by * x[i, j]
 
 
+@kernel
+def march(x: nd, y: nd, step: int) -> None:
+    for i in range(1, x.shape[0]):
+        for j in range(x.shape[1]):
+            x[i, j] = 0.5 * x[i - 1, j] + y[i, (i + step) % x.shape[1]]
+            y[i, j] = 0.25 * x[i, j]
+
+
 def smoothed(x: Any, y: Any, z: Any) -> None:
     weighted_means(x, y)
     add_scaled(x, y, 0.5)
@@ -66,6 +74,12 @@ def stepping(x: Any, y: Any) -> None:
     for step in range(6):
         weighted_means(x, y)
         add_scaled(y, x, 0.01 * step)
+
+
+def marching(x: Any, y: Any) -> None:
+    add_scaled(x, y, 0.5)
+    for step in range(40):
+        march(x, y, step)
 
 
 def with_a_temporary(x: Any, y: Any) -> None:
@@ -98,7 +112,9 @@ def whole(space: Space) -> Candidate:
 
 
 @pytest.mark.compiler
-@pytest.mark.parametrize(("sequence", "n"), [(smoothed, 3), (stepping, 2), (with_a_temporary, 2)])
+@pytest.mark.parametrize(
+    ("sequence", "n"), [(smoothed, 3), (stepping, 2), (marching, 2), (with_a_temporary, 2)]
+)
 def test_it_computes_what_the_interpreter_does(sequence: Any, n: int, tmp_path: Path) -> None:
     example = case(sequence, n)
     inputs = checking.make_inputs(example.recording, example.problem, example.arrays, {})
@@ -120,6 +136,12 @@ def test_random_programs_compute_what_the_interpreter_does(features: Any, tmp_pa
     assert len(some) > 10
     found = wrong(some, tmp_path / "c", ("-fopenmp-simd", "-O0", "-w"))
     assert not found, found[0]
+
+
+def test_steps_of_a_loop_around_calls_are_a_loop_of_its_text() -> None:
+    program = program_of(whole(space_of(case(marching, 2))))
+    assert [(r.first, r.stop, r.count) for r in program.repeats] == [(1, 2, 40)]
+    assert len(program.calls) == 2
 
 
 def test_a_search_has_it_beside_its_tree() -> None:
