@@ -24,9 +24,9 @@ import numpy as np
 from ..kernels.fields.caller_location import fail
 from ..kernels.fields.field import AbstractLeaf
 from ..kernels.fields.ndarray import Ndarray
+from ..kernels.frontend.adjoint_calls import run_adjoint
 from ..kernels.frontend.derivatives import (
     copy_call,
-    derivative_call,
     equality_call,
     overwritten_arrays,
     restore_call,
@@ -126,9 +126,7 @@ class Snapshots:
             self._release(x)
         for call, saved in zip(reversed(segment.calls), reversed(befores), strict=True):
             copies = {name: saved[name].copy for name in overwritten_arrays(call)}
-            backward = derivative_call(call, "grad", copies)
-            if backward is not None:
-                current().run(backward)
+            run_adjoint(call, copies)
             self._restore(saved.values())
 
     # --- copies

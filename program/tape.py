@@ -19,6 +19,7 @@ from ..kernels.fields.caller_location import fail
 from ..kernels.fields.element_fields import ScalarField
 from ..kernels.fields.ndarray import Ndarray, gradient_of
 from ..kernels.fields.program import needed_program
+from ..kernels.frontend.adjoint_calls import run_adjoint
 from ..kernels.frontend.derivatives import (
     checked_call,
     copy_call,
@@ -50,9 +51,7 @@ class _Taped:
         current().run(self.call)
 
     def reverse(self) -> None:
-        backward = derivative_call(self.call, "grad", self.before)
-        if backward is not None:
-            current().run(backward)
+        run_adjoint(self.call, self.before)
 
 
 @dataclass(frozen=True)

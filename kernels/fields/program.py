@@ -78,7 +78,7 @@ WITHOUT_MEANING = frozenset(_TAICHIS.split())
 class Config:
     """Options of a program that have an effect here; others are in `Program.ignored`.
 
-    `cpu_max_num_threads` 0: one thread for each core. `ad_stack_size` 0: the default of kernels/transforms/derivatives/adjoint.py.
+    `cpu_max_num_threads` 0: one thread for each core. `ad_stack_size` 0: see kernels/frontend/adjoint_calls.py.
     `deterministic`: sums of floats keep their order, as without `fast_math`.
     `async_mode`: up to `async_flush_every` calls are deferred.
     """

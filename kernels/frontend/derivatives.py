@@ -6,7 +6,6 @@ Only arrays with a placed gradient or dual have derivatives.
 from __future__ import annotations
 
 import functools
-import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -27,25 +26,8 @@ from ..transforms.derivatives.access_rule import with_checks
 from ..transforms.derivatives.adjoint import N_KEPT
 from ..transforms.derivatives.in_place import adjoint_on_copies, dual_in_place
 from ..transforms.derivatives.naming import Names
-from .dispatch import current
 from .instance import Instance, KernelCall
 from .stopping import plain
-
-Prepare = Callable[[kernel.Location, tuple[Any, ...], dict[str, Any]], KernelCall]
-
-
-class AdjointKernel:
-    """Adjoint of a kernel, `kernel.grad`: takes the kernel's arguments, adds to gradients of arrays it reads."""
-
-    def __init__(self, prepare: Prepare) -> None:
-        self._prepare = prepare
-
-    def __call__(self, *args: Any, **kwargs: Any) -> None:
-        frame = sys._getframe(1)
-        where = kernel.Location(frame.f_code.co_filename, frame.f_lineno)
-        call = derivative_call(self._prepare(where, args, kwargs), "grad")
-        if call is not None:
-            current().run(call)
 
 
 @dataclass(frozen=True)
@@ -226,9 +208,9 @@ def _derivative_of(
     `arguments`: gradients of array arguments, by parameter.
     """
     fields = _placed_derivatives(instance, kind)
-    known, key = instance.derived, (kind, *fields, *arguments)
+    known, key = instance.derived, (kind, n_kept(instance), *fields, *arguments)
     if key not in known:
-        known[key] = _derived(instance, fields, tuple(arguments), kind)
+        known[key] = _derived(instance, fields, tuple(arguments), kind, n_kept(instance))
     found: _Derived | None = known[key]
     return found
 
@@ -291,10 +273,11 @@ def _derived(
     fields: Mapping[str, AbstractLeaf],
     arguments: tuple[str, ...],
     kind: DerivativeKind,
+    n_most: int,
 ) -> _Derived | None:
     """Returns a new adjoint or dual of an instance; None if it would do nothing.
 
-    `fields`: derivatives by array. `arguments`: names of array arguments with a gradient.
+    `fields`: derivatives by array. `arguments`: names of array arguments with a gradient. `n_most`: as `n_kept`.
     """
     if instance.differentiable is not None:
         instance = instance.differentiable()
@@ -304,7 +287,7 @@ def _derived(
         return None
     copies: dict[str, str] = {}
     if kind == "grad":
-        ir, copies = adjoint_on_copies(instance.ir, names, _n_kept())
+        ir, copies = adjoint_on_copies(instance.ir, names, n_most)
     else:
         ir = dual_in_place(instance.ir, names)
     if not ir.body:
@@ -329,9 +312,19 @@ def _derived(
     return _Derived(made, names, copies)
 
 
-def _n_kept() -> int:
+def n_kept(instance: Instance) -> int:
+    """Returns of how many iterations of a loop of unknown length the adjoint of an instance keeps the locals."""
     program = current_program()
-    return (0 if program is None else program.config.ad_stack_size) or N_KEPT
+    given = 0 if program is None else program.config.ad_stack_size
+    return given or int(instance.derived.get(_KEPT, N_KEPT))
+
+
+def set_kept(instance: Instance, n: int) -> None:
+    """Makes `n_kept` of an instance be `n` where the user gives no number."""
+    instance.derived[_KEPT] = n
+
+
+_KEPT = ("kept",)
 
 
 def _view(x: AbstractLeaf) -> FieldView:

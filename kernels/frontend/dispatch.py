@@ -33,6 +33,11 @@ class Executor(ABC):
         """True if this executor holds calls that it has deferred."""
         return False
 
+    @property
+    def records(self) -> bool:
+        """True if this executor, or one behind it, records calls and does not run them."""
+        return self.behind is not None and self.behind.records
+
     @abstractmethod
     def run(self, call: KernelCall) -> Any:
         """Runs or defers a call. Returns the kernel's result.

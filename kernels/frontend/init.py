@@ -57,7 +57,7 @@ def init(
     True checks indices and asserts), `random_seed` (0), `cpu_max_num_threads` (all cores), `fast_math` (True: sums may be
     reassociated), `deterministic` (False: True keeps the order of sums, so two runs give equal bytes), `offline_cache`. With
     `offline_cache` (True) compiled kernels are stored for later processes. With False none is stored, and none stored by an earlier
-    process is used. `ad_stack_size` (1,024) is the most iterations of a loop of unknown length whose locals an adjoint keeps.
+    process is used. `ad_stack_size` is the most iterations of a loop of unknown length whose locals an adjoint keeps; 0: it grows.
 
     `async_mode` (False): calls on fields wait until Python reads or writes a field, or `async_flush_every` (1024) of them wait.
     Calls that come again run by a plan for all of them, built in the background. Values are the same; an error of a kernel on a

@@ -20,11 +20,11 @@ import numpy as np
 from ..fields.dlpack import hands_out, shared_array
 from ..fields.program import Program, current_program, element_dtype
 from ..ir.kernel import KernelIR, Location
+from .adjoint_calls import AdjointKernel
 from .annotations import resolve_annotation
 from .call_cache import SLOW, QuickCalls
 from .calling import completed, passed
 from .complex_numbers import Pairs, is_complex_array, pairs_of
-from .derivatives import AdjointKernel
 from .dispatch import current
 from .errors import KernelSyntaxError, LanguageError
 from .func import Func, func, pyfunc, real_func

@@ -158,6 +158,10 @@ class Recorder(Executor):
         self._left: Location | None = None  # the first of these repeats that did not run to its end
 
     @property
+    def records(self) -> bool:
+        return True
+
+    @property
     def has_calls(self) -> bool:
         return bool(self._made)
 

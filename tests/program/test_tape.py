@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from kernelscape.codegen.plan.nest_plan import NestPlan
 from kernelscape.explorer.workload import Options, make_workload, space_for
+from kernelscape.kernels.frontend import derivatives
 from kernelscape.kernels.frontend.recorder import record_program
 from kernelscape.kernels.interpret.executor import interpret
 from kernelscape.kernels.ir.errors import ProgramRuntimeError
@@ -223,6 +224,60 @@ def test_random_numbers_of_the_adjoint_are_those_of_the_kernel() -> None:
     with ks.ad.Tape(loss):
         f()
     np.testing.assert_array_equal(x.grad.to_numpy(), w.to_numpy())
+
+
+@pytest.mark.parametrize("tape", ["tape", "snapshots", "grad"])
+def test_longer_loops_are_kept_where_no_number_is_given(
+    tape: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Kind: a call fails, or adds to gradients twice, where a loop is longer than those before."""
+    monkeypatch.setattr(derivatives, "N_KEPT", 2)
+    ks.init(default_fp=ks.f64)
+    x = ks.field(float, 3, needs_grad=True)
+    n = ks.field(int, ())
+    loss = ks.field(float, (), needs_grad=True)
+
+    @ks.kernel
+    def f():
+        for i in x:
+            v = 1.0
+            for _ in range(n[None] * i):
+                v *= x[i] + 1.0
+            loss[None] += v
+
+    for length, said in ((1, 0), (4, 2), (4, 0), (2, 0)):
+        caplog.clear()
+        n[None] = length
+        x.grad.fill(5.0 if tape == "grad" else 0.0)
+        if tape == "grad":
+            loss.grad[None] = 1.0
+            f.grad()
+        else:
+            with ks.ad.Tape(loss, **({"snapshot_every": 1} if tape == "snapshots" else {})):
+                f()
+        wanted = [0.0, length, 2.0 * length]
+        np.testing.assert_allclose(x.grad.to_numpy(), [w + 5.0 * (tape == "grad") for w in wanted])
+        assert len(caplog.messages) == said
+    assert derivatives.N_KEPT == 2  # of other kernels
+
+
+def test_a_loop_beyond_what_a_local_array_has_room_for_is_a_sentence() -> None:
+    ks.init(default_fp=ks.f64)
+    x = ks.field(float, 1, needs_grad=True)
+    n = ks.field(int, ())
+    n[None] = 10_000_000
+    loss = ks.field(float, (), needs_grad=True)
+
+    @ks.kernel
+    def f():
+        for i in x:
+            v = 1.0
+            for _ in range(n[None]):
+                v *= x[i] + 1.0
+            loss[None] += v
+
+    with pytest.raises(AssertionError, match=r"more than .* iterations"), ks.ad.Tape(loss):
+        f()
 
 
 def test_stack_size_is_that_of_the_program() -> None:

@@ -112,6 +112,14 @@ def _keep(
     return kept
 
 
+_TOO_LONG = "whose locals its adjoint keeps"
+
+
+def is_guard(message: str) -> bool:
+    """True for the message of an assertion that a local array can keep all iterations of a loop."""
+    return _TOO_LONG in message
+
+
 def _guard(s: Loop, extent: ir.Expr | None, length: int) -> ir.Assert:
     """Returns the assertion that a local array of `length` can keep the values of all iterations.
 
@@ -119,7 +127,7 @@ def _guard(s: Loop, extent: ir.Expr | None, length: int) -> ir.Assert:
     """
     assert extent is not None
     text = (
-        f"a loop has more than {length} iterations, whose locals its adjoint keeps:"
+        f"a loop has more than {length} iterations, {_TOO_LONG}:"
         " give ks.init(ad_stack_size=) their number"
     )
     most = const(length, extent.dtype)
