@@ -241,7 +241,8 @@ KERNELS: dict[str, Callable[[Any, np.random.Generator], Made]] = {
 }
 
 
-def _fastest(call: Callable[[], Any], calls: int) -> float:
+def fastest(call: Callable[[], Any], calls: int) -> float:
+    """CPU seconds of the fastest of some calls; one before them is not counted."""
     call()
     times = []
     for _ in range(calls):
@@ -251,7 +252,7 @@ def _fastest(call: Callable[[], Any], calls: int) -> float:
     return min(times)
 
 
-def _seeds(shape: tuple[int, ...]) -> Array:
+def seeds(shape: tuple[int, ...]) -> Array:
     """Gradients of an output, all different: of equal ones that of a partition of unity is nothing but rounding."""
     return np.random.default_rng(2).uniform(0.5, 1.5, shape).astype(np.float32)
 
@@ -260,8 +261,8 @@ def _softmax_by_numpy() -> Array:
     x = np.random.default_rng(1).random((2048, 256)).astype(np.float32).astype(np.float64)
     y = np.exp(x - x.max(axis=1, keepdims=True))
     y /= y.sum(axis=1, keepdims=True)
-    seeds = _seeds(y.shape)
-    found: Array = y * (seeds - (seeds * y).sum(axis=1, keepdims=True))
+    drawn = seeds(y.shape)
+    found: Array = y * (drawn - (drawn * y).sum(axis=1, keepdims=True))
     return found
 
 
@@ -284,7 +285,7 @@ def _rk4_by_numpy() -> Array:
     x = np.random.default_rng(1).random((20_000, 2)).astype(np.float32).astype(np.float64)
     ways = far * np.eye(2)
     slopes = [(angles(x + way) - angles(x - way)) / (2 * far) for way in ways]
-    return _seeds((len(x),))[:, None] * np.stack(slopes, 1)
+    return seeds((len(x),))[:, None] * np.stack(slopes, 1)
 
 
 # Where Taichi's gradient is another one.
@@ -303,13 +304,13 @@ def measured(ti: Any, name: str, calls: int) -> dict[str, Any]:
         kernel.grad()
         ti.sync()
 
-    output.grad.from_numpy(_seeds(output.to_numpy().shape))
+    output.grad.from_numpy(seeds(output.to_numpy().shape))
     function()
     gradient()
     sums = {n: float(np.abs(x.grad.to_numpy().astype(np.float64)).sum()) for n, x in inputs.items()}
     return {
-        "function": _fastest(function, calls),
-        "gradient": _fastest(gradient, calls),
+        "function": fastest(function, calls),
+        "gradient": fastest(gradient, calls),
         "sums": sums,
     }
 

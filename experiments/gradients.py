@@ -1,10 +1,11 @@
 """Cost of a gradient beside its function.
 
-    python -m kernelscape.experiments.gradients [--taichi PYTHON] [--only NAME ...] [--rounds 3]
+    python -m kernelscape.experiments.gradients [--taichi PYTHON] [--jax PYTHON] [--only NAME ...] [--rounds 3]
 
 Ten kernels of experiments/gradient_kernels.py in processes of their own, one thread on one core each, here and in the Python of
-Taichi by turns: CPU time of a call of the kernel and of one of its adjoint, medians over the rounds of the fastest calls, their
-ratio with its spread, and whether the gradients of both have one sum. Writes experiments/results/gradients.md; takes three minutes.
+Taichi and of JAX by turns: CPU time of a call of the kernel and of one of its adjoint (of JAX: of the pulled-back seeds, with the
+function in it), medians over the rounds of the fastest calls, their ratio with its spread, and whether the gradients of all have
+one sum. Writes experiments/results/gradients.md; takes five minutes.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ _NEAR = 1e-3  # of sums of gradients in f32
 def said(way: str, python: str, name: str) -> dict[str, Any]:
     """Returns the times and sums of a kernel by a library, on one core; "why" where it fails."""
     with this_package() as (_, environment):
-        command = [python, "-m", "kernelscape.experiments.gradient_kernels", way, name]
+        module, *told = ["gradient_kernels", way] if way != "jax" else ["gradient_kernels_jax"]
+        command = [python, "-m", f"kernelscape.experiments.{module}", *told, name]
         try:
             return last_said(command, LIMIT_S, environment)
         except RuntimeError as e:
@@ -84,9 +86,9 @@ def _agreement(name: str, of_ways: dict[str, list[dict[str, Any]]]) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command line."""
-    parser = turns_parser(__doc__, 3, list(KERNELS))
+    parser = turns_parser(__doc__, 3, list(KERNELS), libraries=("taichi", "jax"))
     given = parser.parse_args(arguments)
-    pythons, versions = pythons_of(parser, {"taichi": given.taichi}, "ours")
+    pythons, versions = pythons_of(parser, {"taichi": given.taichi, "jax": given.jax}, "ours")
     found: Found = by_turns(pythons, given.only or list(KERNELS), given.rounds, said)
     values = {"stamp": stamp(), "versions": versions, "ways": list(pythons), "found": found}
     print(write_results(FILE, report, values, given.results))

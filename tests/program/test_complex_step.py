@@ -1,4 +1,4 @@
-"""Gradients of analytic kernels against complex steps of the same functions in NumPy (Squire and Trapp, 1998): no digits are lost."""
+"""Gradients of analytic kernels against complex steps of the same functions in NumPy (Squire and Trapp, 1998)."""
 
 from __future__ import annotations
 
