@@ -36,6 +36,9 @@ REASONS: dict[str, str] = {
     "conditions:and_and_or_stop_early": "As in Python; Taichi does so with `short_circuit_operators` only.",
     "conditions:tuples_are_unpacked": _MORE,
     "conditions:membership_of_numbers_at_run_time": _MORE,
+    "derivatives:local_matrices_that_loops_multiply": (
+        "The derivative of the trace of A A A by an element of its diagonal is 3 times that element of A A; Taichi's is another."
+    ),
     "element_wise:remainders_of_negative_constants": "Taichi folds constants as C does, and computes numbers of the run as here.",
     "errors_of_fields:gradients_of_integers": _PYTHONS,
     "errors_of_statements:assignments_to_numbers_of_the_module": _NARROWER,

@@ -13,7 +13,16 @@ from kernelscape.experiments.taichi_behaviours import FILE, REASONS, report, sam
 from kernelscape.experiments.writing import RESULTS
 from kernelscape.kernels.interpret.executor import interpret
 from kernelscape.runtime.device import backends
-from kernelscape.testing.observing import files, is_like, observe, plain, run, sentence, taichi_of
+from kernelscape.testing.observing import (
+    behaviours,
+    files,
+    is_like,
+    observe,
+    plain,
+    run,
+    sentence,
+    taichi_of,
+)
 
 # Each machine ran some of the topics.
 RAW = sorted((RESULTS / "raw").glob(f"{FILE}.*.json"))
@@ -116,6 +125,11 @@ def test_behaviours_of_a_topic_are_those_of_taichi(
     failed = {f"{file}:{line['name']}" for line in lines if "error" in line}
     assert failed <= REASONS.keys(), "a behaviour that fails here judges nothing"
     assert sorted(found) == sorted(key for key in REASONS if key.startswith(f"{file}:"))
+
+
+def test_derivatives_of_kernels_are_compared_in_80_ways() -> None:
+    with taichi_of("ours"):
+        assert len(behaviours("derivatives")) >= 80
 
 
 def test_compiled_ones_are_those_of_taichi(capfd: pytest.CaptureFixture[str]) -> None:
