@@ -111,6 +111,7 @@ def telamon(asked: Asked) -> list[str]:
     tables = gpu_telamon.Tables(gpu_telamon.TelamonOptions(asked.target), asked.folder)
     tables.make(asked.end_s)
     left = [f"{job.key}, seed {seed} is not explored" for seed, job in tables.missing()]
+    left += [] if tables.is_counted() else ["nodes are not counted"]
     return tables.failed() + left
 
 

@@ -3,11 +3,12 @@
     python -m kernelscape.experiments.gpu_contracts [--minutes 5] [--again]
 
 They are not run again where they have passed with the same sources. Writes experiments/results/gpu_contracts.md. The exit status
-is 1 when one fails.
+is 1 when one fails, 3 without a GPU.
 """
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import time
@@ -15,7 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from .gpu_stamp import device_text, gpu_machine, gpu_stamp
+from .gpu_stamp import device_text, gpu_machine, gpu_stamp, why_not
 from .sampling import backend_hash
 from .writing import parser_of, read_results, write_results
 
@@ -26,6 +27,7 @@ TESTS = (
     *(f"tests/runtime/cuda/test_cuda{part}.py" for part in ("", "_build", "_calibration")),
 )
 _MOST_SAID = 20
+_VERDICT = re.compile(r"\d+ (passed|failed|errors?|skipped)\b")
 
 
 def run_tests(limit_s: float, tests: Sequence[str] = TESTS) -> dict[str, Any]:
@@ -39,11 +41,11 @@ def run_tests(limit_s: float, tests: Sequence[str] = TESTS) -> dict[str, Any]:
         )
         said = (done.stdout.strip() or done.stderr.strip() or "no word").splitlines()
         code, failed = done.returncode, [x for x in said if x.startswith(("FAILED", "ERROR"))]
-        said_last = said[-1]
+        said_last = next((x for x in reversed(said) if _VERDICT.search(x)), said[-1]).strip()
     except subprocess.TimeoutExpired:
         code, failed, said_last = -1, [], f"no end within {limit_s:.0f} s"
     return {
-        "is_ok": code == 0,
+        "is_ok": code == 0 and "passed" in said_last,
         "said": said_last,
         "failed": failed[:_MOST_SAID],
         "seconds": time.monotonic() - started_s,
@@ -55,7 +57,7 @@ def report(values: dict[str, Any]) -> str:
     """What the tests said, as Markdown."""
     verdict = "All pass." if values["is_ok"] else "**Some fail.**"
     lines = [f"- {line}" for line in values["failed"]]
-    said = f"{verdict} pytest's last line: {values['said']} ({values['seconds']:.0f} s)."
+    said = f"{verdict} pytest says: {values['said']} ({values['seconds']:.0f} s)."
     parts = ["# Contract tests of the CUDA backend", "", device_text(values["stamp"]), "", said]
     return "\n".join([*parts, *(["", *lines] if lines else []), ""])
 
@@ -79,6 +81,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--minutes", type=float, default=5.0, help="after which they are ended")
     parser.add_argument("--again", action="store_true", help="also where they have passed")
     given = parser.parse_args(arguments)
+    if absent := why_not("cuda"):
+        print(f"{FILE}: {absent}", file=sys.stderr)
+        return 3
     if is_passed(given.results) and not given.again:
         print("the contract tests have passed with these sources")
         return 0

@@ -16,18 +16,19 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from os import killpg
 from pathlib import Path
 from typing import Any
 
+from . import random_bodies
 from .gpu_stamp import device_text, gpu_machine, gpu_stamp, why_not
-from .random_bodies import FILE as BODIES
 from .sampling import generator_hash
 from .writing import parser_of, read_results, write_results
 
 FILE = "gpu_sanitizer"
+BODIES = random_bodies.FILE
 TOOLS = ("memcheck", "racecheck", "synccheck")
 _PROGRAM = "compute-sanitizer"
 _SUMMARY = re.compile(r"(?:ERROR|RACECHECK) SUMMARY: (\d+)")
@@ -43,8 +44,14 @@ def absent() -> str:
     return ""
 
 
-def run(n: int, tool: str, limit_s: float) -> dict[str, Any]:
-    """Runs `n` bodies under a tool, or as many as there is time for; what it found, as JSON values."""
+def run(
+    n: int, tool: str, limit_s: float, before: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """Runs `n` bodies under a tool, or as many as there is time for; what it found, as JSON values.
+
+    It goes on behind what it found `before`, with the same sources.
+    """
+    known = before or {"checked": {}, "errors": 0, "said": [], "seconds": 0.0}
     started_s = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="kernelscape-sanitizer-") as name:
         scratch = Path(name)
@@ -54,8 +61,11 @@ def run(n: int, tool: str, limit_s: float) -> dict[str, Any]:
             *(_PROGRAM, "--tool", tool, "--target-processes", "all", "--log-file", str(log)),
             *(sys.executable, "-m", f"{__package__}.{BODIES}", *asked, "--results", name),
         ]
+        if known["checked"]:
+            write_results(BODIES, random_bodies.report, known["checked"], scratch)
         ended = _run(command, limit_s)
-        pieces = read_results(BODIES, scratch).get("pieces", [])
+        checked = read_results(BODIES, scratch)
+        pieces = checked.get("pieces", [])
         said = [path.read_text(errors="replace") for path in sorted(scratch.glob("log.*"))]
     found = [int(k) for text in said for k in _SUMMARY.findall(text)]
     lines = [
@@ -65,11 +75,14 @@ def run(n: int, tool: str, limit_s: float) -> dict[str, Any]:
         "tool": tool,
         "bodies": sum(p["bodies"] for p in pieces),
         "wrong": [f"{k}: {what}" for p in pieces for k, what in p["wrong"].items()][:_MOST_SAID],
-        "errors": sum(found),
-        "said": [x.replace("=", "").strip() for x in lines][:_MOST_SAID] if sum(found) else [],
+        "checked": checked,
+        "errors": known["errors"] + sum(found),
+        "said": [*known["said"], *(x.replace("=", "").strip() for x in lines if sum(found))][
+            :_MOST_SAID
+        ],
         "is_heard": bool(found),  # else the tool has said nothing, and nothing was checked
         "ended": ended,
-        "seconds": time.monotonic() - started_s,
+        "seconds": known["seconds"] + time.monotonic() - started_s,
         "sources": generator_hash(),
     }
 
@@ -125,10 +138,14 @@ def make(n: int, tool: str, limit_s: float, folder: Path | None = None) -> list[
     """Runs a tool and writes the page; sentences on what it found."""
     machine = gpu_machine("cuda")
     kept = read_results(FILE, folder, machine).get("found", {})
-    found = run(n, tool, limit_s)
+    before = kept.get(tool)
+    found = run(
+        n, tool, limit_s, before if before and before["sources"] == generator_hash() else None
+    )
     values = {"found": kept | {tool: found}, "stamp": gpu_stamp("cuda")}
     write_results(FILE, report, values, folder, machine)
-    return missed(found)
+    few = [f"only {found['bodies']} of {n} bodies were sanitized"] if found["bodies"] < n else []
+    return missed(found) + few
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -97,7 +97,8 @@ class Tables:
             self._keep_run(made)
             print(f"{job.key}, seed {seed}: {made.get('why', 'explored')}", flush=True)
             left.pop(0)
-        if not self.is_counted() and time.monotonic() < end_s:
+        has_all = all(self._runs_of(job) for job in self._jobs)
+        if has_all and not self.is_counted() and time.monotonic() < end_s:
             self._count()
 
     def failed(self) -> list[str]:

@@ -40,13 +40,20 @@ _UNIT = 16
 _SCATTERED_NS = 20  # iterations up to which scattered parts of vectors take longer: 2.5 times at 12 ns, a third at 31 (Zen 4)
 
 
-def defaults(problem: Problem, target: Target, independent: Container[str] = ()) -> Decisions:
+def defaults(
+    problem: Problem,
+    target: Target,
+    independent: Container[str] = (),
+    *,
+    keeps_order: bool = False,
+) -> Decisions:
     """Returns the default decisions for a standalone kernel (a problem made by kernels/tasks/standalone.py).
 
     Without vector registers (0 bytes) no loop is vectorised. `independent`: loops that the user
-    declared parallel, by their names before they were made unique.
+    declared parallel, by their names before they were made unique. `keeps_order`: an outermost loop whose iterations depend on
+    their order is in order, as in a sequence; otherwise it is parallel by definition.
     """
-    rules = _Rules(problem, target, independent)
+    rules = _Rules(problem, target, independent, keeps_order)
     rules.decide_body()
     return rules.decided
 
@@ -54,8 +61,15 @@ def defaults(problem: Problem, target: Target, independent: Container[str] = ())
 class _Rules:
     """Rules that decide about the one task of a standalone kernel."""
 
-    def __init__(self, problem: Problem, target: Target, independent: Container[str]) -> None:
+    def __init__(
+        self,
+        problem: Problem,
+        target: Target,
+        independent: Container[str],
+        keeps_order: bool,
+    ) -> None:
         self.problem, self.target, self.independent = problem, target, independent
+        self.keeps_order = keeps_order
         (self.task,) = problem.tasks
         assert self.task.body is not None
         self.body = self.task.body.statements
@@ -76,8 +90,18 @@ class _Rules:
                 for kind, site, value in wave.decisions:
                     self.decide(kind, site, value)
                 behind = k + wave.n_statements
-            elif isinstance(s, ir.For) and not self.is_bound_to_one_thread(s):
+            elif isinstance(s, ir.For) and self.may_reorder(s):
                 self.decide_nest(s)
+
+    def may_reorder(self, loop: ir.For) -> bool:
+        """True if the iterations of an outermost loop may run in any order."""
+        if self.is_bound_to_one_thread(loop):
+            return False
+        return not self.keeps_order or self.is_declared(loop) or nest_facts.in_any_order(loop)
+
+    def is_declared(self, loop: ir.For) -> bool:
+        """True if the user declared the loop parallel."""
+        return loop.loop.partition("@")[0] in self.independent
 
     def is_bound_to_one_thread(self, loop: ir.For) -> bool:
         """True if the order of the loop's iterations is observable, so one thread must run them.
@@ -121,7 +145,7 @@ class _Rules:
         inner = (s for s in nested_statements(loop.body) if isinstance(s, ir.For))
         for s in inner:
             # With updates a compiler would load elements before other iterations have added to them.
-            if s.loop.partition("@")[0] in self.independent and not nest_facts.shared_updates(s):
+            if self.is_declared(s) and not nest_facts.shared_updates(s):
                 is_slow = nest_facts.scatters_some(s) and work.iteration_ns(s.body) < _SCATTERED_NS
                 self.decide("iterations", (0, s.loop), SCALAR if is_slow else ANY_ORDER)
         self.share(nest, levels, conflicts, has_sums=bool(sums))

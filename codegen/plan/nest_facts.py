@@ -114,6 +114,25 @@ def _analysed(loops: tuple[Loop, ...], body: tuple[ir.Stmt, ...]) -> tuple[Site,
     return analyse(body, loops, Reason(Closure.ORDER, "", ir.NOWHERE)).sites
 
 
+def in_any_order(loop: ir.For) -> bool:
+    """True if a loop's iterations give the same values in any order.
+
+    Then only updates of one kind access what several of them access.
+    """
+    inside = list(nested_statements(loop.body))
+    updates = shared_updates(loop)
+    names = {u.array for u in updates}
+    accessed = {
+        x.array for s in inside for e in children(s) for x in walk(e) if isinstance(x, ir.Load)
+    }
+    accessed |= {s.array for s in inside if isinstance(s, ir.Store)}
+    ops = {(u.array, u.op) for u in updates}
+    if names & accessed or len(ops) != len(names) or any(u.result for u in updates):
+        return False
+    shared = set(conflicting(sites_of((loop,), loop.body), loops_of((loop,))))
+    return shared <= names
+
+
 # --- updates of elements that iterations share
 
 

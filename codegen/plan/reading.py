@@ -53,7 +53,9 @@ def _whole_calls(problem: Problem, decisions: Decisions, target: Target) -> Plan
     tasks = []
     for t, call in enumerate(unsplit.calls):
         alone = replace(whole, tasks=(call.task,))
-        steps = steps_of(alone, 0, defaults(alone, target, call.independent), target)
+        steps = steps_of(
+            alone, 0, defaults(alone, target, call.independent, keeps_order=True), target
+        )
         tasks.append(TaskPlan(t, call.task, (), False, True, (), (), (), steps=steps))
     nests = {"nests": {x.index: ONE_BY_ONE for x in tasks}}
     launches = tuple((PlannedBody(x.index),) for x in tasks)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
+from itertools import islice
 
 from ..ir import kernel as ir
 from ..ir.affine import to_affine, unclamped
@@ -24,6 +25,8 @@ from .accesses import sites_of, with_invariant_indices
 from .conflicts import conflicting
 from .uniformity import Uniformity
 from .vectorisable import refusal
+
+_MOST_NODES = 32  # of the value of a local that stands in an extent
 
 
 @dataclass(frozen=True)
@@ -68,14 +71,19 @@ def row_starts(loop: str, body: tuple[ir.Stmt, ...]) -> RowStarts | None:
 
 
 def _extents(body: tuple[ir.Stmt, ...]) -> Iterator[ir.Expr]:
-    """Yields the extents of a body's own inner loops, in terms of values before the body where its locals are set once."""
+    """Yields the extents of a body's own inner loops, in terms of values before the body where its locals are set once.
+
+    Locals of large values stay: written out, a chain of locals that are used twice grows exponentially.
+    """
     once = [local_changed(s) for s in nested_statements(body)]
     known: dict[str, ir.Expr] = {}
     for s in body:
         if any(isinstance(x, ir.Assert) for x in nested_statements((s,))):
             return  # a call in which one failed reads nothing behind it
         if isinstance(s, ir.SetLocal) and once.count(s.name) == 1:
-            known[s.name] = Renaming(locals=known).apply(s.value)
+            value = Renaming(locals=known).apply(s.value)
+            if sum(1 for _ in islice(walk(value), _MOST_NODES + 1)) <= _MOST_NODES:
+                known[s.name] = value
         if isinstance(s, ir.For):
             yield Renaming(locals=known).apply(s.extent)
 

@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 from kernelscape.codegen.by_component import EvaluatedSources
 from kernelscape.codegen.describe import describe
+from kernelscape.codegen.plan.candidates import plan_of
+from kernelscape.codegen.plan.nest_plan import has_team
 from kernelscape.codegen.starts import count_starts
 from kernelscape.kernels.frontend.functions import exp
 from kernelscape.kernels.frontend.kernel import kernel, types
@@ -124,6 +126,57 @@ def test_it_computes_what_the_interpreter_does(sequence: Any, n: int, tmp_path: 
     assert built.library is not None and not built.log, built.log
     ways = (checking.Way(), checking.Way(repeats=2, thread_limit=1))
     assert not checking.check(built, inputs, *ways)
+
+
+@kernel
+def running_maximum(x: nd, y: nd) -> None:
+    """Iterations that take so long that a team would share them, and need the one before."""
+    for i in range(1, x.shape[0]):
+        total = 0.0
+        for j in range(x.shape[1]):
+            total += exp(x[i, j])
+        y[i, 0] = max(y[i - 1, 0], total)
+
+
+@kernel
+def histogram(x: nd, y: nd) -> None:
+    for i in range(x.shape[0]):
+        total = 0.0
+        for j in range(x.shape[1]):
+            total += exp(x[i, j])
+        y[i % 3, 0] += total
+        y[i % 3, 1] += 1.0
+
+
+@kernel
+def neighbour_sums(x: nd, y: nd) -> None:
+    """Updates of what other iterations read."""
+    for i in range(1, x.shape[0]):
+        total = 0.0
+        for j in range(x.shape[1]):
+            total += exp(x[i, j])
+        y[i, 0] += total * y[i - 1, 0]
+
+
+@pytest.mark.parametrize(
+    ("call", "is_shared"),
+    [(running_maximum, False), (neighbour_sums, False), (histogram, True), (weighted_means, True)],
+    ids=lambda x: getattr(x, "__name__", None),
+)
+def test_iterations_that_need_an_order_have_it(call: Any, is_shared: bool) -> None:
+    """Kind: a rule of standalone calls, whose outermost loop is parallel by definition, in a sequence."""
+
+    def sequence(x: Any, y: Any) -> None:
+        call(x, y)
+        add_scaled(x, y, 0.5)
+
+    shape = np.zeros((512, 512), np.float32)
+    problem = normalise(record_sequence(sequence, (shape, shape.copy())))
+    space = build_space(problem, machine(0))
+    (first, *_) = (c for _, c in sketched_candidates(space))
+    (made,) = space.apart(first)
+    plan = plan_of(made)
+    assert any(map(has_team, plan.tasks[0].steps)) is is_shared
 
 
 @pytest.mark.compiler

@@ -68,7 +68,7 @@ def test_a_piece_that_there_is_not_is_a_usage_error(capfd):
 
 
 @pytest.mark.skipif(not why_not("cuda"), reason="there is a GPU")
-@pytest.mark.parametrize("script", [gpu, gpu_sparse, gpu_telamon, gpu_sanitizer])
+@pytest.mark.parametrize("script", [gpu, gpu_contracts, gpu_sparse, gpu_telamon, gpu_sanitizer])
 def test_without_a_gpu_it_ends_with_one_sentence(script, capfd):
     assert script.main([]) == 3
     out, err = capfd.readouterr()
