@@ -28,21 +28,36 @@ def piece(first: int, end: int) -> dict[str, Any]:
     tally = Tally()
     tally.add(DERIVATIVES, range(first, end))
     counts = {name: getattr(tally, name) for name in _COUNTS}
-    return {"first": first, "end": end, **counts, "wrong": tally.wrong, **moment()}
+    return {
+        "first": first,
+        "end": end,
+        "equal": f"{TOLERANCE:g} of the terms",
+        **counts,
+        "wrong": tally.wrong,
+        **moment(),
+    }
 
 
 def report(values: dict[str, Any]) -> str:
     """The page of one machine."""
     pieces = values["pieces"]
     rows = [
-        [f"{p['first']} to {p['end']}", *(str(p[x]) for x in _COUNTS), str(len(p["wrong"]))]
+        [
+            f"{p['first']} to {p['end']}",
+            p["equal"],
+            *(str(p[x]) for x in _COUNTS),
+            str(len(p["wrong"])),
+        ]
         for p in pieces
     ]
     sums = [str(sum(p[x] for p in pieces)) for x in _COUNTS]
-    rows.append(["**all**", *sums, str(sum(len(p["wrong"]) for p in pieces))])
+    rows.append(["**all**", "", *sums, str(sum(len(p["wrong"]) for p in pieces))])
     flow = "branches, carried locals, computed indices"
-    head = ["numbers", "drawn", "compared", "Jacobian is not zero", flow, "wrong"]
-    text = f"Equal are products that differ by at most {TOLERANCE:g}, relative to the larger of 1 and the product."
+    head = ["numbers", "equal to", "drawn", "compared", "Jacobian is not zero", flow, "wrong"]
+    text = (
+        "Products are equal if they differ by at most this part of the sum of the absolute values of their terms,"
+        " or of the larger of 1 and the product."
+    )
     return "\n\n".join(
         ["# Adjoints of random bodies", stamp_text(values["stamp"]), text, table(head, rows)]
     )

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..kernels.interpret.kernel import run_kernel
 from ..kernels.ir.errors import LanguageError
@@ -22,7 +23,24 @@ from .generator.features import Features
 from .generator.sequences import kernels_of, program
 
 Arrays = Mapping[str, Any]
-TOLERANCE = 1e-9  # relative: random bodies add up large terms of both signs
+TOLERANCE = 1e-12  # relative to the terms of the products: those of random bodies are large and of both signs
+
+
+class Products(NamedTuple):
+    """<J v, w> by the dual (`forward`), and <v, J' w> by the adjoint (`backward`).
+
+    `scale`: the sum of the absolute values of the terms of both.
+    """
+
+    forward: float
+    backward: float
+    scale: float
+
+    @property
+    def are_equal(self) -> bool:
+        """True if the products are finite and differ by rounding at most."""
+        is_finite = np.isfinite(self.scale)
+        return bool(is_finite and abs(self.forward - self.backward) <= TOLERANCE * self.scale)
 
 
 def floats(arrays: Arrays) -> list[str]:
@@ -40,8 +58,8 @@ def run_on_copies(ir: KernelIR, arrays: Arrays) -> Arrays:
     return arrays
 
 
-def both_products(ir: KernelIR, arrays: Arrays, seed: int = 5) -> tuple[float, float]:
-    """Returns <J v, w> by the dual, and <v, J' w> by the adjoint, over all arrays of floats."""
+def both_products(ir: KernelIR, arrays: Arrays, seed: int = 5) -> Products:
+    """Returns the products by the dual and by the adjoint, over all arrays of floats."""
     rng, names = np.random.default_rng(seed), floats(arrays)
     v, w = ({n: rng.normal(size=arrays[n].shape) for n in names} for _ in range(2))
     forward = dual_in_place(ir, {n: f"{n}_dot" for n in names})
@@ -50,8 +68,15 @@ def both_products(ir: KernelIR, arrays: Arrays, seed: int = 5) -> tuple[float, f
     backward, copies = adjoint_on_copies(ir, {n: f"{n}_bar" for n in names})
     copied = {copy: arrays[n] for copy, n in copies.items()}
     back = run_on_copies(backward, {**after, **copied, **{f"{n}_bar": w[n] for n in names}})
-    left = sum(float(np.vdot(behind[f"{n}_dot"], w[n])) for n in names)
-    return left, sum(float(np.vdot(v[n], back[f"{n}_bar"])) for n in names)
+    forward_terms = _terms((behind[f"{n}_dot"], w[n]) for n in names)
+    backward_terms = _terms((v[n], back[f"{n}_bar"]) for n in names)
+    scale = np.abs(forward_terms).sum() + np.abs(backward_terms).sum()
+    return Products(float(forward_terms.sum()), float(backward_terms.sum()), float(scale))
+
+
+def _terms(factors: Iterable[tuple[NDArray[Any], NDArray[Any]]]) -> NDArray[Any]:
+    """Returns the terms of a dot product over several arrays."""
+    return np.concatenate([np.zeros(0), *((a * b).ravel() for a, b in factors)])
 
 
 def drawn(corpus: Features, number: int) -> tuple[KernelIR, Arrays] | None:
@@ -93,13 +118,13 @@ class Tally:
             found = drawn(corpus, number)
             if found is None:
                 continue
-            left, right = both_products(*found)
-            if not np.isfinite(left):
+            products = both_products(*found)
+            if not np.isfinite(products.forward):
                 continue
             self.n_compared += 1
-            self.n_nonzero += left != 0
+            self.n_nonzero += products.forward != 0
             self.n_with_flow += has_flow(found[0])
-            if not abs(left - right) <= TOLERANCE * max(1.0, abs(left)):
+            if not products.are_equal:
                 self.wrong.append(number)
 
 

@@ -15,7 +15,14 @@ from kernelscape.kernels.ir.errors import LanguageError
 from kernelscape.kernels.transforms.derivatives.adjoint import adjoint
 from kernelscape.kernels.transforms.derivatives.dual import dual
 from kernelscape.kernels.transforms.derivatives.in_place import adjoint_on_copies
-from kernelscape.testing.dot_products import Arrays, Tally, both_products, floats, run_on_copies
+from kernelscape.testing.dot_products import (
+    Arrays,
+    Products,
+    Tally,
+    both_products,
+    floats,
+    run_on_copies,
+)
 from kernelscape.testing.generator.features import DERIVATIVES, SMALL_BODIES, STATEMENTS, Features
 
 nd: Any = types.ndarray()
@@ -221,9 +228,19 @@ def state(seed: int) -> Arrays:
 @pytest.mark.parametrize("fn", KERNELS, ids=lambda k: k.name)
 def test_both_modes_have_equal_dot_products(fn: Any) -> None:
     arrays = state(3)
-    left, right = both_products(fn.instantiate(*arrays.values()), arrays)
-    assert left != 0
-    assert right == pytest.approx(left, rel=1e-12)
+    products = both_products(fn.instantiate(*arrays.values()), arrays)
+    assert products.forward != 0
+    assert products.backward == pytest.approx(products.forward, rel=1e-12)
+
+
+def test_products_are_compared_by_their_terms() -> None:
+    """Kind: a product that is no number, or that cancels, is compared with what it is not."""
+    assert Products(0.0, 0.0, 0.0).are_equal
+    assert Products(1e-3, 1e-3 + 1e-10, 2e4).are_equal
+    assert not Products(1e-3, 1e-3 + 1e-10, 4e-3).are_equal
+    assert not Products(1e-13, 2e-13, 3e-13).are_equal
+    assert not Products(1.0, float("inf"), float("inf")).are_equal
+    assert not Products(1.0, float("nan"), float("nan")).are_equal
 
 
 @pytest.mark.parametrize("fn", KERNELS, ids=lambda k: k.name)
@@ -379,9 +396,9 @@ IN_PLACE = [
 def test_adjoint_on_copies_reads_elements_that_are_overwritten(fn: Any) -> None:
     """Kind: values that a kernel reads and then overwrites, by loops before or by the iteration itself."""
     arrays = state(3)
-    left, right = both_products(fn.instantiate(*arrays.values()), arrays)
-    assert left != 0
-    assert right == pytest.approx(left, rel=1e-12)
+    products = both_products(fn.instantiate(*arrays.values()), arrays)
+    assert products.forward != 0
+    assert products.backward == pytest.approx(products.forward, rel=1e-12)
 
 
 def test_loop_that_is_longer_than_what_is_kept_ends_the_call() -> None:
