@@ -6,7 +6,7 @@ One thread computes. The last line of stdout is as that of `gradient_kernels`; a
 computes the function again, too. Needs NumPy and JAX only.
 """
 
-# mypy: disable-error-code="no-untyped-def"
+# mypy: disable-error-code="no-untyped-def,no-untyped-call"
 
 from __future__ import annotations
 

@@ -24,7 +24,18 @@ from kernelscape.codegen.text.csyntax import Declare
 from kernelscape.codegen.write.length_order import SORT_BY_LENGTH
 from kernelscape.kernels.analysis.inner_ranges import run_time_length
 from kernelscape.kernels.frontend.kernel import kernel, types
-from kernelscape.kernels.ir.kernel import NOWHERE, Assert, Const, DType, For, Load
+from kernelscape.kernels.ir.kernel import (
+    NOWHERE,
+    Assert,
+    Binary,
+    Const,
+    DType,
+    For,
+    Load,
+    Local,
+    LoopIndex,
+    SetLocal,
+)
 from kernelscape.kernels.ir.walk import walk
 from kernelscape.runtime.library import load_library
 from kernelscape.search.starts.complete import sketched_candidates
@@ -128,6 +139,18 @@ def test_lengths_are_expressions_of_what_arrays_hold() -> None:
     assert length(within_triangle, {"x": x, "y": x.copy()}) is None
     count = np.ones(9, np.int32)
     assert length(uses_up, {"count": count, "x": x, "y": x.copy()}) is None
+
+
+@pytest.mark.parametrize("n_locals", [1, 60])
+def test_lengths_that_many_locals_lead_to_take_no_time(n_locals: int) -> None:
+    """Kind: locals written out in an expression, each with the one before twice, grow exponentially."""
+    long = DType.i64
+    body: list[Any] = [SetLocal("v0", Load("count", (LoopIndex("i"),), long), NOWHERE)]
+    for k in range(n_locals):
+        before = Local(f"v{k}", long)
+        body.append(SetLocal(f"v{k + 1}", Binary("mul", before, before, long), NOWHERE))
+    body.append(For("q", Local(f"v{n_locals}", long), (), NOWHERE))
+    assert (run_time_length("i", tuple(body)) is None) == (n_locals > 4)
 
 
 def test_what_is_sorted_is_in_lanes_and_what_is_kept_is_sorted() -> None:
