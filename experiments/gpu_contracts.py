@@ -33,7 +33,7 @@ _VERDICT = re.compile(r"\d+ (passed|failed|errors?|skipped)\b")
 def run_tests(limit_s: float, tests: Sequence[str] = TESTS) -> dict[str, Any]:
     """Runs the tests; what pytest says at its end, as JSON values."""
     root = Path(__file__).resolve().parents[1]
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests]
+    command = [sys.executable, "-m", "pytest", "-q", "-rfE", "-p", "no:cacheprovider", *tests]
     started_s = time.monotonic()
     try:
         done = subprocess.run(

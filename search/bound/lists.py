@@ -36,5 +36,9 @@ def _table_bytes(space: Space, task: Task) -> float:
     body = replace(task.body, statements=making(task.body.statements, [ANEW]))
     made, problem = replace(task, body=body), space.problem
     open_forms = {site.name for site in space.variables.of_trees["directory"]}
-    arrays = (problem.array(x.array) for x in problem.parts.tables if x.name not in open_forms)
-    return sum(body_bytes(made, a, None, a.dtype.size_bytes)[0] for a in arrays)
+    read = (
+        body_bytes(made, problem.array(x.array), None, space.target.line_bytes)[0]
+        for x in problem.parts.tables
+        if x.name not in open_forms
+    )
+    return sum(read)

@@ -6,7 +6,7 @@ counts by merged loops. The cost of corrections is no guaranteed cost.
 
 from __future__ import annotations
 
-from ..backbone import OUTER
+from ..backbone import MID, OUTER
 from ..draft import Draft, Family, Phrases, bits
 from ..targets.kind import CPU, GPU
 from .memory import REGISTER
@@ -30,19 +30,21 @@ def in_its_loop(s: Draft) -> None:
     """Semantics: a rescaled sum merges with all reduction loops of the running results in its terms.
 
     No other sum does.
+    Inside of these loops a tile of each running result comes before the sum's, also of one that others in its terms are made of.
     The running results are in registers, and so (families/memory.py) one thread runs the iterations
     of these loops in order.
     """
     b = s.b
     by_task = {r.task: r for r in s.backbone.rescaled}
     for m in (m for m in s.backbone.merges if m.rescales):
-        first, second = (levels[OUTER] for levels in s.levels_of(m))
+        (first, inside), (second, then) = ((x[OUTER], x[MID]) for x in s.levels_of(m))
         var, order = s.v.of_tasks["rescaling"].get(m.b), s.order(first, second)
         if var is None:
             b.clause("waits for all results", [(order, APART)])
         else:
             b.clause("rescaled in one loop", [(var, bits(WAITS)), (order, bits(MERGED))])
             b.clause("rescaled in one loop", [(var, bits(RESCALED)), (order, APART)])
+            b.clause("tile by tile", [(var, bits(WAITS)), (s.order(inside, then), APART)])
     for t, var in s.v.of_tasks["rescaling"].items():
         waits = (var, bits(WAITS))
         for f in by_task[t].flows:
