@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from itertools import islice
 
 from ..ir import kernel as ir
 from ..ir.affine import to_affine, unclamped
@@ -18,6 +17,7 @@ from ..ir.walk import (
     children,
     local_changed,
     nested_statements,
+    size,
     walk,
     written_in,
 )
@@ -82,7 +82,7 @@ def _extents(body: tuple[ir.Stmt, ...]) -> Iterator[ir.Expr]:
             return  # a call in which one failed reads nothing behind it
         if isinstance(s, ir.SetLocal) and once.count(s.name) == 1:
             value = Renaming(locals=known).apply(s.value)
-            if sum(1 for _ in islice(walk(value), _MOST_NODES + 1)) <= _MOST_NODES:
+            if size(value) <= _MOST_NODES:
                 known[s.name] = value
         if isinstance(s, ir.For):
             yield Renaming(locals=known).apply(s.extent)

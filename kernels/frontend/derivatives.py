@@ -29,6 +29,8 @@ from ..transforms.derivatives.naming import Names
 from .instance import Instance, KernelCall
 from .stopping import plain
 
+_KEPT = ("kept",)  # the key of a number among the derivatives of an instance
+
 
 @dataclass(frozen=True)
 class _Derived:
@@ -322,9 +324,6 @@ def n_kept(instance: Instance) -> int:
 def set_kept(instance: Instance, n: int) -> None:
     """Makes `n_kept` of an instance be `n` where the user gives no number."""
     instance.derived[_KEPT] = n
-
-
-_KEPT = ("kept",)
 
 
 def _view(x: AbstractLeaf) -> FieldView:

@@ -31,13 +31,16 @@ def _scans(space: Space) -> Iterator[tuple[float, ...]]:
 
 
 def _table_bytes(space: Space, task: Task) -> float:
-    """Returns the bytes of slot tables that a task reads to make its list, without tables that may have another form."""
+    """Returns the bytes of vectors that a task loads from slot tables to make its list.
+
+    Tables that may have another form do not count.
+    """
     assert task.body is not None
     body = replace(task.body, statements=making(task.body.statements, [ANEW]))
     made, problem = replace(task, body=body), space.problem
     open_forms = {site.name for site in space.variables.of_trees["directory"]}
     read = (
-        body_bytes(made, problem.array(x.array), None, space.target.line_bytes)[0]
+        body_bytes(made, problem.array(x.array), None, space.target.vector_bytes)[0]
         for x in problem.parts.tables
         if x.name not in open_forms
     )
