@@ -46,7 +46,7 @@ _CHECK_SHARE = 0.3  # of the time of `rest`, for each of its three checks
 
 @dataclass(frozen=True)
 class Asked:
-    """What a piece is asked: the target, until when of the monotonic clock, and where results are."""
+    """Request for a piece: the target, the end on the monotonic clock, and the folder of the results."""
 
     target: str
     end_s: float

@@ -31,7 +31,7 @@ _VERDICT = re.compile(r"\d+ (passed|failed|errors?|skipped)\b")
 
 
 def run_tests(limit_s: float, tests: Sequence[str] = TESTS) -> dict[str, Any]:
-    """Runs the tests; what pytest says at its end, as JSON values."""
+    """Runs the tests; returns pytest's verdict and the tests that failed, as JSON values."""
     root = Path(__file__).resolve().parents[1]
     command = [sys.executable, "-m", "pytest", "-q", "-rfE", "-p", "no:cacheprovider", *tests]
     started_s = time.monotonic()
@@ -54,7 +54,7 @@ def run_tests(limit_s: float, tests: Sequence[str] = TESTS) -> dict[str, Any]:
 
 
 def report(values: dict[str, Any]) -> str:
-    """What the tests said, as Markdown."""
+    """The result of the tests as Markdown."""
     verdict = "All pass." if values["is_ok"] else "**Some fail.**"
     lines = [f"- {line}" for line in values["failed"]]
     said = f"{verdict} pytest says: {values['said']} ({values['seconds']:.0f} s)."

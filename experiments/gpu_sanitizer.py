@@ -47,7 +47,7 @@ def absent() -> str:
 def run(
     n: int, tool: str, limit_s: float, before: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """Runs `n` bodies under a tool, or as many as there is time for; what it found, as JSON values.
+    """Runs `n` bodies under a tool, or as many as there is time for; returns its findings as JSON values.
 
     It goes on behind what it found `before`, with the same sources.
     """
@@ -106,7 +106,7 @@ def _run(command: Sequence[str], limit_s: float) -> str:
 
 
 def missed(found: dict[str, Any]) -> list[str]:
-    """Sentences on what was found."""
+    """Returns a sentence for each finding."""
     lines = [f"{found['tool']} found {found['errors']} errors"] if found["errors"] else []
     lines += [f"a wrong body under {found['tool']}: {what}" for what in found["wrong"]]
     if not found["is_heard"]:
@@ -115,7 +115,7 @@ def missed(found: dict[str, Any]) -> list[str]:
 
 
 def report(values: dict[str, Any]) -> str:
-    """What each tool found, as Markdown."""
+    """The findings of each tool as Markdown."""
     parts = ["# Random candidates under compute-sanitizer", "", device_text(values["stamp"]), ""]
     for found in values["found"].values():
         parts.append(
@@ -135,7 +135,7 @@ def is_done(n: int, tool: str, folder: Path | None = None) -> bool:
 
 
 def make(n: int, tool: str, limit_s: float, folder: Path | None = None) -> list[str]:
-    """Runs a tool and writes the page; sentences on what it found."""
+    """Runs a tool and writes the page; returns a sentence for each finding, and for bodies that are left."""
     machine = gpu_machine("cuda")
     kept = read_results(FILE, folder, machine).get("found", {})
     before = kept.get(tool)

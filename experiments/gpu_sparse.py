@@ -1,4 +1,4 @@
-"""What is found for sequences on sparse fields on a GPU, beside the same kernels one by one, and Taichi?
+"""How fast are sequences on sparse fields on a GPU, explored, beside the same kernels one by one, and Taichi?
 
     python -m kernelscape.experiments.gpu_sparse [--peer NAME=PYTHON ...] [--only NAME ...] [--seconds 30] [--minutes 20] [--again]
 
@@ -35,7 +35,7 @@ are compared with those of the same kernels on the CPU."""
 
 @dataclass(frozen=True)
 class SparseOptions:
-    """How rows are made."""
+    """Options of the rows."""
 
     target: str = "cuda"
     seconds: float = 30.0
@@ -88,7 +88,7 @@ def _told(options: SparseOptions) -> dict[str, Any]:
 
 
 def _row(name: str, options: SparseOptions) -> dict[str, Any]:
-    """What one program gives, or why it gives nothing."""
+    """The row of one program: its times and counts, or the reason of its failure."""
     row: dict[str, Any] = {"sources": backend_hash(), "seconds": options.seconds}
     with TemporaryDirectory(prefix="kernelscape-sparse-") as scratch:
         given = (options.shrink, Path(scratch), options.seconds)

@@ -37,7 +37,7 @@ uniform random descents."""
 
 @dataclass(frozen=True)
 class TelamonOptions:
-    """How the tables are made."""
+    """Options of the tables."""
 
     target: str = "cuda"
     seconds: float | None = 20.0  # of each exploration
@@ -51,7 +51,7 @@ def file_of(target: str) -> str:
 
 
 class Tables:
-    """What is there of the tables, and what is made of it."""
+    """The tables of one machine: explorations that are kept, those that are missing, and counts of nodes."""
 
     def __init__(
         self, options: TelamonOptions, folder: Path | None = None, jobs: Sequence[Job] = KERNELS

@@ -34,7 +34,7 @@ class _Values:
 
 
 def _inputs() -> tuple[Any, list[_Values]]:
-    """Returns what stands for Taichi where a kernel is made, and the fields in the order in which they are made."""
+    """Returns a stand-in for Taichi's module, under which kernels are made, and the fields in the order in which they are made."""
     made: list[_Values] = []
 
     def field(*about: Any, shape: Any = (), needs_grad: bool = False) -> _Values:
@@ -44,7 +44,11 @@ def _inputs() -> tuple[Any, list[_Values]]:
 
     types = SimpleNamespace(f32=np.float32, i32=np.int32)
     kinds = SimpleNamespace(field=field)
-    same: Any = lambda f: f  # noqa: E731  # a kernel is not called
+
+    def same(f: Any) -> Any:
+        """Stands for `ti.kernel` and `ti.func`: nothing calls the kernels."""
+        return f
+
     ti = SimpleNamespace(
         **vars(types), field=field, Vector=kinds, Matrix=kinds, kernel=same, func=same
     )

@@ -30,7 +30,7 @@ FILE = "programs"
 LIMIT_S = 900.0  # of a process beside its search
 PLAIN, PLANNED, EXPLORED = "called", "planned", "explored"
 OURS = (PLAIN, PLANNED, EXPLORED)
-# What each ablation of the paper is among our decisions.
+# The ablations of the paper as decisions.
 FIXED: Mapping[str, Mapping[str, str]] = {
     "lists made for each loop": {"listgen": "GENERATE"},
     "cells activated in each loop": {"activate": "ACTIVATE"},
@@ -127,7 +127,10 @@ class Program:
     def run(
         self, way: str, python: str = sys.executable, fixed: Mapping[str, str] | None = None
     ) -> dict[str, Any]:
-        """What a process says of a way; a search with `fixed` decisions keeps nothing. Raises RuntimeError."""
+        """Returns the values that a process of one way prints. Raises RuntimeError.
+
+        A search with `fixed` decisions stores its best apart, where no other way replays it.
+        """
         found = self._folder / ("found" if fixed is None else "fixed_" + "_".join(fixed))
         asked = (str(self._shrink), str(found), str(self._seconds))
         told = (way, *asked, json.dumps(dict(fixed or {})), json.dumps(COUNTS))
@@ -138,7 +141,7 @@ class Program:
 def measure(
     name: str, peers: Mapping[str, str], rounds: int, seconds: float, shrink: int, fix: bool
 ) -> dict[str, Any]:
-    """The row of a program: what its ways said by rounds, what the search did, and what it finds with decisions fixed."""
+    """The row of a program: values of each way by rounds, the result of the search, and of those with decisions fixed."""
     row: dict[str, Any] = {"name": name, "seconds": seconds, "shrink": shrink, "fixed": {}}
     with TemporaryDirectory(prefix="kernelscape-programs-") as scratch:
         program = Program(name, shrink, seconds, Path(scratch))
@@ -164,7 +167,7 @@ def _turned(ways: Sequence[str], at: int) -> Sequence[str]:
 
 
 def _tried(program: Program, fixed: Mapping[str, str]) -> dict[str, Any]:
-    """What a search with fixed decisions finds, or why it finds nothing: a program may lack the choice."""
+    """Returns the result of a search with fixed decisions, or the reason of its failure: a program may lack the choice."""
     try:
         return program.run("explore", fixed=fixed)
     except RuntimeError as e:

@@ -138,9 +138,9 @@ class Space:
 
     @cached_property
     def _root(self) -> Candidate | DeadEnd:
-        return self._dominant(self._open_root)
+        return self._decided(self._open_root)
 
-    def _dominant(self, candidate: Candidate | DeadEnd) -> Candidate | DeadEnd:
+    def _decided(self, candidate: Candidate | DeadEnd) -> Candidate | DeadEnd:
         """Decides the choices that a search does not decide.
 
         A dominated choice, whose later values are never worse, gets its last value that leads to no dead end. A choice whose other
@@ -212,7 +212,7 @@ class Space:
         root = self._open_root
         if isinstance(root, DeadEnd):
             return root
-        return self._dominant(self._fixpoint(domains & root.domains))
+        return self._decided(self._fixpoint(domains & root.domains))
 
     def _fixpoint(self, domains: npt.NDArray[np.uint32]) -> Candidate | DeadEnd:
         status = propagate_all(self.model.arrays, self.scratch, domains)

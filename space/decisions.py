@@ -13,7 +13,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from .candidate import Candidate, DeadEnd, Space
-from .draft import AS_IT_IS, Decisions, TreePart
+from .draft import AS_IT_IS, Decisions, SequencePart
 from .engine.declarations import Choice
 from .renamed import is_gone, name_in
 
@@ -61,7 +61,7 @@ def by_kind(candidate: Candidate) -> Decisions:
     found: dict[str, dict[Any, str]] = {}
     for table in space.variables.tables():
         for site, var in table.items():
-            if not isinstance(site, TreePart) or values[var] != AS_IT_IS:
+            if not isinstance(site, SequencePart) or values[var] != AS_IT_IS:
                 choice = space.choices[var]
                 found.setdefault(choice.kind, {})[site] = choice.values[values[var]]
     pairs = enumerate(space.model.rows.pairs())

@@ -42,8 +42,8 @@ AS_IT_IS = 0  # the first value of choices for the whole sequence, most of them 
 
 
 @dataclass(frozen=True)
-class TreePart:
-    """A part of a sparse tree, or the calls of the sequence: what has choices for the whole sequence.
+class SequencePart:
+    """Object of choices for the whole sequence: a part of a sparse tree, or the calls of the sequence.
 
     `task`: the first task that accesses it.
     """
@@ -87,7 +87,7 @@ class Variables:
     of_dims: dict[str, dict[Dim, int]] = field(default_factory=lambda: defaultdict(dict))
     of_operands: dict[str, dict[Operand, int]] = field(default_factory=lambda: defaultdict(dict))
     of_flows: dict[str, dict[Flow, int]] = field(default_factory=lambda: defaultdict(dict))
-    of_trees: dict[str, dict[TreePart, int]] = field(default_factory=lambda: defaultdict(dict))
+    of_trees: dict[str, dict[SequencePart, int]] = field(default_factory=lambda: defaultdict(dict))
     of_places: dict[str, dict[tuple[int, str], int]] = field(
         default_factory=lambda: defaultdict(dict)
     )  # by task, and name in its body

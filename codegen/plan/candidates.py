@@ -7,7 +7,7 @@ from typing import Any
 from ...space.candidate import Candidate, Space
 from ...space.components import Component, components_of
 from ...space.decisions import by_kind
-from ...space.draft import AS_IT_IS, TreePart
+from ...space.draft import AS_IT_IS, SequencePart
 from .bands import read_component
 from .plan import Plan
 from .reading import read_plan
@@ -32,7 +32,7 @@ class ComponentPlans:
         for table in space.variables.tables():
             for site, var in table.items():
                 place = space.choices[var].kind, site, var
-                if isinstance(site, TreePart):
+                if isinstance(site, SequencePart):
                     of_trees.append(place)
                 else:
                     placed[var] = place
@@ -55,6 +55,6 @@ class ComponentPlans:
         space, found = self.space, dict[str, dict[Any, str]]()
         for kind, site, var in (*self._of_trees, *own):
             value = candidate.value(var)
-            if not isinstance(site, TreePart) or value != AS_IT_IS:
+            if not isinstance(site, SequencePart) or value != AS_IT_IS:
                 found.setdefault(kind, {})[site] = space.choices[var].values[value]
         return read_component(space.problem, found, space.target, space.backbone, tasks)

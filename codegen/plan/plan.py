@@ -19,14 +19,14 @@ from ...kernels.ir.repeats import Repeat, repeats_of
 from ...kernels.ir.task import Problem, Task
 from ...kernels.ir.walk import loads
 from ...space.backbone import Dim, Flow, Operand, Prefetch, Rescaled, Shift
-from ...space.draft import Decisions, TreePart
+from ...space.draft import Decisions, SequencePart
 from ...space.families.scatter import ArrayBlocks
 from ...space.targets.target import Target
 from .nest_plan import Step
 from .schedules import Lanes, Wave
 
 # What a choice is about; a task is its number, a place in its body has a name.
-Site = int | Dim | Operand | Flow | TreePart | tuple[int, str]
+Site = int | Dim | Operand | Flow | SequencePart | tuple[int, str]
 
 
 @dataclass(frozen=True)
@@ -319,10 +319,10 @@ class Plan:
             (site[1], value) for site, value in sites if isinstance(site, tuple) and site[0] == task
         ]
 
-    def of_trees(self, kind: str) -> Iterator[tuple[TreePart, str]]:
+    def of_trees(self, kind: str) -> Iterator[tuple[SequencePart, str]]:
         """Yields (part of a sparse tree, name of the value) for each decided choice of this kind."""
         for site, value in self.choices.get(kind, {}).items():
-            if isinstance(site, TreePart):
+            if isinstance(site, SequencePart):
                 yield site, value
 
     def rescaled_by(self, task: int) -> list[TaskPlan]:

@@ -25,7 +25,7 @@ from ...kernels.tasks.shared_values import materialised, shared_values
 from ...kernels.tasks.variants import in_each, staged
 from ...kernels.transforms.local_elements import in_locals
 from ...space.catalogue import KINDS
-from ...space.draft import TreePart
+from ...space.draft import SequencePart
 from ...space.families.batch_layout import BATCH_LAYOUT, INTERLEAVED
 from ...space.families.cell_order import order_of
 from ...space.families.directory import DIRECTORY, HASH, TABLE
@@ -51,7 +51,7 @@ class Decided:
     def of_trees(self, kind: str) -> dict[str, str]:
         """Returns the decided value of each part of a sparse tree with a choice of this kind, by the part's name."""
         sites = self.choices.get(kind, {}).items()
-        return {site.name: value for site, value in sites if isinstance(site, TreePart)}
+        return {site.name: value for site, value in sites if isinstance(site, SequencePart)}
 
     @property
     def at_once(self) -> int:

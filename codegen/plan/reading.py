@@ -59,4 +59,5 @@ def _whole_calls(problem: Problem, decisions: Decisions, target: Target) -> Plan
         tasks.append(TaskPlan(t, call.task, (), False, True, (), (), (), steps=steps))
     nests = {"nests": {x.index: ONE_BY_ONE for x in tasks}}
     launches = tuple((PlannedBody(x.index),) for x in tasks)
-    return Plan(whole, tuple(tasks), (), launches, target, {**decisions, **nests})
+    splitting = {"splitting": decisions["splitting"]}
+    return Plan(whole, tuple(tasks), (), launches, target, {**splitting, **nests})

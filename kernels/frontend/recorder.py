@@ -284,22 +284,26 @@ class Recorder(Executor):
                 "write the inner one with range",
                 where,
             )
-        first, before, n = len(self._made), self._left, 0
+        first, before = len(self._made), self._left
+        once: array[int] | None = None  # the calls of the first step
         self._is_in_ended, self._left = True, before or where
         try:
             for step in range(count):
                 yield step
-                n = n or len(self._made) - first
+                if once is None:
+                    once = self._made[first:]
+                elif self._made[first + len(once) :] != once:
+                    raise LanguageError(
+                        "the steps of a ks.repeat make different calls: give all of them the same arrays and numbers "
+                        "(copy arrays instead of exchanging them, and count steps in an array)",
+                        where,
+                    )
+                else:
+                    del self._made[first + len(once) :]
         finally:
             self._is_in_ended = False
         self._left = before
-        if self._made[first:] != self._made[first : first + n] * count:
-            raise LanguageError(
-                "the steps of a ks.repeat make different calls: give all of them the same arrays and numbers "
-                "(copy arrays instead of exchanging them, and count steps in an array)",
-                where,
-            )
-        if n:
+        if once:
             self._ended.append(Ended(first, len(self._made), count, self._name(until, where)))
 
     def _symbol(self, param: ArrayParam, element: DType, where: Location) -> SymbolicArray:

@@ -53,7 +53,7 @@ class Repeat:
 
 @dataclass(frozen=True)
 class Ended:
-    """Repeat that array `until` may end, as a program makes it: calls `first` to `stop - 1`, its `count` steps written out."""
+    """Repeat that array `until` may end, after `count` steps at the latest: calls `first` to `stop - 1` are those of one step."""
 
     first: int
     stop: int
@@ -228,7 +228,7 @@ class _Folding:
         number, first = len(self.repeats), len(self.kept)
         self.repeats.append(Repeat(first, first, r.count, until=r.until))
         self.slopes.append((0, numbers[:0]))
-        once = slice(r.first, r.first + (r.stop - r.first) // r.count)
+        once = slice(r.first, r.stop)
         self.add(calls[once], numbers[once], r.first)
         self.repeats[number] = replace(self.repeats[number], stop=len(self.kept))
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from ...kernels.ir.task import Leaves
 from ...kernels.sparse.orders import CellOrder
-from ..draft import Draft, Family, Phrases, TreePart, bits
+from ..draft import Draft, Family, Phrases, SequencePart, bits
 from ..targets.kind import CPU, GPU
 from .leaf_layout import first_user, fits
 
@@ -24,7 +24,7 @@ CELL_ORDER = (
 def declare(s: Draft) -> None:
     for x in s.problem.parts.leaves:
         if is_ordered(x) and fits(s, x):
-            site = TreePart(x.name, first_user(s.problem, x))
+            site = SequencePart(x.name, first_user(s.problem, x))
             values = bits(ROWS, COLUMNS, *([MORTON] if has_bits(x) else []))
             s.v.of_trees["cell_order"][site] = s.b.add("cell_order", (x.name,), CELL_ORDER, values)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from ...kernels.analysis.effects import arrays_read
 from ...kernels.ir.kernel import DType
 from ...kernels.ir.task import Keys, SlotTable
-from ..draft import Draft, Family, Phrases, TreePart
+from ..draft import Draft, Family, Phrases, SequencePart
 from ..targets.kind import CPU, GPU
 from .leaf_layout import MOST_BYTES
 
@@ -26,7 +26,7 @@ def declare(s: Draft) -> None:
         if is_open(s, x):
             tasks = enumerate(s.problem.tasks)
             looked_in = x.array if x.keys is None else x.keys.array
-            site = TreePart(x.name, next(t for t, y in tasks if looked_in in arrays_read(y)))
+            site = SequencePart(x.name, next(t for t, y in tasks if looked_in in arrays_read(y)))
             values = DIRECTORY if x.keys is None else DIRECTORY[::-1]  # the program's first
             s.v.of_trees["directory"][site] = s.b.add("directory", (x.name,), values)
 

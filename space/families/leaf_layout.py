@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from ...kernels.analysis.effects import arrays_read, arrays_written
 from ...kernels.ir.task import Leaves, Problem
-from ..draft import Draft, Family, Phrases, TreePart
+from ..draft import Draft, Family, Phrases, SequencePart
 from ..targets.kind import CPU, GPU
 from ..targets.target import Target
 
@@ -25,7 +25,7 @@ MOST_BYTES = 1 << 28  # of a copy, which stays in the workspace between calls
 def declare(s: Draft) -> None:
     for x in s.problem.parts.leaves:
         if x.n_components > 1 and fits(s, x):
-            site = TreePart(x.name, first_user(s.problem, x))
+            site = SequencePart(x.name, first_user(s.problem, x))
             s.v.of_trees["leaf_layout"][site] = s.b.add("leaf_layout", (x.name,), LEAF_LAYOUT)
 
 

@@ -6,9 +6,8 @@ it: what a body surely does stays the same.
 
 from __future__ import annotations
 
-from ...kernels.ir.kernel import For
+from ...kernels.ir.kernel import For, Stmt
 from ...kernels.ir.on_trees import NO_TREES
-from ...kernels.ir.task import Task
 from ...kernels.ir.walk import nested_statements
 from ...kernels.tasks.batch_blocks import interleaved
 from ...kernels.transforms.local_elements import in_locals
@@ -54,20 +53,25 @@ def arrays_are_there(s: Draft) -> None:
         if layout is not None:
             possible = [x for x in (AS_STORED, INTERLEAVED) if _is_possible(s, t, x)]
             s.b.clause("arrays in registers", [on_stack, (layout, bits(*possible))])
-        gone = _gone(s.problem.tasks[t])
+        gone = _gone(s, t)
         for (u, loop), ranges in s.v.ranges.items():
             if u == t and loop in gone:
                 s.b.clause("loops written out", [on_stack, (ranges, bits(IN_TURN))])
 
 
-def _gone(task: Task) -> set[str]:
-    """Returns the loops of a body that are written out for its local arrays."""
+def _gone(s: Draft, t: int) -> set[str]:
+    """Returns the loops of a body that are written out for its local arrays, with one layout of its batch or another."""
+    task = s.problem.tasks[t]
     assert task.body is not None
-    before, after = (
-        {x.loop for x in nested_statements(body) if isinstance(x, For)}
-        for body in (task.body.statements, in_locals(task.body.statements) or ())
-    )
-    return before - after
+    found: set[str] = set()
+    for layout in (x for x in (AS_STORED, INTERLEAVED) if _is_possible(s, t, x)):
+        body = task.body if layout == AS_STORED else interleaved(s.problem, task)
+        found |= _loops(task.body.statements) - _loops(in_locals(body.statements) or ())
+    return found
+
+
+def _loops(body: tuple[Stmt, ...]) -> set[str]:
+    return {x.loop for x in nested_statements(body) if isinstance(x, For)}
 
 
 PHRASES = Phrases(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from ...kernels.analysis.effects import arrays_read, arrays_written
 from ...kernels.ir.task import ListRecords
-from ..draft import Draft, Family, Phrases, TreePart
+from ..draft import Draft, Family, Phrases, SequencePart
 from ..targets.kind import CPU, GPU
 from .leaf_layout import MOST_BYTES
 
@@ -22,7 +22,7 @@ RECORD = (
 def declare(s: Draft) -> None:
     for x in s.problem.parts.lists:
         if s.array(x.array).size_bytes <= MOST_BYTES:
-            site = TreePart(x.name, _first(s, x))
+            site = SequencePart(x.name, _first(s, x))
             s.v.of_trees["record"][site] = s.b.add("record", (x.name,), RECORD)
 
 

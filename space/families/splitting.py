@@ -7,7 +7,7 @@ once, beside its tree.
 
 from __future__ import annotations
 
-from ..draft import Draft, Family, Phrases, TreePart
+from ..draft import Draft, Family, Phrases, SequencePart
 from ..targets.kind import CPU
 
 SPLIT, WHOLE = range(2)
@@ -20,7 +20,7 @@ SPLITTING = (
 def declare(s: Draft) -> None:
     if s.problem.unsplit is not None:
         var = s.b.add("splitting", ("calls",), SPLITTING)
-        s.v.of_trees["splitting"][TreePart("calls", 0)] = var
+        s.v.of_trees["splitting"][SequencePart("calls", 0)] = var
         s.v.apart.append(var)
 
 

@@ -167,7 +167,7 @@ SEARCHED = {
 
 @pytest.fixture
 def measured(monkeypatch):
-    """What stands for the processes of programs on sparse fields: the archs that were asked for."""
+    """A stand-in for the processes of programs on sparse fields; the architectures that were asked for."""
     asked = []
 
     def measure(peers, name, program, rounds, given, arch="cpu"):
