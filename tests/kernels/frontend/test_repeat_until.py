@@ -136,6 +136,17 @@ def test_steps_are_written_down_once_however_few() -> None:
     assert {t.n_runs for t in problem.tasks} == {1}  # surely
 
 
+def test_a_recorder_keeps_the_calls_of_one_step() -> None:
+    """Kind: memory grows with the greatest number of steps."""
+    a, x, y, n, done = arrays()
+    with ks.record() as recorder:
+        for _ in ks.repeat(2_000, until=done):
+            multiply(a, x, y)
+            compare(x, y, n, done, 0.1)
+    assert len(recorder.calls) == 2
+    assert [r.count for r in recorder.recording("many").repeats] == [2_000]
+
+
 def test_repeats_inside_are_found() -> None:
     def inside(a, x, y, n, done):
         start(x, n)
