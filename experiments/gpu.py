@@ -37,7 +37,7 @@ from .gpu_stamp import why_not
 from .rows import Job, Row
 from .sampling import generator_hash
 from .sparse_sequences import PROGRAMS
-from .writing import all_results, parser_of
+from .writing import all_results, parser_of, read_results
 
 _SANITIZED = 200  # candidates
 _CHECKED = 400  # random bodies, and programs on trees
@@ -135,9 +135,19 @@ def _checks(asked: Asked) -> list[str]:
         lines += gpu_sanitizer.make(_SANITIZED, tool, share_s, asked.folder)
     for way in ("cuda", "steps-cuda"):
         n_wrong = random_bodies.run(way, _CHECKED, share_s / 2, asked.folder)
-        lines += [f"{n_wrong} random bodies are wrong"] if n_wrong else []
+        pieces = read_results(random_bodies.FILE, asked.folder).get("pieces", [])
+        n = sum(p["bodies"] for p in pieces if p["way"] == way)
+        lines += _checked(f"random bodies ({way})", n, n_wrong)
     n_wrong = sparse_trees.run_sequences(("cuda",), _CHECKED, 1, share_s, asked.folder)
-    return lines + ([f"{n_wrong} programs on sparse trees are wrong"] if n_wrong else [])
+    found = read_results(sparse_trees.FILE, asked.folder).get("ways", {}).get("cuda", {})
+    n = sum(p["programs"] for p in found.get("pieces", []))
+    return [*lines, *_checked("programs on sparse trees", n, n_wrong)]
+
+
+def _checked(what: str, n: int, n_wrong: int) -> list[str]:
+    """Returns sentences on those that are wrong, and on those that are left."""
+    wrong = [f"{n_wrong} {what} are wrong"] if n_wrong else []
+    return wrong + ([f"only {n} of {_CHECKED} {what} were checked"] if n < _CHECKED else [])
 
 
 def _table_rows(asked: Asked, jobs: Sequence[Job]) -> list[str]:

@@ -9,13 +9,13 @@ is 1 when one fails, 3 without a GPU.
 from __future__ import annotations
 
 import re
-import subprocess
 import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from .commands import run_whole
 from .gpu_stamp import device_text, gpu_machine, gpu_stamp, why_not
 from .sampling import backend_hash
 from .writing import parser_of, read_results, write_results
@@ -35,19 +35,15 @@ def run_tests(limit_s: float, tests: Sequence[str] = TESTS) -> dict[str, Any]:
     root = Path(__file__).resolve().parents[1]
     command = [sys.executable, "-m", "pytest", "-q", "-rfE", "-p", "no:cacheprovider", *tests]
     started_s = time.monotonic()
-    try:
-        done = subprocess.run(
-            command, cwd=root, capture_output=True, text=True, timeout=limit_s, check=False
-        )
-        said = (done.stdout.strip() or done.stderr.strip() or "no word").splitlines()
-        code, failed = done.returncode, [x for x in said if x.startswith(("FAILED", "ERROR"))]
-        said_last = next((x for x in reversed(said) if _VERDICT.search(x)), said[-1]).strip()
-    except subprocess.TimeoutExpired:
-        code, failed, said_last = -1, [], f"no end within {limit_s:.0f} s"
+    ended = run_whole(command, limit_s, root)
+    lines = (ended.output.strip() or ended.errors.strip() or "no word").splitlines()
+    verdict = next((x for x in reversed(lines) if _VERDICT.search(x)), lines[-1]).strip()
+    if ended.status is None:
+        verdict = f"no end within {limit_s:.0f} s"
     return {
-        "is_ok": code == 0 and "passed" in said_last,
-        "said": said_last,
-        "failed": failed[:_MOST_SAID],
+        "is_ok": ended.status == 0 and "passed" in verdict,
+        "said": verdict,
+        "failed": [x for x in lines if x.startswith(("FAILED", "ERROR"))][:_MOST_SAID],
         "seconds": time.monotonic() - started_s,
         "sources": backend_hash(),
     }

@@ -11,18 +11,15 @@ from __future__ import annotations
 
 import re
 import shutil
-import signal
-import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from os import killpg
 from pathlib import Path
 from typing import Any
 
 from . import random_bodies
+from .commands import Ended, run_whole
 from .gpu_stamp import device_text, gpu_machine, gpu_stamp, why_not
 from .sampling import generator_hash
 from .writing import parser_of, read_results, write_results
@@ -63,7 +60,7 @@ def run(
         ]
         if known["checked"]:
             write_results(BODIES, random_bodies.report, known["checked"], scratch)
-        ended = _run(command, limit_s)
+        ended = _why(run_whole(command, limit_s), limit_s)
         checked = read_results(BODIES, scratch)
         pieces = checked.get("pieces", [])
         said = [path.read_text(errors="replace") for path in sorted(scratch.glob("log.*"))]
@@ -87,22 +84,11 @@ def run(
     }
 
 
-def _run(command: Sequence[str], limit_s: float) -> str:
-    """Runs a command with all that it starts; "" where it ended in time by itself."""
-    with subprocess.Popen(
-        command,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    ) as child:
-        try:
-            _, said = child.communicate(timeout=limit_s)
-        except subprocess.TimeoutExpired:
-            with suppress(ProcessLookupError):
-                killpg(child.pid, signal.SIGKILL)
-            return f"no end within {limit_s:.0f} s"
-    return "" if child.returncode in (0, 1) else (said.strip().splitlines() or ["no word"])[-1]
+def _why(ended: Ended, limit_s: float) -> str:
+    """Returns why a run did not end by itself with all bodies right or some wrong; "" where it did."""
+    if ended.status is None:
+        return f"no end within {limit_s:.0f} s"
+    return "" if ended.status in (0, 1) else (ended.errors.strip().splitlines() or ["no word"])[-1]
 
 
 def missed(found: dict[str, Any]) -> list[str]:

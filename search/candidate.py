@@ -17,6 +17,11 @@ class SearchCandidate(Protocol):
     def is_complete(self) -> bool: ...
 
     @property
+    def is_apart(self) -> bool:
+        """True for an implementation outside of the tree: the bound of the tree's root says nothing about it."""
+        ...
+
+    @property
     def key(self) -> bytes:
         """Identity of a candidate: equal if and only if the domains are equal."""
         ...

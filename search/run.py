@@ -160,7 +160,8 @@ def measure_firsts(
         if exploration.stop_status() is not None:
             break
         _check_complete(candidate)
-        bound_ns = float(exploration.oracle.bound(candidate))
+        least_ns = 0.0 if candidate.is_apart else exploration.root_bound_ns
+        bound_ns = max(least_ns, float(exploration.oracle.bound(candidate)))
         yield from exploration.submit(candidate, bound_ns, tag, None)
         yield from drain(exploration)
     if exploration.stop_status() is None:

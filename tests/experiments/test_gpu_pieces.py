@@ -6,6 +6,7 @@ import os
 import sys
 import time
 from dataclasses import asdict
+from pathlib import Path
 
 import pytest
 from kernelscape.experiments import (
@@ -16,6 +17,7 @@ from kernelscape.experiments import (
     gpu_telamon,
     rows,
 )
+from kernelscape.experiments.commands import run_whole
 from kernelscape.experiments.conditions import stamp
 from kernelscape.experiments.gpu_goals import all_jobs
 from kernelscape.experiments.gpu_stamp import why_not
@@ -112,6 +114,23 @@ def test_tests_that_passed_are_run_again_when_sources_change(tmp_path, monkeypat
 
 def stamp_of_a_gpu():
     return stamp() | {"device": {"gpu": "a GPU"}}
+
+
+def test_a_command_ends_with_all_that_it_has_started():
+    """Kind: what a killed command started goes on, and holds the GPU under the next piece."""
+    sleeps = "import subprocess, time; p = subprocess.Popen(['sleep', '60']); print(p.pid, flush=True); time.sleep(60)"
+    ended = run_whole([sys.executable, "-c", sleeps], 2.0)
+    assert ended.status is None
+    status = Path(f"/proc/{int(ended.output)}/status")
+    assert not status.exists() or "State:\tZ" in status.read_text()
+
+
+def test_what_was_left_unchecked_is_said():
+    assert gpu._checked("bodies", 400, 0) == []
+    assert gpu._checked("bodies", 3, 1) == [
+        "1 bodies are wrong",
+        "only 3 of 400 bodies were checked",
+    ]
 
 
 TOOL = """#!{python}

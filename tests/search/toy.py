@@ -45,6 +45,10 @@ class ToyCandidate:
     domains: tuple[int, ...]
 
     @property
+    def is_apart(self) -> bool:
+        return False
+
+    @property
     def is_complete(self) -> bool:
         return all(d & (d - 1) == 0 for d in self.domains)
 
