@@ -44,6 +44,7 @@ from ..search.run import search
 from ..search.starts.complete import sketched_candidates, solved_candidates
 from ..search.starts.sketches import Sketch
 from ..search.tree.ordering import NextChoice
+from ..space.build import build_space
 from ..space.candidate import Candidate, DeadEnd, Space
 from . import stages as st
 from .bound_validity import Claims
@@ -61,7 +62,7 @@ from .registers import Registers
 from .run_writer import RunWriter
 from .session_state import Standing
 from .shared_results import shared_starts
-from .workload import Options, Workload, space_for
+from .workload import Options, Workload, without_excluded
 
 __all__ = ["Session", "Tell"]
 
@@ -123,10 +124,11 @@ class Session:
             try:
                 with deadlines.phase("its space was built"):
                     target = device.machine.facts()
-                    space = space_for(self._workload.problem, target, o)
+                    space = build_space(self._workload.problem, target)
                 if len(space.searchable) > _MOST_INTERPRETED:
                     self._wait_for_compilers()
                 with deadlines.phase("its space was built"):
+                    space = without_excluded(space, o)
                     root = space.root()
                 with deadlines.phase("the machine was looked at"):
                     conditions = conditions_of(device, worker)

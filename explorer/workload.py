@@ -93,10 +93,14 @@ class Options:
 
 def space_for(problem: Problem, target: Target, options: Options) -> Space:
     """Returns the space that a session searches, without values that its options exclude. Raises DecisionError."""
-    space = build_space(problem, target)
+    return without_excluded(build_space(problem, target), options)
+
+
+def without_excluded(space: Space, options: Options) -> Space:
+    """Returns a space without the values that options exclude. Raises DecisionError."""
     if options.deterministic:
         space = fix(space, ordered(space))
-    return fix(space, options.fixed)
+    return fix(space, options.fixed) if options.fixed else space
 
 
 def threads_of_program() -> int:

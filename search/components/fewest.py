@@ -3,7 +3,7 @@
 The solver has only the pairs of tasks, a master problem of about a dozen tasks. A partition that
 propagation rejects becomes a clause: not all of these pairs together. So the first accepted
 partition has the fewest launches of all legal ones, as far as propagation and guided completion can
-tell (logic-based Benders decomposition, Hooker and Ottosson 2003).
+tell and the solver's time suffices (logic-based Benders decomposition, Hooker and Ottosson 2003).
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from ...space.candidate import Candidate, Space
 from ..learn.neighbourhood import MAX_BACKTRACKS, Neighbourhood
 
 _MOST_PARTITIONS = 64
+_EFFORT = 1.0  # about seconds of the solver for a partition; dozens of tasks would take minutes
 
 Pair = tuple[int, int]
 
@@ -34,18 +35,23 @@ def fewest_launches(space: Space, near: Candidate) -> Candidate | None:
     same = 1 << ch.SAME_LAUNCH
     may = [pair for pair, v in fused.items() if int(root.domains[v]) & same]
     must = [pair for pair, v in fused.items() if int(root.domains[v]) == same]
+    begun_at = [pair for pair, v in fused.items() if int(near.domains[v]) == same]
     refused: list[tuple[Pair, ...]] = []
     neighbourhood = Neighbourhood(space)
     for _ in range(_MOST_PARTITIONS):
-        together = fewest_classes(len(space.problem.tasks), may, must, refused)
-        if together is None:
+        n = len(space.problem.tasks)
+        found = fewest_classes(n, may, must, refused, begun_at, _EFFORT)
+        if found is None:
             return None
+        together, is_proved = found
         begun = _decided(root, together)
         if isinstance(begun, Candidate):
             made = neighbourhood.completed(begun, near, MAX_BACKTRACKS)
             if isinstance(made, Candidate):
                 return made
             begun = together
+        if not is_proved:  # the solver has no time for another
+            return None
         refused.append(tuple(begun))
     return None
 

@@ -6,8 +6,9 @@ needs a table for each of n^3 / 6 triples of objects, so this suits small number
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations, product
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -256,12 +257,15 @@ def fewest_classes(
     may: Sequence[tuple[int, int]],
     must: Sequence[tuple[int, int]],
     refused: Sequence[Sequence[tuple[int, int]]],
-) -> list[tuple[int, int]] | None:
-    """Returns a partition of `n` items into the fewest classes, as pairs of items in one class.
+    hint: Iterable[tuple[int, int]] = (),
+    effort: float = inf,
+) -> tuple[list[tuple[int, int]], bool] | None:
+    """Returns a partition of `n` items into the fewest classes, as pairs of items in one class, and if it is proved the best.
 
-    It returns None if there is none.
+    It returns None if none is found.
     Only pairs of `may` can be in one class; all pairs of `must` are. Of each entry of `refused` at
-    least one pair is in different classes. In each pair the smaller item is first.
+    least one pair is in different classes. In each pair the smaller item is first. The solver
+    begins at the pairs `hint`, and ends after `effort` (its deterministic time, about seconds).
     """
     cp = cp_model.CpModel()
     same: dict[tuple[int, int], Any] = {p: cp.new_bool_var(f"same{p}") for p in sorted(may)}
@@ -281,11 +285,16 @@ def fewest_classes(
     for t in range(n):
         cp.add_bool_or([begins[t], *(x for (_, b), x in same.items() if b == t)])
     cp.minimize(sum(begins))
+    hinted = {*hint}
+    for pair, x in same.items():
+        cp.add_hint(x, pair in hinted)
     solver = cp_model.CpSolver()
     solver.parameters.num_workers = 1
     # Its handler of Ctrl-C would stay behind and replace ours.
     solver.parameters.catch_sigint_signal = False
     solver.parameters.random_seed = 0
-    if solver.solve(cp) not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+    solver.parameters.max_deterministic_time = effort
+    status = solver.solve(cp)
+    if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
         return None
-    return [pair for pair, x in same.items() if solver.value(x)]
+    return [pair for pair, x in same.items() if solver.value(x)], status == cp_model.OPTIMAL

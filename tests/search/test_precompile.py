@@ -11,7 +11,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from kernelscape.explorer.entry import library_workload
+from kernelscape.explorer import session
+from kernelscape.explorer.entry import explore_workload, library_workload
+from kernelscape.explorer.workload import Options
 from kernelscape.kernels.library import load
 from kernelscape.search import precompile
 from kernelscape.search.bound import cpu
@@ -138,3 +140,23 @@ def test_all_compiled_functions_are_loaded_before_a_search_begins() -> None:
     )
     assert len(modules) > 10
     assert modules - set(loaded.stdout.split()) == set()
+
+
+def test_a_large_space_is_propagated_by_compiled_code_only(
+    marker: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Python would take the whole time limit: the first run of a version evaluated nothing in a sequence of 40 tasks."""
+    compilers(monkeypatch, AT_ONCE)
+    monkeypatch.setattr(session, "_MOST_INTERPRETED", 0)
+    propagated, fixpoint = list[bool](), candidate.Space._fixpoint
+
+    def seen(space: candidate.Space, domains: np.ndarray) -> object:
+        propagated.append(is_compiled())
+        return fixpoint(space, domains)
+
+    monkeypatch.setattr(candidate.Space, "_fixpoint", seen)
+    workload = library_workload(load("axpydot"), {"n": 64}, "f32", 1)
+    options = Options(time_limit_s=60.0, max_evals=1, deterministic=True)
+    run = explore_workload(workload, options, directory=tmp_path)
+    assert run.best is not None
+    assert propagated and all(propagated)
