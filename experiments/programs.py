@@ -4,8 +4,9 @@
 
 The programs are nine micro-benchmarks and five applications of Hu et al., AsyncTaichi (2020), written anew. PYTHON is the
 interpreter of an environment with a peer. Each way runs each program in a process of its own, in turn, on all cores; the first
-round begins with nothing compiled. `--fix` also searches applications with one optimisation switched off. Rows that are there are
-kept unless --again is given, and none begins after --piece minutes. Writes experiments/results/programs.md after every row.
+round begins with nothing compiled. `--fix` also searches applications with one optimisation switched off; without it such searches
+that are there are kept. Rows that are there are kept unless --again is given, and none begins after --piece minutes. Writes
+experiments/results/programs.md after every row.
 """
 
 from __future__ import annotations
@@ -43,9 +44,9 @@ COUNTS = tuple(
 
 PROTOCOL = """"called" runs kernel by kernel, "planned" holds calls (`ks.init(async_mode=True)`) and runs recognised periods by
 default plans, "explored" replays what a search of the period found in the given time. Times of a period: the least of seven samples
-in each round, of all rounds; wall, and in brackets CPU time of all threads. "first" is the first period in the first round, with
-nothing compiled before. Ratios are of the better peer's time to ours. Results are compared with those of the first peer, or of
-"called"."""
+in each round, of all rounds, each behind an untimed period; wall, and in brackets CPU time of all threads. "first" is the first
+period in the first round, with nothing compiled before. Ratios are of the better peer's time to ours. Results are compared with
+those of the first peer, or of "called"."""
 
 HEAD = """
 import json, sys, time
@@ -87,26 +88,28 @@ else:
             if ks.engine.stats().n_planned > before:
                 break
             time.sleep(0.2)
-    before = ks.engine.stats() if way == "planned" else None
-    n, n_counted, samples = 1, 0, []
+    n, n_counted, samples, counts = 1, 0, [], dict.fromkeys(counted, 0)
     while len(samples) < 7:
         again()
+        step()
         ti.sync()
+        before = ks.engine.stats() if way == "planned" else None
         begin, wall = time.process_time(), time.perf_counter()
         for _ in range(n):
             step()
         ti.sync()
         cpu, wall = time.process_time() - begin, time.perf_counter() - wall
         n_counted += n
+        if before is not None:
+            after = ks.engine.stats()
+            counts = {k: v + getattr(after, k) - getattr(before, k) for k, v in counts.items()}
         if wall < 0.02 and n < 1000:
             n *= 2
             continue
         samples.append((cpu / n, wall / n))
     found = {"cpu_us": min(c for c, _ in samples) * 1e6, "wall_us": min(w for _, w in samples) * 1e6, "first_s": first_s}
-    if before is not None:
-        after = ks.engine.stats()
-        found |= {k: (getattr(after, k) - getattr(before, k)) / n_counted for k in counted}
-        found |= {"n_compiled": after.n_compiled}
+    if way == "planned":
+        found |= {k: v / n_counted for k, v in counts.items()} | {"n_compiled": ks.engine.stats().n_compiled}
     found["result"] = result()
 print(json.dumps(found))
 """
@@ -252,7 +255,8 @@ def _ablations(rows: Sequence[Mapping[str, Any]]) -> str:
             ns, tasks = found["best_ns"], found.get("tasks") or {}
             over = "–" if ns is None or best is None else f"{ns / best:.2f}"
             said = [str(tasks.get(key, "–")) for key in ("loops", "lists")]
-            body.append([r["name"], about, time_text(ns), over, *said, found.get("why", "")])
+            why = found.get("why", "").split(": ", 1)[-1].split(";")[0]
+            body.append([r["name"], about, time_text(ns), over, *said, why])
     return table(["program", "without", "found", "times", "loops", "lists", "why not"], body)
 
 
@@ -312,6 +316,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             break
         fix = given.fix and name in APPLICATIONS
         row = measure(name, peers, given.rounds, given.seconds, given.shrink, fix)
+        if not fix:  # searches with decisions fixed are kept
+            row["fixed"] = rows.get(name, row).get("fixed", {})
         rows[name] = row | {"taken": moment()}
         print(f"{name}: {row.get('why') or _cell(row, PLAIN)}", flush=True)
         values = {"stamp": stamp(), "versions": versions, "peers": [*peers]}
