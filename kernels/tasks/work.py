@@ -106,8 +106,10 @@ def updates_of(
 
     `dtypes`: types of their arrays, by name. `n_bytes`: size of these arrays if threads may add to private copies; else 0.
     """
-    plain_ns = sum(_times(body, u) * PLAIN_UPDATE_NS for u in updates)
-    atomic_ns = sum(_times(body, u) * _atomic_ns(u, dtypes[u.array]) for u in updates)
+    times = dict.fromkeys(map(id, updates), 0.0)
+    _add_times(times, body, 1.0)
+    plain_ns = sum(times[id(u)] * PLAIN_UPDATE_NS for u in updates)
+    atomic_ns = sum(times[id(u)] * _atomic_ns(u, dtypes[u.array]) for u in updates)
     return Updates(plain_ns, atomic_ns, n_bytes)
 
 
@@ -133,7 +135,10 @@ def _expression_ns(e: Expr) -> float:
     )
 
 
-def _times(body: Sequence[Stmt], update: Update) -> float:
-    """Estimated number of executions of an update in one iteration of the body."""
-    inside = sum(_trips(s) * sum(_times(b, update) for b in blocks(s)) for s in body)
-    return inside + sum(s is update for s in body)
+def _add_times(times: dict[int, float], body: Sequence[Stmt], n: float) -> None:
+    """Adds to `times`, by identity of its statements, their estimated executions in a body that runs `n` times."""
+    for s in body:
+        if id(s) in times:
+            times[id(s)] += n
+        for inner in blocks(s):
+            _add_times(times, inner, n * _trips(s))
