@@ -1,4 +1,8 @@
-"""Windows of a running program: sequences of kernel calls that it repeats, their times, and why each ended."""
+"""Windows of a running program: sequences of kernel calls that it repeats, their times, and why each ended.
+
+Windows that differ only in their fields are one, such as those of fields that a program swaps each period: plan_replay.py runs what
+is found for one of them on the fields of all.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +18,14 @@ from typing import Any
 from ..kernels.frontend import dispatch
 from ..kernels.frontend.instance import KernelCall
 from ..runtime.engine.planned_window import Held, PlannedWindow, RanWindow
+from ..runtime.engine.spelling import spelled
 from ..runtime.engine.window import DeferralWindow
 from .workload import Workload, make_workload
 
 _MOST_CALLS = 4096  # of a window
 _REPEATED = 3  # runs of a window that make its time known
 _MORE = 3.0  # times as long as it should, a program is watched at most
+_Form = tuple[tuple[str, tuple[int, ...]], ...]
 
 
 @dataclass(eq=False)
@@ -101,13 +107,17 @@ class WindowLog:
         self._seconds, self._stop = seconds, stop
         self._begin_s = perf_counter()
         self._windows: dict[int, tuple[RanWindow, ProgramWindow]] = {}
+        self._by_form: dict[_Form, ProgramWindow] = {}
 
     def add(self, ran: RanWindow, calls: Sequence[Held], taken_s: float, why: str) -> None:
         """Adds one run of a window, and calls `stop` if the time is over."""
         found = self._windows.get(id(ran))
         if found is None:
-            made = ProgramWindow(tuple(kernel.called(values) for kernel, values in calls))
-            found = self._windows[id(ran)] = ran, made
+            form = _form_of(calls)
+            if form not in self._by_form:
+                called = tuple(kernel.called(values) for kernel, values in calls)
+                self._by_form[form] = ProgramWindow(called)
+            found = self._windows[id(ran)] = ran, self._by_form[form]
         found[1].add(calls, taken_s, why)
         is_known = len(found[1].times_s) >= _REPEATED
         if self.seconds > self._seconds * (1 if is_known else _MORE):
@@ -126,7 +136,21 @@ class WindowLog:
     @property
     def windows(self) -> list[ProgramWindow]:
         """All windows, the most expensive first."""
-        return sorted((w for _, w in self._windows.values()), key=lambda w: -w.cost_s)
+        return sorted(self._by_form.values(), key=lambda w: -w.cost_s)
+
+
+def _form_of(calls: Sequence[Held]) -> _Form:
+    """Returns the form of a window: the texts of its kernels, and its arrays, numbered in the order of first use."""
+    texts: dict[int, str] = {}
+    numbers: dict[int, int] = {}
+    form = []
+    for kernel, values in calls:
+        if id(kernel.ir) not in texts:
+            texts[id(kernel.ir)] = spelled(kernel.ir, has_places=False)
+        arrays = values[: kernel.n_arrays]
+        at = tuple(numbers.setdefault(id(x), len(numbers)) for x in arrays)
+        form.append((texts[id(kernel.ir)], at))
+    return tuple(form)
 
 
 def watched_window(log: WindowLog) -> PlannedWindow:

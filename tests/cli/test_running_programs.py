@@ -170,6 +170,66 @@ def test_a_log_ends_a_program_once() -> None:
     assert [(w.kernels, len(w.times_s)) for w in log.windows] == [("add", 2)]
 
 
+SWAPPED = """
+import kernelscape as ks
+
+ks.init()
+x, y, z = (ks.field(ks.f32, 64) for _ in range(3))
+
+@ks.kernel
+def step(a: ks.template(), b: ks.template(), c: ks.f32):
+    for i in a:
+        b[i] = a[(i + 1) % 64] + c
+
+@ks.kernel
+def halve(a: ks.template()):
+    for i in a:
+        a[i] *= 0.5
+
+x[3] = 8
+now, other = x, y
+for frame in range(12):
+    step(now, other, 0.25)
+    halve(other)
+    now, other = other, now
+    assert now[0] >= 0
+print(now[5])
+"""
+
+
+def test_windows_of_fields_that_are_swapped_are_one(explore) -> None:
+    """What is found for one of them is run for the other, too."""
+    Path("program.py").write_text(SWAPPED)
+    code, out, err = explore("run", "program.py", "--max-evals", "1", "-o", "found", "--json")
+    assert code == 0, err
+    (window,) = [line for line in objects(out) if line["event"] == "window"]
+    assert (window["kernels"], window["runs"]) == ("step, halve", 12)
+    code, out, _ = explore("replay", "found", "--program", "program.py")
+    assert code == 0
+    assert "program:window1: 12 runs, the first 3 agree with its kernels; " in out
+
+
+def test_windows_with_other_kernels_or_other_uses_of_fields_are_several() -> None:
+    log = WindowLog(60.0, lambda: None)
+    with watching(lambda: watched_window(log)):
+        ks.init()
+    x, y, z = (ks.field(ks.f32, 8) for _ in range(3))
+
+    @ks.kernel
+    def add(a: ks.template(), b: ks.template(), c: ks.f32):
+        for i in a:
+            a[i] += c * b[i]
+
+    for a, b, c in ((x, y, 1.0), (y, x, 2.0), (x, y, 2.0), (z, x, 1.0)):
+        add(a, b, c)
+        add(b, a, 1.0)
+        ks.sync()
+    add(x, y, 1.0)
+    add(x, z, 1.0)
+    assert x[0] == 0
+    assert sorted((len(w.times_s), len(w.varying)) for w in log.windows) == [(1, 0), (4, 1)]
+
+
 def test_random_numbers_keep_a_window_as_it_is() -> None:
     log = WindowLog(60.0, lambda: None)
     with watching(lambda: watched_window(log)):
