@@ -10,7 +10,6 @@ from ..analysis.conflicts import apart, in_any_step
 from ..analysis.effects import (
     arrays_read,
     arrays_written,
-    covers,
     effects,
     read_region,
     written_region,
@@ -22,8 +21,8 @@ from ..ir.kernel import Accumulator, ArrayParam, Binary, Const, DType, Expr, Loa
 from ..ir.repeats import repeats_of
 from ..ir.task import Task, extents
 from ..ir.walk import Renaming, children, is_neutral, joined, loads, rebuild
-from .active_stores import ActiveStores, overwrites_active
 from .body_stores import may_lose_stores, without_stores
+from .coverage import ActiveStores
 from .non_affine import with_fixed_order
 
 
@@ -291,8 +290,6 @@ def _is_seen(
     """
     if any(loop.until == array for t in (task, *later) for loop in t.repeats):
         return True
-    shape = known[array].shape
-    written = written_region(task, array, shape)
     state = State("value", array)
     writes = [x for s, x, _ in effects(task).writes if s == state]
     are_active = not stores.may_shrink(task)  # the cells that the task has stored to
@@ -302,16 +299,6 @@ def _is_seen(
         if any(not apart(a, in_any_step(b)) for a in writes for b in reads):
             return True
         are_active = are_active and not stores.may_shrink(other)
-        if array not in arrays_written(other):
-            continue
-        if are_active and overwrites_active(other, array, shape):
-            return False
-        over = written_region(other, array, shape)
-        if written is not None and over is not None and over.covers(written):
-            return False
-        # Writes whose place depends on the step cover nothing: `other` may run in a later step.
-        sure = [x for s, x, overwrites in effects(other).writes if s == state and overwrites]
-        whole = [x for x in sure if not x.moves]
-        if all(any(covers(x, a, shape) for x in whole) for a in writes):
+        if stores.covers(other, task, known[array], are_active=are_active):
             return False
     return array not in temps

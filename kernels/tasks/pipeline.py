@@ -28,8 +28,8 @@ from ..sparse.list_records import lists_of
 from ..sparse.naming import shared_parts
 from ..sparse.states import node_states
 from ..sparse.tables import tables_of
-from .active_stores import ActiveStores
 from .copies import without_copies
+from .coverage import ActiveStores
 from .ends import check_ends
 from .initialisers import (
     absorb_initialisers,

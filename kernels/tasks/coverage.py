@@ -1,6 +1,7 @@
-"""Stores to all active cells of a field: a loop over active cells overwrites all stores of earlier tasks.
+"""Coverage: a later task surely overwrites all that an earlier one has stored to an array.
 
-Every store to a sparse field is to a cell that is active then. A loop over the field's node that stores to its current cell, on
+This one relation serves boxes, bodies and trees. It follows from access sets (`effects.covers`), or from a loop over active cells:
+every store to a sparse field is to a cell that is active then. A loop over the field's node that stores to its current cell, on
 each way through its body, covers all of these cells, as long as no cell was deactivated between: masks may have grown.
 """
 
@@ -10,8 +11,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from math import prod
 
-from ..analysis.effects import arrays_written
-from ..ir.kernel import Const, Deactivate, ForActive, Store
+from ..analysis.effects import arrays_written, covers, effects
+from ..ir.access import State
+from ..ir.kernel import ArrayParam, Const, Deactivate, ForActive, Store
 from ..ir.logical import LogicalLoop
 from ..ir.per_object import per_object
 from ..ir.task import Task
@@ -45,6 +47,22 @@ class ActiveStores:
             return True
         every = nested_statements(task.logical.call.kernel.ir.body)
         return any(isinstance(s, Deactivate) for s in every)
+
+    def covers(self, other: Task, task: Task, array: ArrayParam, *, are_active: bool) -> bool:
+        """True if a later task `other` surely overwrites all elements of an array that `task` has written.
+
+        `are_active`: the cells to which `task` has stored are active when `other` runs.
+        """
+        if array.name not in arrays_written(other):
+            return False
+        if are_active and overwrites_active(other, array.name, array.shape):
+            return True
+        state = State("value", array.name)
+        # Writes whose place depends on the step cover nothing: `other` may run in a later step.
+        sure = [x for s, x, is_sure in effects(other).writes if s == state and is_sure]
+        whole = [x for x in sure if not x.moves]
+        written = (x for s, x, _ in effects(task).writes if s == state)
+        return all(any(covers(x, a, array.shape) for x in whole) for a in written)
 
 
 def overwrites_active(task: Task, array: str, shape: tuple[int, ...]) -> bool:
