@@ -19,7 +19,14 @@ from ..ir.walk import children, identified, loads, nested_statements, rewrite, w
 from ..sparse.facts_in_order import carried, derived_in_order
 from ..sparse.recorded import WindowCall
 from ..sparse.redundancy import Derived, Node
-from ..transforms.merged_calls import CallNames, IndependentPart, PlacedPart, groups_of, one_loop
+from ..transforms.merged_calls import (
+    CallNames,
+    IndependentPart,
+    PlacedPart,
+    groups_of,
+    one_loop,
+    rotation_of,
+)
 from .default_lowering import lower_by_default
 from .segments import segments_of
 
@@ -54,12 +61,14 @@ class WindowStep:
 class WindowKernels:
     """The kernels of a window, in order.
 
-    They assume lists and active cells of the trees `assumed` as a run of the window leaves them.
+    They assume lists and active cells of the trees `assumed` as a run of the window leaves them. A window that follows itself has
+    fewer loops if it begins `rotation` calls later.
     """
 
     steps: tuple[WindowStep, ...]
     assumed: tuple[int, ...]
     reshaped: frozenset[int]  # trees whose active cells they may change
+    rotation: int = 0
 
     @cached_property
     def n_loops(self) -> int:
@@ -150,7 +159,8 @@ class _Window:
             members = [[self._member(x, derived[x.call]) for x in some] for some in groups]
             steps.append(self._step(members))
         reshaped = frozenset(int(t[1:]) for x in placings for t in x.reshapes)
-        return WindowKernels(tuple(steps), assumed, reshaped)
+        rotation = rotation_of(placings, len(self.calls))
+        return WindowKernels(tuple(steps), assumed, reshaped, rotation)
 
     def _placings(self, derived: Sequence[Derived | None]) -> Iterator[PlacedPart]:
         """Yields the independent parts of all calls, in order of the calls."""

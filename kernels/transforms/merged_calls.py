@@ -16,6 +16,8 @@ from ..ir.walk import Renaming, children, nested_statements, walk
 
 _MOST_STATEMENTS = 1600  # of a merged loop: one pass of three channels of MacCormack's advection in 3D, 0.7 s of gcc
 _MOST_PASSED = 64  # groups that a loop may move past
+_MOST_ROTATIONS = 4  # that are tried
+_MOST_ROTATED = 256  # parts of a window that may begin later
 _OF_LOCALS = (ir.Local, ir.LocalElement, ir.SetLocal, ir.UpdateLocal, ir.LocalArray, ir.SetElement)
 _ON_TREES = (
     ir.ForActive,
@@ -87,6 +89,21 @@ class IndependentPart:
         return {array: op for array, op in found.items() if op and array not in read}
 
     @cached_property
+    def scattered(self) -> frozenset[str]:
+        """The arrays that the part only updates, some of them at elements of other iterations of its loop."""
+        loop = self.loop
+        if not isinstance(loop, ir.For):
+            return frozenset()
+        far = (s for s in self.writes if not _axes_of(s.indices, loop.loop))
+        return frozenset(s.array for s in far) & self.sums.keys()
+
+    @cached_property
+    def looks_up(self) -> bool:
+        """True if values decide where the part accesses an array."""
+        places = (x for every in self.uses.values() for at in every for i in at for x in walk(i))
+        return any(isinstance(x, ir.Load | ir.Local) for x in places)
+
+    @cached_property
     def size(self) -> int:
         """Number of statements of the part."""
         return sum(1 for _ in nested_statements(self.body))
@@ -132,6 +149,27 @@ def groups_of(placings: Sequence[PlacedPart]) -> list[list[PlacedPart]]:
         else:
             groups[found].append(x)
     return groups
+
+
+def rotation_of(placings: Sequence[PlacedPart], n_calls: int) -> int:
+    """Returns the number of calls after which a window that follows itself should begin, so that fewest loops are left.
+
+    0 if no other begin leaves fewer. Loops of one run then join loops of the run before. `placings`: the parts of its `n_calls`
+    calls.
+    """
+    if len(placings) > _MOST_ROTATED:
+        return 0
+    again = [replace(x, call=x.call + n_calls) for x in placings]
+    joined = [[x.call for x in some] for some in groups_of([*placings, *again])]
+    across = [calls for calls in joined if calls[0] < n_calls <= calls[-1]]
+    begins = sorted({max(k for k in calls if k < n_calls) for calls in across} - {0})
+    least, found = len(groups_of(placings)), 0
+    for n in begins[:_MOST_ROTATIONS]:
+        rotated = sorted(placings, key=lambda x: x.call < n)
+        n_groups = len(groups_of(rotated))
+        if n_groups < least:
+            least, found = n_groups, n
+    return found
 
 
 def one_loop(loops: Sequence[Loop]) -> Loop:
@@ -192,8 +230,10 @@ def _may_be_one(a: IndependentPart, b: IndependentPart, *, fast_math: bool) -> b
     """True if two outermost loops may be fused, because their parallel iterations stay independent."""
     match a.loop, b.loop:
         case ir.For() as x, ir.For() as y:
-            writes = [(loop, s) for loop, part in ((x, a), (y, b)) for s in part.writes]
-            if not all(_axes_of(s.indices, loop.loop) for loop, s in writes):
+            if not all(_writes_own(loop, part) for loop, part in ((x, a), (y, b))):
+                return False
+            scatters = a.scattered or b.scattered
+            if scatters and not (a.looks_up and b.looks_up):  # other loops run in vectors
                 return False
             is_near = bool(x.body and y.body and a.uses.keys() & b.uses.keys())
             return is_near and _are_apart(x, y)
@@ -206,6 +246,11 @@ def _may_be_one(a: IndependentPart, b: IndependentPart, *, fast_math: bool) -> b
                 if not _is_one_sum(array, a, b, fast_math=fast_math)
             )
     return False
+
+
+def _writes_own(loop: ir.For, part: IndependentPart) -> bool:
+    """True if each iteration of a loop only writes elements of its own, but for updates of arrays that are not read."""
+    return all(_axes_of(s.indices, loop.loop) or s.array in part.scattered for s in part.writes)
 
 
 def _is_one_sum(array: str, a: IndependentPart, b: IndependentPart, *, fast_math: bool) -> bool:

@@ -2,7 +2,8 @@
 
 A window (the deferred calls) ends at a read of Python, at `ks.sync`, at a call that cannot be deferred, at a limit, or when it
 equals the window expected next: programs repeat themselves. Calls that repeat within a window are windows of their own. A
-window that runs again gets a plan (plan_bank.py); without one the calls run one by one.
+window that runs again gets a plan (plan_bank.py); without one the calls run one by one. A window that follows itself may begin
+some calls later (rotation.py).
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from ..by_identity import ByIdentity
 from . import current_engine
 from .loaded import rows_of_kernel
 from .plan_bank import BoundPlan, PlanBank, WindowPlan
+from .rotation import Rotation
 from .tree_marks import TreeMarks
 from .window import DeferralWindow
 from .window_calls import period_of, window_calls
@@ -95,6 +97,7 @@ class RanWindow:
     has_numbers: bool
     behind: RanWindow | None = None
     bound: BoundPlan | None = None
+    rotation: Rotation[RanWindow] | None = None
     marks: TreeMarks = field(init=False)
 
     def __post_init__(self) -> None:
@@ -151,6 +154,7 @@ class PlannedWindow(AbstractDeferringExecutor):
         self._expected: RanWindow | None = None
         self._follows = True  # the held calls are the first ones of `_expected`
         self._before: RanWindow | None = None
+        self._rotation: Rotation[RanWindow] | None = None  # that the program follows
         self._ran: dict[tuple[int, ...], RanWindow] = {}
         # By instance: equal kernels are of other fields.
         self._kernels = ByIdentity[Any, tuple[Caller | None]]()
@@ -286,6 +290,7 @@ class PlannedWindow(AbstractDeferringExecutor):
 
     def _forget(self) -> None:
         self._expected, self._before, self._follows = None, None, True
+        self._rotation = None
         self._ran.clear()
 
     # --- windows
@@ -377,9 +382,7 @@ class PlannedWindow(AbstractDeferringExecutor):
 
     def _run_calls(self, ran: RanWindow, calls: list[Held]) -> None:
         """Runs the calls of one window. After an interrupt, calls that have not begun stay deferred."""
-        if self._before is not None:
-            self._before.behind = ran
-        self._before, self._expected = ran, ran.behind or ran
+        self._before, self._expected = ran, self._behind(ran)
         stats = self.stats
         stats.n_windows += 1
         stats.n_calls += len(calls)
@@ -401,6 +404,30 @@ class PlannedWindow(AbstractDeferringExecutor):
         if ran.plan is not None and not self.behind.waits:
             ran.marks.set()
         stats.backend_s += perf_counter() - begin
+
+    def _behind(self, ran: RanWindow) -> RanWindow:
+        """Returns the window that is expected behind `ran`, which runs now."""
+        before, rotation = self._before, self._rotation
+        if rotation is not None and rotation.holds(ran):
+            rotation.n_whole += ran is rotation.rotated
+            return rotation.rotated
+        if rotation is not None and rotation.holds(before):
+            rotation.n_cut += 1
+        elif before is not None:
+            before.behind = ran
+        rotation = self._rotation = self._rotation_of(ran)
+        return ran.behind or ran if rotation is None else rotation.prologue
+
+    def _rotation_of(self, ran: RanWindow) -> Rotation[RanWindow] | None:
+        """Returns the rotation of a window; None if it does not follow itself, or if the rotation does not pay."""
+        bound = ran.bound
+        if bound is None or bound.kernels.rotation == 0 or ran.behind is not ran:
+            return None
+        if ran.rotation is None:
+            first = list(ran.shape[: bound.kernels.rotation])
+            rest = list(ran.shape[len(first) :])
+            ran.rotation = Rotation(self._window(first), self._window([*rest, *first]))
+        return ran.rotation if ran.rotation.pays else None
 
     def _run_by_plan(self, ran: RanWindow, bound: BoundPlan, calls: list[Held]) -> None:
         numbers = (

@@ -12,7 +12,7 @@ from kernelscape.kernels.interpret.kernel import run_kernel
 from kernelscape.kernels.ir.kernel import For, KernelIR
 from kernelscape.kernels.ir.verify import check
 from kernelscape.kernels.sparse.recorded import WindowCall
-from kernelscape.kernels.tasks.window_kernels import MOST_STATEMENTS, window_kernels
+from kernelscape.kernels.tasks.window_kernels import MOST_STATEMENTS, WindowKernels, window_kernels
 
 nd = ks.types.ndarray()
 
@@ -94,7 +94,50 @@ def some(x: nd, y: nd, m: nd):
             x[i] -= n
 
 
-KERNELS = (add, own, ahead, turn, sums, rows, squares, columns, fold, onto, some)
+@ks.kernel
+def scatter(x: nd, y: nd, m: nd):
+    for i in range(6):
+        at = x[i] % 6
+        m[at, 0] += x[i]
+        m[at, 1] += 1
+
+
+@ks.kernel
+def gather(x: nd, y: nd, m: nd):
+    for i in range(6):
+        x[i] -= 2 * y[x[i] % 6]
+
+
+@ks.kernel
+def relax(x: nd, y: nd, m: nd):
+    for i in range(6):
+        y[i] = m[i, 0]
+        m[i, 0] = 0
+
+
+@ks.kernel
+def far(x: nd, y: nd, m: nd):
+    for i in range(6):
+        y[x[i] % 6] = m[i, 1]
+
+
+KERNELS = (
+    add,
+    own,
+    ahead,
+    turn,
+    sums,
+    rows,
+    squares,
+    columns,
+    fold,
+    onto,
+    some,
+    scatter,
+    gather,
+    relax,
+    far,
+)
 
 
 def drawn() -> dict[str, Any]:
@@ -149,12 +192,44 @@ def test_merged_calls_do_what_the_calls_do() -> None:
         ((onto, squares, sums), 2),  # which moves up past nothing that it uses
         ((own, fold, own), 3),
         ((own, some), 1),
+        ((gather, scatter), 1),
+        ((gather, scatter, scatter), 2),  # sums of two loops, in their order
+        ((add, scatter), 2),  # the first one runs in vectors
+        ((scatter, squares), 2),
+        ((scatter, gather, rows), 2),
+        ((far, far), 2),
+        ((far, scatter), 2),
     ],
 )
 def test_loops_are_one_where_iterations_meet_in_their_own_elements(
     kernels: tuple[Any, ...], n: int
 ) -> None:
     assert n_loops(of(*kernels)[1]) == n
+
+
+@pytest.mark.parametrize(
+    ("kernels", "wanted"),
+    [
+        ((add, turn, ahead), 0),  # no loop of a run joins one of the run before
+        ((add, own), 0),
+        ((scatter, relax, gather), 2),
+        ((relax, gather, scatter), 0),
+        ((own, turn, ahead, turn, add), 4),
+        ((scatter, relax, gather) * 2, 5),
+    ],
+)
+def test_a_window_that_follows_itself_begins_where_fewest_loops_are_left(
+    kernels: tuple[Any, ...], wanted: int
+) -> None:
+    def found(kernels: tuple[Any, ...]) -> WindowKernels:
+        parts = [k.instantiate(*drawn().values()) for k in kernels]
+        return window_kernels([WindowCall(ir, numbers_of(ir)) for ir in parts])
+
+    given = found(kernels)
+    assert given.rotation == wanted
+    rotations = [(*kernels[k:], *kernels[:k]) for k in range(len(kernels))]
+    least = min(found(x).n_loops for x in rotations)
+    assert found(rotations[wanted]).n_loops == least
 
 
 def test_inner_loops_at_the_seam_are_one() -> None:

@@ -300,6 +300,53 @@ def transfers() -> tuple[Period, list[Any]]:
     return period, [v, m]
 
 
+def particles(n_more: int = 0) -> tuple[Period, list[Any]]:
+    """Particles that add to a grid and read another one, and steps of a field of its own between."""
+    n = 40
+    x, v = ks.field(ks.i32, n), ks.field(ks.i32, n)
+    g, h, z = ks.field(ks.i32, 8), ks.field(ks.i32, 8), ks.field(ks.i32, 9)
+
+    @ks.kernel
+    def fill():
+        for p in x:
+            x[p] = 3 * p
+            v[p] = p % 5
+
+    @ks.kernel
+    def to_grid():
+        for p in x:
+            at = x[p] % 8
+            g[at] += v[p]
+
+    @ks.kernel
+    def relax():
+        for i in g:
+            h[i] = g[i] // 2
+            g[i] = 0
+
+    @ks.kernel
+    def to_particles():
+        for p in x:
+            v[p] -= h[x[p] % 8]
+            x[p] += v[p] % 3
+
+    @ks.kernel
+    def shift():
+        for i in range(8):
+            z[i + 1] += z[i] + 1
+
+    fill()
+
+    def period() -> None:
+        to_grid()
+        relax()
+        for _ in range(n_more):
+            shift()
+        to_particles()
+
+    return period, [x, v, g, h, z]
+
+
 class Counts(NamedTuple):
     n_launches: int
     n_lists: int
@@ -363,6 +410,42 @@ def test_a_stream_of_periods_has_the_same_counts_at_every_limit() -> None:
             counts = [getattr(now, name) - getattr(before, name) for name in Counts._fields]
         found.add(tuple(counts))
     assert found == {(2 * 20, 0, 0)}
+
+
+@pytest.mark.parametrize(("n_more", "pauses"), [(0, 0), (7, 0), (7, 12), (7, 2), (7, 1)])
+def test_a_stream_of_periods_is_rotated_where_loops_of_two_periods_join(
+    n_more: int, pauses: int
+) -> None:
+    """`pauses`: periods between two reads; with few of them a rotated window would be cut each time."""
+    n_periods = 96
+
+    def told(limit: int) -> tuple[list[Any], float]:
+        ks.init(cpu_max_num_threads=2, async_mode=limit > 0, async_flush_every=limit or 50)
+        period, fields = particles(n_more)
+        ks.sync()
+        found, n_before = list[Any](), 0
+        for k in range(n_periods):
+            if k == n_periods // 2:
+                n_before = ks.engine.stats().n_launches
+            period()
+            if pauses and k % pauses == pauses - 1:
+                found.append(int(fields[1][7]))
+            if limit and k < n_periods // 2:
+                window().plans.complete()
+        found += [x.to_numpy().tolist() for x in fields]
+        return found, (ks.engine.stats().n_launches - n_before) / (n_periods / 2)
+
+    with ks.interpret():
+        wanted, _ = told(0)
+    for limit in (20, 100):
+        found, n_launches = told(limit)
+        assert found == wanted
+        if pauses == 0:
+            assert n_launches < 2.2 + n_more
+        elif pauses == 12:
+            assert n_launches < 2.5 + n_more
+        else:
+            assert n_launches == 3 + n_more
 
 
 @pytest.mark.parametrize(("program", "wanted"), TABLE)
