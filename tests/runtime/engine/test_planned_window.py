@@ -20,6 +20,7 @@ from kernelscape.runtime import engine as engine_room
 from kernelscape.runtime.engine import plan_bank, planned_window
 from kernelscape.runtime.engine.engine import Engine, EngineOptions
 from kernelscape.runtime.engine.planned_window import PlannedWindow
+from kernelscape.runtime.files import is_torn
 
 pytestmark = pytest.mark.compiler
 
@@ -417,6 +418,49 @@ def test_threads_children_and_interrupts_run_each_call_once() -> None:
         ks.sync()
     kernel.run = run
     assert (p.x[7], p.y[7], p.z[7]) == reached(1)
+
+
+@pytest.mark.parametrize("delay_s", [0.0, 0.02, 0.2])
+def test_a_kill_while_a_plan_is_built_leaves_no_half_plan(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, delay_s: float
+) -> None:
+    """The kind: a kill before, in or behind a run of the compiler. What was there before is there afterwards."""
+    options = EngineOptions(folder=tmp_path / "kernels", cores=1)
+    child = os.fork()
+    if child == 0:
+        try:
+            killed_while_it_plans(options, delay_s)
+        finally:
+            os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
+    kept = {x: x.read_bytes() for x in options.folder.glob("*.so")}
+    assert len(kept) >= 3  # the kernels of single calls
+    assert not any(map(is_torn, kept))
+    made = Engine(options)
+    monkeypatch.setattr(engine_room, "_engine", made)
+    p = planned()
+    assert (p.x[7], p.y[7], p.z[7]) == reached(10)
+    assert all(x.read_bytes() == before for x, before in kept.items())
+    ks.reset()
+    made.close()
+
+
+def killed_while_it_plans(options: EngineOptions, delay_s: float) -> None:
+    """Runs a program, in a process that is killed `delay_s` after the build of a plan's kernel has begun."""
+    signal.alarm(60)
+    made = engine_room._engine = Engine(options)
+    build = made._build
+
+    def killing(ir: Any, *given: Any) -> Any:
+        if ir.name == "window":
+            threading.Timer(delay_s, os.kill, (os.getpid(), signal.SIGKILL)).start()
+        return build(ir, *given)
+
+    made._build = killing
+    p = pipeline()
+    while True:
+        p.period()
+        ks.sync()
 
 
 def planned() -> SimpleNamespace:
