@@ -31,7 +31,7 @@ from .plan_bank import BoundPlan, PlanBank, WindowPlan
 from .rotation import Rotation
 from .tree_marks import TreeMarks
 from .window import DeferralWindow
-from .window_calls import period_of, window_calls
+from .window_calls import head_of, period_of, window_calls
 from .window_stats import Stats
 
 if TYPE_CHECKING:  # the frontend is imported while the engine looks for its compiler
@@ -320,9 +320,10 @@ class PlannedWindow(AbstractDeferringExecutor):
         missing = self._missing(held)
         if missing is not None:
             return missing
-        unit = period_of(held, self._least_calls, is_whole=not keeps_rest)
-        n_whole = len(held) // unit * unit
-        ends = [*range(unit, n_whole + 1, unit)]
+        first = head_of(held) if keeps_rest else 0
+        unit = period_of(held[first:], self._least_calls, is_whole=not keeps_rest)
+        n_whole = first + (len(held) - first) // unit * unit
+        ends = [*([first] if first else ()), *range(first + unit, n_whole + 1, unit)]
         if n_whole < len(held) and not keeps_rest:
             ends.append(len(held))
         parts = (held[first:stop] for first, stop in zip([0, *ends], ends, strict=False))

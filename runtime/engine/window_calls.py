@@ -59,6 +59,21 @@ def period_of(calls: Sequence[_Call], least: int, *, is_whole: bool) -> int:
     return found * n_times
 
 
+def head_of(calls: Sequence[_Call]) -> int:
+    """Returns the number of calls before a stream of periods that goes on up to the last call; 0 without such a stream.
+
+    A stream has at least half of the calls, and two periods.
+    """
+    n = len(calls)
+    for period in range(1, n // 2 + 1):
+        first = n - period
+        while first > 0 and _is_same(calls[first - 1], calls[first - 1 + period]):
+            first -= 1
+        if first <= min(n // 2, n - 2 * period):
+            return first
+    return 0
+
+
 def _is_same(a: _Call, b: _Call) -> bool:
     """True if two calls have the same kernel and the same arrays."""
     n = a[0].n_arrays

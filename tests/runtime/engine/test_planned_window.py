@@ -20,6 +20,7 @@ from kernelscape.runtime import engine as engine_room
 from kernelscape.runtime.engine import plan_bank, planned_window
 from kernelscape.runtime.engine.engine import Engine, EngineOptions
 from kernelscape.runtime.engine.planned_window import PlannedWindow
+from kernelscape.runtime.engine.window_calls import head_of, period_of
 from kernelscape.runtime.files import is_torn
 
 pytestmark = pytest.mark.compiler
@@ -237,6 +238,30 @@ def test_values_are_those_of_the_interpreter(seed: int, limits: tuple[int, ...])
     wanted = told(steps, 0)
     for limit in limits:
         assert told(steps, limit) == wanted, limit
+
+
+@pytest.mark.parametrize(
+    ("calls", "head", "period"),
+    [
+        ("abababab", 0, 2),
+        ("fabababab", 1, 2),
+        ("fgababababa", 2, 2),
+        ("fabcabcabca", 1, 3),
+        ("fgabcab", 0, 7),  # less than two periods
+        ("abcdefgxxxx", 0, 11),  # less than half of the calls
+        ("aaaa", 0, 1),
+        ("abcbcbcbc", 1, 2),
+        ("abc", 0, 3),
+        ("f", 0, 1),
+    ],
+)
+def test_a_stream_of_periods_may_begin_behind_other_calls(
+    calls: str, head: int, period: int
+) -> None:
+    kernels = {x: SimpleNamespace(n_arrays=0) for x in calls}
+    made = [(kernels[x], ()) for x in calls]
+    assert head_of(made) == head
+    assert period_of(made[head:], 1, is_whole=False) == period
 
 
 CORES = ((10, 12, 25, 12), (12, 25, 25, 26), (25, 12, 8, 26, 13))

@@ -422,7 +422,6 @@ def test_a_stream_of_periods_is_rotated_where_loops_of_two_periods_join(
     def told(limit: int) -> tuple[list[Any], float]:
         ks.init(cpu_max_num_threads=2, async_mode=limit > 0, async_flush_every=limit or 50)
         period, fields = particles(n_more)
-        ks.sync()
         found, n_before = list[Any](), 0
         for k in range(n_periods):
             if k == n_periods // 2:
