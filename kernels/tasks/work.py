@@ -6,7 +6,7 @@ they only have to separate a loop of microseconds from one of milliseconds, and 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import inf, prod
 
@@ -106,10 +106,11 @@ def updates_of(
 
     `dtypes`: types of their arrays, by name. `n_bytes`: size of these arrays if threads may add to private copies; else 0.
     """
-    times = dict.fromkeys(map(id, updates), 0.0)
-    _add_times(times, body, 1.0)
-    plain_ns = sum(times[id(u)] * PLAIN_UPDATE_NS for u in updates)
-    atomic_ns = sum(times[id(u)] * _atomic_ns(u, dtypes[u.array]) for u in updates)
+    plain_ns = atomic_ns = 0.0
+    for u, n in _executions(body, 1.0):
+        if any(u is x for x in updates):
+            plain_ns += n * PLAIN_UPDATE_NS
+            atomic_ns += n * _atomic_ns(u, dtypes[u.array])
     return Updates(plain_ns, atomic_ns, n_bytes)
 
 
@@ -135,10 +136,10 @@ def _expression_ns(e: Expr) -> float:
     )
 
 
-def _add_times(times: dict[int, float], body: Sequence[Stmt], n: float) -> None:
-    """Adds to `times`, by identity of its statements, their estimated executions in a body that runs `n` times."""
+def _executions(body: Sequence[Stmt], n: float) -> Iterator[tuple[Update, float]]:
+    """Yields the updates in a body that runs `n` times, each with its estimated number of executions."""
     for s in body:
-        if id(s) in times:
-            times[id(s)] += n
+        if isinstance(s, Update):
+            yield s, n
         for inner in blocks(s):
-            _add_times(times, inner, n * _trips(s))
+            yield from _executions(inner, n * _trips(s))
