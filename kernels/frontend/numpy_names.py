@@ -116,6 +116,8 @@ class NumpyNames:
             return None
         if target in _LISTS or target in (np.eye, np.identity, np.arange):
             return self._made(target, args, named, node)
+        if target is np.roll:
+            return self._rolled(args, named, node)
         is_of_vector = target in (np.prod, np.mean, any, all, math.fsum) or target in _METHODS
         if is_of_vector and (named or len(args) != 1 + (target in _OF_TWO)):
             self._state.fail(
@@ -196,6 +198,25 @@ class NumpyNames:
         for c, x in reversed(list(zip(conditions.items, values.items, strict=True))):
             result = self._expr.operators.selected(c, x, result, node)
         return result
+
+    def _rolled(self, args: Sequence[Value], named: dict[str, Value], node: ast.Call) -> Value:
+        """Returns the value of `np.roll(v, shift)`, or of `np.roll(v, shift, axis)` of a matrix."""
+        given = dict(zip(("a", "shift", "axis"), args, strict=False)) | named
+        v = given.get("a")
+        if not isinstance(v, MatrixValue):
+            self._state.fail(
+                f"`{ast.unparse(node)}` takes a vector or a matrix in a kernel: "
+                f"of an array read x[(i - shift) % x.shape[0]] in a loop",
+                node,
+            )
+        if len(args) > 3 or not {"a", "shift"} <= given.keys() <= {"a", "shift", "axis"}:
+            self._state.fail(f"`{ast.unparse(node)}` takes a vector, a shift and an axis", node)
+        places = np.arange(len(v.items)).reshape(v.shape)
+        axis = self._whole(given["axis"], node) if "axis" in given else None
+        if axis is not None and not -len(v.shape) <= axis < len(v.shape):
+            self._state.fail(f"`{ast.unparse(node)}`: there is no axis {axis}", node)
+        rolled = np.roll(places, self._whole(given["shift"], node), axis)
+        return MatrixValue(v.shape, tuple(v.items[k] for k in rolled.ravel()))
 
     def _made(
         self, target: Any, args: Sequence[Value], named: dict[str, Value], node: ast.Call

@@ -1,8 +1,8 @@
 """Index set splitting at borders (Griebl, Feautrier and Lengauer, 2000): cuts a nest into interior and borders.
 
-In the interior clamped and periodic indices are affine.
-`(i + 1) % n` is `i + 1` but in the last iteration, and `max(i - 1, 0)` is `i - 1` but in the first. The border of each loop is a
-part of its own. The parts run one after the other, so only loops without conflicts between their iterations are cut.
+In the interior clamped, periodic and mirrored indices are affine. `(i + 1) % n` is `i + 1` but in the last iteration, and
+`max(i - 1, 0)` or `i - (i > 0)` is `i - 1` but in the first. The border of each loop is a part of its own. The parts run one after
+the other, so only loops without conflicts between their iterations are cut.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from ..analysis.effects import are_independent
 from ..ir import kernel as ir
 from ..ir.affine import Affine, combine, constant, expression, to_affine
 from ..ir.ops import OPS
+from ..ir.simplify import binary, unary
 from ..ir.task import Task
 from ..ir.walk import (
     Renaming,
@@ -31,7 +32,7 @@ from .distribute import constant_extent
 
 _MOST_NODES = 32  # of the value of a local that stands for it
 _MOST_PERIODS = 4  # of an index in one loop
-_PIECEWISE = ("mod", "floordiv", "min", "max")
+_PIECEWISE = ("mod", "floordiv", "bit_and", "min", "max")
 Range = tuple[int, int]  # first iteration, and the one behind the last
 Ranges = Mapping[str, Range]
 
@@ -152,26 +153,45 @@ def _undecided(body: tuple[ir.Stmt, ...], loop: str, ranges: Ranges) -> Iterator
     """Yields for each piecewise affine index the longest range of a loop in which it is affine; (0, 0): none."""
     for s in nested_statements(body):
         for part in children(s):
-            for e in walk(part):
-                form = _form(e)
-                if form is not None and form.coefficient(loop):
-                    yield _largest(e, form, loop, ranges)
+            for index in walk(part):
+                for e, form in _selectors(index):
+                    if form.coefficient(loop):
+                        yield _largest(e, form, loop, ranges)
 
 
-def _form(e: ir.Expr) -> Affine | None:
-    """Returns the affine expression whose value selects the piece of a piecewise affine index; None for others."""
+def _selectors(e: ir.Expr) -> Iterator[tuple[ir.Expr, Affine]]:
+    """Yields the expressions that select the piece of a piecewise affine index, each with the form whose value decides.
+
+    The index itself is such an expression, or the comparisons in its condition are. Other expressions have none.
+    """
+    if not e.dtype.is_index or to_affine(e) is not None:
+        return
+    found: list[tuple[ir.Expr, Affine | None]]
     match e:
-        case ir.Binary(op="mod" | "floordiv", a=a, b=ir.Const(value=int(m))) if (
-            m > 0 and e.dtype.is_index
+        case ir.Select(condition=condition) | ir.Cast(x=condition) if (
+            condition.dtype is ir.DType.bool_
         ):
-            form = to_affine(a)
-        case ir.Binary(op="min" | "max", a=a, b=b) if e.dtype.is_index:
-            form = _difference(a, b)
-        case ir.Select(condition=ir.Compare(a=a, b=b)) if e.dtype.is_index and a.dtype.is_index:
-            form = _difference(a, b)
+            inside = (x for x in walk(condition) if isinstance(x, ir.Compare))
+            found = [(x, _difference(x.a, x.b)) for x in inside if x.a.dtype.is_index]
+        case ir.Binary(op="min" | "max", a=a, b=b):
+            found = [(e, _difference(a, b))]
+        case ir.Unary(op="abs", x=x):
+            found = [(e, to_affine(x))]
+        case ir.Binary(a=a) if _period(e) is not None:
+            found = [(e, to_affine(a))]
         case _:
-            return None
-    return form if form is not None and form.terms and to_affine(e) is None else None
+            return
+    yield from ((x, form) for x, form in found if form is not None and form.terms)
+
+
+def _period(e: ir.Binary) -> int | None:
+    """Returns m of an index `a % m`, `a // m` or `a & (m - 1)`, which is `a % m` if m is a power of two; None for others."""
+    match e:
+        case ir.Binary(op="mod" | "floordiv", b=ir.Const(value=int(m))) if m > 0:
+            return m
+        case ir.Binary(op="bit_and", b=ir.Const(value=int(m))) if m > 0 and not m & (m + 1):
+            return m + 1
+    return None
 
 
 def _difference(a: ir.Expr, b: ir.Expr) -> Affine | None:
@@ -180,7 +200,7 @@ def _difference(a: ir.Expr, b: ir.Expr) -> Affine | None:
 
 
 def _largest(e: ir.Expr, form: Affine, loop: str, ranges: Ranges) -> Range:
-    """Returns the longest range of a loop's iterations in which one piece of `e` holds. `form`: see `_form`."""
+    """Returns the longest range of a loop's iterations in which one piece of `e` holds. `form`: see `_selectors`."""
     first, behind = ranges[loop]
     rest = _limits(Affine(form.const, tuple(t for t in form.terms if t[0] != loop)), ranges)
     if rest is None:
@@ -208,16 +228,16 @@ def _pieces(e: ir.Expr, form: Affine, ranges: Ranges) -> Iterator[tuple[int, int
         return
     low, high = reach
     match e:
-        case ir.Binary(op="mod" | "floordiv", b=ir.Const(value=int(m))):
+        case ir.Binary() if (m := _period(e)) is not None:
             periods = range(low // m, high // m + 1)
             if len(periods) <= _MOST_PERIODS:
                 yield from ((q * m, q * m + m - 1) for q in periods)
-        case ir.Select(condition=ir.Compare(op="eq" | "ne")):
+        case ir.Compare(op="eq" | "ne"):
             yield from ((low, -1), (0, 0), (1, high))
-        case ir.Select(condition=ir.Compare(op="lt" | "ge")):
-            yield from ((low, -1), (0, high))
-        case ir.Select():
+        case ir.Compare(op="le" | "gt"):
             yield from ((low, 0), (1, high))
+        case ir.Compare():
+            yield from ((low, -1), (0, high))
         case _:
             yield from ((low, 0), (0, high))
 
@@ -303,8 +323,13 @@ def _folded_all(body: tuple[ir.Stmt, ...], ranges: Ranges) -> tuple[ir.Stmt, ...
 def _folded(e: ir.Expr, ranges: Ranges) -> ir.Expr:
     match e:
         case ir.Binary(op=op, a=a, b=b) if op in _PIECEWISE and e.dtype.is_index:
-            made = _piece(op, a, b, ranges)
+            made = _piece(e, ranges)
             return e if made is None else expression(made, e.dtype)
+        case ir.Unary(op="abs", x=x) if e.dtype.is_index:
+            form = to_affine(x)
+            reach = None if form is None else _limits(form, ranges)
+            if form is not None and reach is not None and not reach[0] < 0 < reach[1]:
+                return expression(form if reach[0] >= 0 else combine([(-1, form)]), e.dtype)
         case ir.Compare(op=op, a=a, b=b) if a.dtype.is_index:
             form = _difference(a, b)
             reach = None if form is None or not form.terms else _limits(form, ranges)
@@ -314,30 +339,30 @@ def _folded(e: ir.Expr, ranges: Ranges) -> ir.Expr:
                     op not in ("eq", "ne") or not reach[0] <= 0 <= reach[1]
                 )
                 return ir.Const(truths.pop(), ir.DType.bool_) if is_sure else e
+        case ir.Binary(op="and" | "or", a=a, b=b):
+            return binary(e.op, a, b)
+        case ir.Unary(op="not", x=x):
+            return unary("not", x)
         case ir.Select(condition=ir.Const(value=value), a=a, b=b):
             return a if value else b
     return e
 
 
-def _piece(op: str, a: ir.Expr, b: ir.Expr, ranges: Ranges) -> Affine | None:
-    """Returns the affine value of the index `a op b` within `ranges`; None if several pieces occur."""
-    x, y = to_affine(a), to_affine(b)
+def _piece(e: ir.Binary, ranges: Ranges) -> Affine | None:
+    """Returns the affine value of an index `a op b` within `ranges`; None if several pieces occur."""
+    x, y = to_affine(e.a), to_affine(e.b)
     if x is None or y is None:
         return None
-    if op in ("min", "max"):
+    if e.op in ("min", "max"):
         reach = _limits(combine([(1, x), (-1, y)]), ranges)
         if reach is None or reach[0] < 0 < reach[1]:
             return None
-        return x if (reach[1] <= 0) == (op == "min") else y
-    reach = _limits(x, ranges)
-    if reach is None or y.terms or y.const <= 0 or reach[0] // y.const != reach[1] // y.const:
+        return x if (reach[1] <= 0) == (e.op == "min") else y
+    m, reach = _period(e), _limits(x, ranges)
+    if reach is None or m is None or reach[0] // m != reach[1] // m:
         return None
-    period = reach[0] // y.const
-    return (
-        constant(period)
-        if op == "floordiv"
-        else combine([(1, x), (1, constant(-period * y.const))])
-    )
+    period = reach[0] // m
+    return constant(period) if e.op == "floordiv" else combine([(1, x), (1, constant(-period * m))])
 
 
 def _taken(body: tuple[ir.Stmt, ...]) -> Iterator[ir.Stmt]:

@@ -33,7 +33,9 @@ np.zeros(3)[1] + np.ones(3)[2] + np.full(2, p)[0]; np.select([p > 0, q > 0], [p,
 np.finfo(np.float64).eps * p; np.iinfo(np.int32).max + p; np.where(p > q, p, q);
 np.inner(np.array([[p, q], [1.0, 2.0]]), np.array([[q, 3.0], [p, 4.0]]))[0, 1]; np.inner(np.array([p, q]), np.array([q, 2.0]));
 np.vdot(np.array([[p, q], [1.0, 2.0]]), np.array([[q, 3.0], [p, 4.0]])); np.dot(p, q); np.dot(np.array([p, q]), p)[1];
-np.inner(np.array([p, q]), np.array([[q, 3.0], [p, 4.0]]))[1]; np.arange(2, 5)[1] * p; np.arange(5, 0, -2)[2] * q"""
+np.inner(np.array([p, q]), np.array([[q, 3.0], [p, 4.0]]))[1]; np.arange(2, 5)[1] * p; np.arange(5, 0, -2)[2] * q;
+np.roll(np.array([p, q, 1.0]), 1)[0]; np.roll(np.array([p, q, 1.0]), -4)[1]; np.roll(np.array([[p, q], [1.0, 2.0]]), 1)[1, 0];
+np.roll(np.array([[p, q], [1.0, 2.0]]), 1, axis=1)[0, 1]; np.roll(np.array([[p, q], [1.0, 2.0]]), shift=1, axis=-2)[1, 1]"""
 
 
 def one_kernel(folder, expressions, dtype, numbers=None):
@@ -151,6 +153,10 @@ def test_advice_names_what_can_be_done(callee, advice):
         ("np.sum(np.array([p, q]), axis=0)", "takes one vector or matrix in a kernel, and no axis"),
         ("np.cross(np.array([p, q]))", "takes two vectors in a kernel"),
         ("np.select([p > 0], [p, q])", "takes two lists of one length"),
+        ("np.roll(x, 1)[i]", "of an array read x[(i - shift) % x.shape[0]] in a loop"),
+        ("np.roll(np.array([p, q]))[0]", "takes a vector, a shift and an axis"),
+        ("np.roll(np.array([p, q]), 1, axis=1)[0]", "there is no axis 1"),
+        ("np.roll(np.array([p, q]), p)[0]", "takes whole constants"),
         ("np.arange(p)", "takes whole constants"),
         ("np.arange(1, 5, 0)", "takes a start, a stop and a step"),
         ("np.arange(10**9)[0]", "has 1000000000 numbers, each of them a value of its own"),
