@@ -24,6 +24,7 @@ _RESOURCES = {
     "ports": "loads and stores",
     "packing": "loads and stores that pack operands",
     "tiles": "tiles that caches do not hold",
+    "functions": "functions such as exp",
     "atomics": "atomic updates, as if no other core wanted the element",
 }
 

@@ -118,8 +118,12 @@ class CpuBuilder(AbstractBuilder):
     def build_own(self, *names: str) -> Path:
         """Builds the named C files of this folder into one library."""
         text = "\n".join((Path(__file__).parent / name).read_text() for name in names)
+        return self.build_own_text(names[0], text)
+
+    def build_own_text(self, name: str, text: str) -> Path:
+        """Builds a C text of the product into a library; `name`: of a C file, for messages."""
         o = self.options
-        last = o.build_folder / own_library_name(names[0], text)
+        last = o.build_folder / own_library_name(name, text)
         try:
             compiler = self.compiler.unspared()
         except DeviceError:
@@ -128,7 +132,7 @@ class CpuBuilder(AbstractBuilder):
             raise
         built = build_library(compiler, text, (), o.build_folder, o.compile_timeout_s)
         if isinstance(built, Failure):
-            raise DeviceError(f"{self.compiler.path} cannot build {names[0]}: {built.log.strip()}")
+            raise DeviceError(f"{self.compiler.path} cannot build {name}: {built.log.strip()}")
         with suppress(OSError):  # it is only for a day without a compiler
             if not last.exists():
                 os.link(built.path, last)

@@ -41,10 +41,14 @@ class CpuMachine(AbstractMachine):
         return self._builder.build_own("probe.c")
 
     def take_samples(self, library: Path | None, n_threads: int) -> dict[str, list[float]]:
+        from .function_rates import function_samples, functions_text
         from .probe import run_probe
+        from .streams import open_probe
 
         assert library is not None
-        return run_probe(library, n_threads)
+        text = functions_text(open_probe(library).ks_vector_bytes())
+        functions = self._builder.build_own_text("functions.c", text)
+        return run_probe(library, n_threads) | function_samples(functions, n_threads)
 
     def look(self, library: Path, n_threads: int, whole: bool) -> dict[str, list[float]]:
         from .probe import run_state_probe

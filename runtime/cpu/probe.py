@@ -21,6 +21,7 @@ from ..host import HostCpu, read_machine
 from ..measure import calibration
 from ..measure.timing import DISTURBED, waited_ns
 from . import streams
+from .function_rates import rates_from
 
 _MORE_ROUNDS = 3  # at most, where other work disturbed the first three
 _SAMPLES_A_ROUND = 5  # of a cache
@@ -153,6 +154,7 @@ def target_from_samples(machine: HostCpu, samples: dict[str, list[float]]) -> Ta
         atomic_i32_per_ns=best["atomic_i32"],
         calibrated=True,
         streams=streams.curves_from(best),
+        functions=rates_from(best),
     )
 
 

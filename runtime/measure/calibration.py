@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from ...space.targets.target import StreamCurve, Target
+from ...space.targets.target import FunctionRate, StreamCurve, Target
 from ..api.calibration import Calibration
 from ..device import cache_folder
 from ..files import NOTE_BYTES, read_regular, write_atomically
@@ -24,6 +24,7 @@ OTHER_WORK = "other_work"  # name of samples: share of each round that threads w
 _LEAST_SEEN = 3  # samples; of fewer nothing is known
 _AGREED = 0.03
 _STREAM = "stream_"
+FUNCTION = "function_"  # begins the names of samples of functions such as exp
 LATENCIES = (
     "launch_ns",
     "barrier_ns",
@@ -36,7 +37,7 @@ LATENCIES = (
 
 def fresh_calibration(machine: str, target: Target, samples: dict[str, list[float]]) -> Calibration:
     """Returns the calibration from one set of samples; each list is in the order of measurement."""
-    rates = {n: s for n, s in samples.items() if parse_stream(n) is None and n != OTHER_WORK}
+    rates = {n: s for n, s in samples.items() if _is_rate(n)}
     return Calibration(
         SCHEMA,
         machine,
@@ -46,6 +47,11 @@ def fresh_calibration(machine: str, target: Target, samples: dict[str, list[floa
         unsure=unsure(rates),
         other_work=min(samples.get(OTHER_WORK, [0.0])),
     )
+
+
+def _is_rate(name: str) -> bool:
+    """True if samples of this name are of one rate or latency: not of a curve, and not of one of many functions."""
+    return parse_stream(name) is None and not name.startswith(FUNCTION) and name != OTHER_WORK
 
 
 def unsure(samples: Mapping[str, Sequence[float]]) -> tuple[str, ...]:
@@ -164,7 +170,25 @@ def at_best(target: Target, other: Target) -> Target:
         for x in target.levels
     )
     streams = _merge_streams(other.streams, target.streams)
-    return replace(target, levels=levels, streams=streams, **rates, **latencies)
+    functions = _merge_functions(other.functions, target.functions)
+    return replace(
+        target, levels=levels, streams=streams, functions=functions, **rates, **latencies
+    )
+
+
+def _merge_functions(
+    old: tuple[FunctionRate, ...], new: tuple[FunctionRate, ...]
+) -> tuple[FunctionRate, ...]:
+    """Returns the rates of all functions of both, the larger ones of what both have."""
+    found: dict[tuple[str, str], FunctionRate] = {}
+    for x in (*old, *new):
+        known = found.get((x.op, x.dtype), x)
+        found[x.op, x.dtype] = replace(
+            x,
+            vector_per_ns=max(x.vector_per_ns, known.vector_per_ns),
+            scalar_per_ns=max(x.scalar_per_ns, known.scalar_per_ns),
+        )
+    return tuple(found.values())
 
 
 def _merge_streams(

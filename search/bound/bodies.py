@@ -22,7 +22,7 @@ from ...kernels.ir.task import Task
 from ...kernels.ir.walk import children, local_changed, locals_read, nested_statements, walk
 from ...kernels.tasks.profile import LINE_BYTES, Profile, TaskProfile, Touched
 from .traffic import distinct_elements, line_bytes
-from .weights import chain, told, told_together, weight
+from .weights import Amounts, chain, flops_of, function_of, told, told_together, weight
 
 # Rounding may send one iteration in many another way than in the run that was profiled.
 SURE = 0.98
@@ -118,19 +118,23 @@ class BodyOperations:
             self._note_change(name, is_last=left[name] == 0)
 
     def count(self, seen: set[str]) -> tuple[float, float]:
-        """Returns the guaranteed number of f32 and of f64 operations.
+        """Returns the guaranteed number of f32 and of f64 operations. `seen`: see `amounts`."""
+        return flops_of(self.amounts(seen))
+
+    def amounts(self, seen: set[str]) -> Amounts:
+        """Returns the guaranteed operations, those of functions apart.
 
         Values in `seen` (by canonical text) were computed by an earlier task and do not count;
         those of this body are added to `seen`.
         """
-        sums = {4: 0.0, 8: 0.0, 2: 0.0}
+        sums: Amounts = {}
         for n in self.needed:
             for e in n.expressions:
-                for size_bytes, amount in self.of(e, n, seen):
-                    sums[size_bytes] += amount
+                for key, amount in self.of(e, n, seen):
+                    sums[key] = sums.get(key, 0.0) + amount
             for size_bytes, amount in self.updates(n, seen):
-                sums[size_bytes] += amount
-        return sums[4], sums[8]
+                sums[size_bytes, ""] = sums.get((size_bytes, ""), 0.0) + amount
+        return sums
 
     # --- how often a block runs
 
@@ -282,14 +286,16 @@ class BodyOperations:
 
     # --- counting
 
-    def of(self, e: ir.Expr, n: must_execute.Needed, seen: set[str]) -> Iterator[tuple[int, float]]:
-        """Yields (element size, operations) of all parts of `e` that are surely evaluated and not in `seen`."""
+    def of(
+        self, e: ir.Expr, n: must_execute.Needed, seen: set[str]
+    ) -> Iterator[tuple[tuple[int, str], float]]:
+        """Yields the operations of all parts of `e` that are surely evaluated and not in `seen`, as items of `Amounts`."""
         certain = {id(x) for x in must_execute.surely(e)}
         yield from self._of(e, n, certain, seen)
 
     def _of(
         self, e: ir.Expr, n: must_execute.Needed, certain: set[int], seen: set[str]
-    ) -> Iterator[tuple[int, float]]:
+    ) -> Iterator[tuple[tuple[int, str], float]]:
         nodes, leaves = chain(e)
         if id(e) in certain and all(id(x) in certain for x in nodes):
             loops = self._loops(e)
@@ -301,7 +307,7 @@ class BodyOperations:
                 total = min(total, max(1.0, varying - (varying == len(leaves))))
             size = (e.a if isinstance(e, ir.Compare) else e).dtype.size_bytes
             if total and known:
-                yield size, total * self.runs(n, loops, late)
+                yield (size, function_of(e)), total * self.runs(n, loops, late)
         for x in leaves if len(nodes) > 1 else children(e):
             if not isinstance(e, ir.Load):
                 yield from self._of(x, n, certain, seen)

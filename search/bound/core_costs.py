@@ -14,10 +14,12 @@ from .tables import BoundTables
 # ns of a phase: of arithmetic, of it on one core, of it on the busiest core, of dependent operations, of loads and stores, of
 # atomic updates; of all, and of what each core does alone. Of a task: how much slower its operations are, how many results a
 # chain has, how much longer its busiest core works than all do on average. Of a phase again: of the loads and stores, those that
-# pack operands, and those that are a task's own.
+# pack operands, and those that are a task's own. Of functions such as exp: of the one that takes longest, of one, and of one on one
+# core. Of a task: whether it may run in vectors.
 WORK, ONE_CORE, BUSIEST, CHAINS, LOADED, UPDATED, ALL, ALONE, FACTOR, COPIES, SHARE = range(11)
 PACKED, OWN = range(11, 13)
-N_COSTS = 13
+CALLED, OF_FUNCTION, OF_ONE_CORE, IN_VECTORS = range(13, 17)
+N_COSTS = 17
 
 # One core alone, or one without wide vectors, may run at a higher clock than all of them flat out.
 CLOCK_SLACK = 1.3
@@ -90,9 +92,11 @@ def arithmetic(
         costs[t, BUSIEST] = 0.0
         costs[t, FACTOR] = max(tables.task[t].lanes / CLOCK_SLACK, 1.0)
         costs[t, COPIES] = 1.0
+        costs[t, IN_VECTORS] = 0.0
     for k in range(tables.vector.shape[0]):
         if domains[tables.vector[k].kind] & _VECTOR:
             costs[tables.vector[k].task, FACTOR] = 1.0
+            costs[tables.vector[k].task, IN_VECTORS] = 1.0
     for k in range(tables.chain.shape[0]):
         size = largest(
             tables.universe, tables.chain[k].at, np.int64(domains[tables.chain[k].dim_size])
@@ -111,6 +115,30 @@ def arithmetic(
         costs[p, CHAINS] = max(costs[p, CHAINS], tables.task[t].chain_ns / copies)
     for p in range(n):
         costs[p, WORK] = max(costs[p, WORK], max(costs[p, ONE_CORE], costs[p, BUSIEST]))
+
+
+@jit_flat_internal
+def functions(tables: BoundTables, parallel: Ints, phase: Ints, costs: Floats) -> None:
+    """Fills in, by phase, the ns of the function that takes longest. Runs after `arithmetic`.
+
+    The rate of each was measured alone, and a core may compute different functions side by side.
+    """
+    n, rows = phase.size, tables.function.shape[0]
+    for p in range(n):
+        costs[p, CALLED] = 0.0
+    for k in range(rows):
+        if k == 0 or tables.function[k].kind != tables.function[k - 1].kind:
+            for p in range(n):
+                costs[p, OF_FUNCTION], costs[p, OF_ONE_CORE] = 0.0, 0.0
+        t = tables.function[k].task
+        p, ns = phase[t], tables.function[k].scalar_ns
+        if costs[t, IN_VECTORS] > 0:
+            ns = tables.function[k].vector_ns
+        costs[p, OF_FUNCTION] += ns
+        costs[p, CALLED] = max(costs[p, CALLED], ns * costs[t, SHARE])
+        if not parallel[t] & MAYBE:
+            costs[p, OF_ONE_CORE] += ns * max(1.0, tables.cores / CLOCK_SLACK)
+        costs[p, CALLED] = max(costs[p, CALLED], max(costs[p, OF_FUNCTION], costs[p, OF_ONE_CORE]))
 
 
 @jit_flat_internal

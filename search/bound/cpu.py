@@ -22,7 +22,7 @@ from .tile_costs import N_TILES, N_WAYS, crossing_bytes, trips_with_barrier
 
 # Of the terms; the levels of cache follow.
 READ, WRITE, MIXED, STREAMS, OPERATIONS, CHAIN = range(6)
-PORTS, PACKING, TILES, ATOMICS, LAUNCHES, FIRST_LEVEL = range(6, 12)
+PORTS, PACKING, TILES, ATOMICS, FUNCTIONS, LAUNCHES, FIRST_LEVEL = range(6, 13)
 
 
 # Of what is read again: from where.
@@ -194,10 +194,12 @@ def _price_phases(tables: BoundTables, phase: Ints, scratch: BoundScratch) -> No
             costs[p, core_costs.PACKED],
         )
         parts[p, ATOMICS] = costs[p, core_costs.UPDATED]
+        parts[p, FUNCTIONS] = costs[p, core_costs.CALLED]
         alone = max(
             max(costs[p, core_costs.WORK], costs[p, core_costs.CHAINS]),
             max(costs[p, core_costs.LOADED], costs[p, core_costs.UPDATED]),
         )
+        alone = max(alone, costs[p, core_costs.CALLED])
         longest = max(max(parts[p, READ], parts[p, WRITE]), max(parts[p, STREAMS], parts[p, TILES]))
         for k in range(n_levels):
             ns = max(0.0, read - tables.capacity[k]) / tables.rate[k]
@@ -295,6 +297,7 @@ def lower_bound(
                 break  # one step, in which everything is one phase
         common.phase_traffic(tables, domains, phase, scratch.ends, scratch.moved)
         core_costs.arithmetic(tables, domains, scratch.parallel, phase, scratch.costs)
+        core_costs.functions(tables, scratch.parallel, phase, scratch.costs)
         loads_and_stores(
             tables, domains, scratch.parallel, phase, scratch.least, scratch.packs, scratch.costs
         )

@@ -10,6 +10,8 @@ from ...space.targets.target import Target
 from .bounder import Bound, Bounder, Phase
 from .core_costs import CLOCK_SLACK
 from .operations import SureOperations
+from .tables import function_rates
+from .weights import calls_of
 
 
 class ResourceUse(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -73,6 +75,7 @@ def rate_texts(space: Space) -> dict[str, str]:
         "ports": _port_rates(target),
         "packing": "of the ports' loads and stores, those that pack blocks of operands",
         "tiles": "what one iteration of some loop touches beyond what caches hold, read again in the next",
+        "functions": "the one that takes longest, " + _function_rates(space),
         "atomics": f"atomic updates, as if no other core wanted the element: {_atomic_rates(target)}",
     }
     for level in target.levels:
@@ -88,6 +91,19 @@ def _port_rates(target: Target) -> str:
         "stores of vectors": target.vector_stores_per_ns,
     }
     return ", ".join(f"{n:.0f} {what} a ns" for what, n in rates.items() if n)
+
+
+def _function_rates(space: Space) -> str:
+    """Returns the rates of the functions that a sequence surely computes, as text."""
+    counter, rates = SureOperations(space.profile), function_rates(space.target)
+    keys = {key for task in space.problem.tasks for key in calls_of(counter.amounts(task))}
+    cores = space.target.cores
+    said = [
+        f"{x.op} {cores / x.vector_per_ns:.2f} ns an element on a core in vectors "
+        f"and {cores / x.scalar_per_ns:.2f} one by one ({x.dtype})"
+        for x in (rates[key] for key in sorted(keys & rates.keys()))
+    ]
+    return ", ".join(said) or "of none is the rate known"
 
 
 def _atomic_rates(target: Target) -> str:
@@ -133,7 +149,7 @@ def _amount(bounder: Bounder, bound: Bound, name: str, ns: float) -> tuple[float
         return float(sum(t.n_runs * sum(counter.count(t)) for t in space.problem.tasks)), "flop"
     if name == "chain":
         return ns / space.target.add_latency_ns, "additions in a row"
-    if name in ("launches", "latency", "ports", "packing", "tiles", "atomics"):
+    if name in ("launches", "latency", "ports", "packing", "tiles", "atomics", "functions"):
         return 0.0, ""
     if bounder.gpu is not None:
         return _moved_on_gpu(bounder, name, ns)

@@ -19,7 +19,16 @@ from ...kernels.tasks.guarded_bodies import followed
 from ...kernels.tasks.profile import Profile
 from .bodies import body_operations
 from .traffic import wanted_iterations
-from .weights import chain, expression_weight, operands, told, weight
+from .weights import (
+    Amounts,
+    chain,
+    expression_weight,
+    flops_of,
+    function_of,
+    operands,
+    told,
+    weight,
+)
 
 _PARTLY = "in some iterations: "
 
@@ -48,27 +57,32 @@ class SureOperations:
 
     def count(self, task: Task) -> tuple[float, float]:
         """Returns the guaranteed number of f32 and of f64 operations of `task`."""
+        return flops_of(self.amounts(task))
+
+    def amounts(self, task: Task) -> Amounts:
+        """Returns the guaranteed operations of `task`, those of functions apart."""
         shown = followed(task)
         if not shown.is_structured:
-            return body_operations(shown, self._profile).count(self._seen)
+            return body_operations(shown, self._profile).amounts(self._seen)
         is_cut = bool(cuts_of(task)) and (not task.is_guarded or branch_cuts(task) != ())
         iterations = [extents(task)] if is_cut else wanted_iterations(task)
         if not iterations:  # of conditions of several kinds nothing is known
-            return 0.0, 0.0
+            return {}
         wanted = max(iterations, key=lambda x: prod(x.values()))
-        sums = {4: 0.0, 8: 0.0}
+        sums: Amounts = {}
         counter = _TaskOperations(task, self._seen, wanted, is_cut)
         if task.is_guarded and not is_cut:
             self._apart(task, counter)
         value = taken(task) if branch_cuts(task) else task.value
         for e in (value, task.finish):
-            for size_bytes, n in counter.of(e) if e is not None else ():
-                sums[size_bytes] += n
+            for key, n in counter.of(e) if e is not None else ():
+                sums[key] = sums.get(key, 0.0) + n
         if task.is_reduction and task.dtype.is_float and task.value is not None:
             loops = "".join(f"{x.extent}{'r' if x.is_reduction else ''} " for x in task.loops)
             if counter.is_new(f"{task.op} {loops} {counter.text(task.value)}"):
-                sums[task.dtype.size_bytes] += counter.reduction_steps()
-        return sums[4], sums[8]
+                key = task.dtype.size_bytes, ""
+                sums[key] = sums.get(key, 0.0) + counter.reduction_steps()
+        return sums
 
     def _apart(self, task: Task, counter: _TaskOperations) -> None:
         """Counts the iterations of each residue class (index mod n = r) of a guard separately.
@@ -114,8 +128,8 @@ class _TaskOperations:
             self.seen.add(_PARTLY + text)
         return not is_partly_known
 
-    def of(self, e: ir.Expr) -> Iterator[tuple[int, float]]:
-        """Yields (element size, operations) of every node of `e` that was not counted before."""
+    def of(self, e: ir.Expr) -> Iterator[tuple[tuple[int, str], float]]:
+        """Yields the operations of every node of `e` that was not counted before, as items of `Amounts`."""
         nodes, leaves = chain(e)
         loops = self.loops(e)
         new = [x for x in nodes if self.is_new(self.text(x))]
@@ -126,7 +140,7 @@ class _TaskOperations:
                 n = min(n, max(1.0, varying - (varying == len(leaves))))
             size_bytes = (e.a if isinstance(e, ir.Compare) else e).dtype.size_bytes
             if n:
-                yield size_bytes, n * self.iterations(loops)
+                yield (size_bytes, function_of(e)), n * self.iterations(loops)
         for leaf in leaves:
             if leaf is not e:
                 yield from self.of(leaf)

@@ -69,6 +69,18 @@ def _streams(target: Target, factor: float) -> Target:
     return replace(target, streams=tuple(curves))
 
 
+def _functions(target: Target, factor: float) -> Target:
+    rates = (
+        replace(
+            x,
+            vector_per_ns=x.vector_per_ns * factor,
+            scalar_per_ns=x.scalar_per_ns * factor,
+        )
+        for x in target.functions
+    )
+    return replace(target, functions=tuple(rates))
+
+
 def _every_level(target: Target, factor: float) -> Target:
     for level in target.levels:
         target = _level(level.name)(target, factor)
@@ -93,5 +105,6 @@ _RATES: Mapping[str, Raise] = {
     "ports": _ports,
     "packing": _ports,
     "atomics": _fields("atomic_f32_per_ns", "atomic_f64_per_ns", "atomic_i32_per_ns"),
+    "functions": _functions,
     "launches": _latencies("launch_ns", "barrier_ns", "call_ns"),
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from math import prod
 from typing import Any, NamedTuple
 
@@ -16,7 +17,7 @@ from ...kernels.tasks.shared_values import spared_by
 from ...space.backbone import INNER, MID, OUTER
 from ...space.candidate import Space
 from ...space.families.wavefronts import sweep_of
-from ...space.targets.target import CacheLevel, Target
+from ...space.targets.target import CacheLevel, FunctionRate, Target
 from .bodies import body_bytes, body_operations
 from .columns import Floats, Ints, Table, Universes, table
 from .lists import list_tables
@@ -25,9 +26,10 @@ from .ports import MAX_PEELED, ports
 from .streams import is_fresh, passes, stream_tables
 from .tiles import tile_tables
 from .traffic import read_bytes, written_bytes
-from .weights import expression_weight
+from .weights import calls_of, expression_weight, flops_of
 
 APART = -2  # in place of the variable of a flow
+_SIZES = {"f32": 4, "f64": 8}  # of the types that functions have rates for
 
 
 class BoundTables(NamedTuple):
@@ -77,6 +79,9 @@ class BoundTables(NamedTuple):
     # is more than one result; gathers_ns: on all cores, of loads that a body surely makes one by one; sums_ns: on one core, of sums
     # each of which waits for the one before
     task: Table
+    function: (
+        Table  # kind: of a function and type; task; ns on all cores: in vectors, and one by one
+    )
     chain: (
         Table  # task, dim_size, at: where its universe begins, most: the largest size that counts
     )
@@ -137,7 +142,7 @@ def build_tables(space: Space, compiler_vectorises: bool) -> BoundTables:
             "task waves",
         ),
         **_touches(space),
-        task=_tasks(space, compiler_vectorises),
+        **_tasks(space, compiler_vectorises),
         chain=_chains(space, universe),
         **ports(space, universe),
         **tile_tables(space, universe),
@@ -322,12 +327,13 @@ def _spared(space: Space) -> frozenset[tuple[int, str]]:
     )
 
 
-def _tasks(space: Space, compiler_vectorises: bool) -> Table:
+def _tasks(space: Space, compiler_vectorises: bool) -> dict[str, Any]:
     target: Target = space.target
     counter = SureOperations(space.profile)
-    rows, spared = [], _spared(space)
+    rows, functions, spared = [], list[tuple[tuple[int, str], int, float, float]](), _spared(space)
     for t, task in enumerate(space.problem.tasks):
-        f32, f64 = counter.count(task)
+        amounts = counter.amounts(task)
+        f32, f64 = flops_of(amounts)
         ns = f32 / target.f32_flops_per_ns + f64 / target.f64_flops_per_ns
         # Compilers may put bodies into vectors that no choice puts there (codegen/write/outlining.py).
         is_free = compiler_vectorises or not task.is_structured
@@ -341,7 +347,32 @@ def _tasks(space: Space, compiler_vectorises: bool) -> Table:
             points(task) if task.is_structured and task.is_reduction and task.dtype.is_float else 0
         )
         rows.append((ns, lanes, chain_ns, gathers_ns, sums * target.add_latency_ns))
-    return table(rows, "", "operations_ns lanes chain_ns gathers_ns sums_ns")
+        in_vectors = is_free or expression_weight(task.finish) > 0
+        for key, n in calls_of(amounts).items():
+            if rate := function_rates(target).get(key):
+                alone = rate.vector_per_ns if in_vectors else rate.scalar_per_ns
+                functions.append((key, t, n / rate.vector_per_ns, n / alone))
+    return {
+        "task": table(rows, "", "operations_ns lanes chain_ns gathers_ns sums_ns"),
+        "function": _functions(functions),
+    }
+
+
+def function_rates(target: Target) -> dict[tuple[int, str], FunctionRate]:
+    """Returns the known rates of functions by size of an element in bytes and name."""
+    return {
+        (_SIZES[x.dtype], x.op): x
+        for x in target.functions
+        if x.dtype in _SIZES and x.vector_per_ns >= x.scalar_per_ns > 0
+    }
+
+
+def _functions(rows: Iterable[tuple[tuple[int, str], int, float, float]]) -> Table:
+    """Returns the table of functions: those of one name and type are one behind the other, and have one number."""
+    ordered = sorted(rows)
+    kinds = {key: k for k, key in enumerate(dict.fromkeys(key for key, *_ in ordered))}
+    numbered = ((kinds[key], *rest) for key, *rest in ordered)
+    return table(numbered, "kind task", "vector_ns scalar_ns")
 
 
 def _atomics(space: Space) -> Table:

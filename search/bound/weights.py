@@ -8,8 +8,21 @@ from collections.abc import Iterable, Sequence
 from ...kernels.ir.kernel import Binary, Bitcast, Cast, Compare, Const, Expr, Select, Unary
 from ...kernels.ir.ops import OPS, is_reduction
 
+# Guaranteed operations by size of an element in bytes and name of the function, "" for all but functions such as exp.
+Amounts = dict[tuple[int, str], float]
 _CHAINS = {"add": "add", "sub": "add", "mul": "mul"}
 _FREE = {("mul", 1), ("mul", -1), ("div", 1), ("add", 0), ("sub", 0)}
+
+
+def flops_of(amounts: Amounts) -> tuple[float, float]:
+    """Returns the numbers of f32 and of f64 operations, functions by their least number of operations."""
+    f32, f64 = (sum(n for (size, _), n in amounts.items() if size == s) for s in (4, 8))
+    return float(f32), float(f64)
+
+
+def calls_of(amounts: Amounts) -> dict[tuple[int, str], float]:
+    """Returns how often functions are computed, by size of an element in bytes and name."""
+    return {(s, name): n / OPS[name].flops for (s, name), n in amounts.items() if name}
 
 
 def operands(e: Expr) -> tuple[Expr, ...]:
@@ -56,6 +69,16 @@ def weight(e: Expr) -> float:
             return OPS[e.op].flops
         case _:
             return 0.0
+
+
+def function_of(e: Expr) -> str:
+    """Returns the name of the function, such as exp, that the node surely computes; "" if it computes none.
+
+    With a constant operand a compiler may have something quicker: `pow(x, 2)` is a product.
+    """
+    if not isinstance(e, Unary | Binary) or not OPS[e.op].is_transcendental:
+        return ""
+    return "" if any(isinstance(x, Const) for x in operands(e)) else e.op
 
 
 def expression_weight(e: Expr | None) -> float:

@@ -46,6 +46,19 @@ class StreamCurve:
 
 
 @dataclass(frozen=True, kw_only=True)
+class FunctionRate:
+    """Optimistic rates, in elements a ns, at which all cores together compute a function such as exp.
+
+    `vector_per_ns`: in vectors or one by one, whichever is quicker. `scalar_per_ns`: one by one.
+    """
+
+    op: str  # its name in the table of operations
+    dtype: str  # "f32", "f64"
+    vector_per_ns: float
+    scalar_per_ns: float
+
+
+@dataclass(frozen=True, kw_only=True)
 class Target:
     """Facts of one machine as one backend uses it.
 
@@ -82,6 +95,7 @@ class Target:
     streams: tuple[
         StreamCurve, ...
     ] = ()  # of all cores and of one; (): not known, as in calibrations of older versions
+    functions: tuple[FunctionRate, ...] = ()  # of CPUs; what is missing is not known
     # Of GPUs only. There `cores` counts the multiprocessors, and `vector_bytes` is the widest access of one thread.
     architecture: str = ""  # what code is compiled for, as in "sm_90"
     max_threads_per_block: int = 0

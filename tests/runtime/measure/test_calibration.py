@@ -32,7 +32,7 @@ from kernelscape.runtime.measure.calibration import (
     store_calibration,
 )
 from kernelscape.runtime.worker.worker import Worker
-from kernelscape.space.targets.target import StreamCurve
+from kernelscape.space.targets.target import FunctionRate, StreamCurve
 
 
 def calibration(**changes):
@@ -48,6 +48,16 @@ def test_merge_keeps_the_optimistic_end():
     t = merged.target
     assert (t.memory_read_bytes_per_ns, t.f32_flops_per_ns, t.launch_ns) == (100.0, 6.0, 300.0)
     assert merged.n_calibrations == 2
+
+
+def test_merge_keeps_the_highest_rate_of_each_function():
+    def rate(op, vector, scalar):
+        return FunctionRate(op=op, dtype="f32", vector_per_ns=vector, scalar_per_ns=scalar)
+
+    old = calibration(functions=(rate("exp", 2.0, 1.0), rate("sin", 1.0, 0.5)))
+    new = calibration(functions=(rate("exp", 1.5, 1.2), rate("log", 3.0, 2.0)))
+    found = {x.op: (x.vector_per_ns, x.scalar_per_ns) for x in merge(old, new).target.functions}
+    assert found == {"exp": (2.0, 1.2), "sin": (1.0, 0.5), "log": (3.0, 2.0)}
 
 
 def test_only_latencies_that_are_less_are_kept(tmp_path):
@@ -107,7 +117,13 @@ def test_a_calibration_of_an_older_version_is_read(tmp_path):
     store_calibration(calibration(launch_ns=123.0), tmp_path)
     [path] = tmp_path.iterdir()
     content = json.loads(path.read_text())
-    for name in ("streams", "atomic_f32_per_ns", "atomic_f64_per_ns", "atomic_i32_per_ns"):
+    for name in (
+        "streams",
+        "functions",
+        "atomic_f32_per_ns",
+        "atomic_f64_per_ns",
+        "atomic_i32_per_ns",
+    ):
         del content["target"][name]
     names = ("vector_loads", "stores", "vector_stores", "scalar_f32_flops", "scalar_f64_flops")
     for name in names:
@@ -207,6 +223,10 @@ def test_guess_is_faster_than_what_is_measured(cpu):
     assert guess.f32_flops_per_ns > measured.f32_flops_per_ns
     assert 0 < measured.scalar_f32_flops_per_ns < measured.f32_flops_per_ns
     assert guess.scalar_f32_flops_per_ns > measured.scalar_f32_flops_per_ns
+    rates = {(x.op, x.dtype): x for x in measured.functions}
+    assert {("exp", "f32"), ("sin", "f64"), ("pow", "f32"), ("gamma", "f64")} <= rates.keys()
+    assert all(0 < x.scalar_per_ns <= x.vector_per_ns for x in measured.functions)
+    assert rates["exp", "f32"].vector_per_ns > rates["exp", "f32"].scalar_per_ns
     assert guess.launch_ns < measured.launch_ns
     assert guess.call_ns < measured.call_ns
     pairs = zip(guess.levels, measured.levels, strict=True)
