@@ -34,12 +34,14 @@ class Failure:
     bounds. memory: it exhausted the memory that it may use.
 
     `advice` is one sentence for people, `log` is the output of the tool or the system, `at` is the place where an output differs.
+    `n_right` is the number of verifying runs before it that were right and need not be repeated; None if all are to be repeated.
     """
 
     kind: FailureKind
     advice: str
     log: str = ""
     at: Disagreement | None = None
+    n_right: int | None = None
 
 
 @dataclass(frozen=True)

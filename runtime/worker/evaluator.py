@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import math
 import time
 import traceback
 from collections.abc import Callable, Mapping
@@ -106,9 +107,10 @@ class Evaluator:
         if isinstance(loaded, Failure):
             return loaded
         module, workspace = loaded
-        before, after = self._in_order(protocol) if request.verify else ([], [])
+        before, after = self._in_order(request) if request.verify else ([], [])
         try:
-            verdict = self._verify(module, workspace, before, protocol)
+            n_right = None if after else request.n_right or 0
+            verdict = self._verify(module, workspace, before, protocol, n_right)
             if verdict is not None:
                 return verdict
             first = self._sets[0]
@@ -119,7 +121,7 @@ class Evaluator:
                 found = self._with_components(found, call, protocol)
             if after and found.time_ns >= (protocol.claims_below_ns or 0.0):
                 return replace(found, is_partly_verified=True)
-            return self._verify(module, workspace, after, None) or found
+            return self._verify(module, workspace, after, None, 0) or found
         finally:
             module.close()
 
@@ -176,14 +178,17 @@ class Evaluator:
             component_spread=tuple(map(spread, columns)),
         )
 
-    def _in_order(self, protocol: Protocol) -> tuple[list[PlacedSet], list[PlacedSet]]:
+    def _in_order(self, request: messages.Evaluate) -> tuple[list[PlacedSet], list[PlacedSet]]:
         """Returns the input sets for verification before timing, and those for verification after it.
 
-        The second list is used only if the time is below `claims_below_ns`.
+        The second list is used only if the time is below `claims_below_ns`. It is empty where each time would be.
         """
-        if protocol.claims_below_ns is None or not self._sets[0].expected:
-            return self._verified, []
-        return self._verified[:1], self._verified[1:]
+        verified, below_ns = self._verified, request.protocol.claims_below_ns
+        if request.n_right is not None:
+            return verified[: len(verified) - request.n_right], []
+        if below_ns is None or below_ns == math.inf or not self._sets[0].expected:
+            return verified, []
+        return verified[:1], verified[1:]
 
     def _interleave_beside(
         self, request: messages.Interleave, beside: messages.MemoryProbe
@@ -271,8 +276,11 @@ class Evaluator:
         workspace: AbstractArray | None,
         sets: list[PlacedSet],
         protocol: Protocol | None,
+        n_right: int | None = None,
     ) -> Failure | Measurement | None:
-        """Verifies a candidate on the sets.
+        """Verifies a candidate on the sets, the last one first.
+
+        `n_right`: number of later sets on which it was right before; None if a failure has no such number.
 
         Returns its failure, the measurement of a hopelessly slow one, or None. A candidate that is right on one set but
         hopelessly slow is not run again, since such candidates would take most of a search's time. Its one run is its
@@ -295,9 +303,10 @@ class Evaluator:
             run_ns = elapsed_ns - (waited_ns() - waited_before_ns)
             wrong = self._find_wrong(s, workspace)
             if wrong is not None:
-                return replace(wrong, advice=f"input set {s.number}: {wrong.advice}")
+                told = None if n_right is None else n_right + len(sets) - 1 - k
+                return replace(wrong, advice=f"input set {s.number}: {wrong.advice}", n_right=told)
             if protocol is not None and protocol.is_hopeless(run_ns):
-                is_partly = len(sets) - k < len(self._verified)
+                is_partly = (n_right or 0) + len(sets) - k < len(self._verified)
                 component_ns = module.component_ns if protocol.times_components else ()
                 return Measurement(
                     elapsed_ns,

@@ -93,10 +93,17 @@ class Prepare(msgspec.Struct, tag=True, frozen=True):
 
 
 class Evaluate(msgspec.Struct, tag=True, frozen=True):
+    """Request to verify a program and to time it.
+
+    `control` is timed in turn with it. `n_right` is that of the failure of an earlier request for the same program: so many
+    verifying runs are not repeated, and the others precede timing. None: there was no such failure.
+    """
+
     artifact: Artifact
     protocol: Protocol
     verify: bool
-    control: Artifact | None = None  # that it is timed in turn with
+    control: Artifact | None = None
+    n_right: int | None = None
 
 
 class MemoryProbe(msgspec.Struct, frozen=True):

@@ -225,6 +225,8 @@ class Worker(AbstractWorker):
             found = self._outcomes(request, deadline_s)[0]
             if not self._measures_rounding([found]):
                 return found
+            n_right = found.n_right if isinstance(found, Failure) else None
+            request = msgspec.structs.replace(request, n_right=n_right)
 
     def interleave(
         self, artifacts: Sequence[Artifact], protocol: Protocol = FINAL

@@ -5,12 +5,13 @@ if nothing had been.
 from __future__ import annotations
 
 import json
+import math
 import os
 import signal
 import subprocess
 import sys
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -190,6 +191,60 @@ def test_what_is_slower_than_any_claim_is_verified_where_it_is_timed(cpu, worker
     hopeless = Protocol(cut_ns=1e5, claims_below_ns=1e5)
     slow = worker.evaluate(cpu.builder.build(source(CORRECT + "usleep(60000);")), hopeless)
     assert (slow.is_partly_verified, slow.n_samples) == (True, 1)
+
+
+@dataclass(frozen=True)
+class KnownRounding:
+    """What measuring the rounding of an input set shows: at level 1, that results may be off by an eighth."""
+
+    plain: dict
+
+    def is_worth(self, level, at):
+        return level == 1
+
+    def expected(self, level):
+        if level == 0:
+            return self.plain
+        return {name: replace(e, factor=1.0, magnitude=2.0**20) for name, e in self.plain.items()}
+
+
+@pytest.mark.parametrize(
+    ("claims_below_ns", "n_right", "n_runs"),
+    [
+        (math.inf, [None, 0, 1, 2], [1, 2, 2]),
+        (None, [None, 0, 1, 2], [1, 2, 2]),
+        # Verified where it is timed, timed, and only then verified on the others: it is not timed for each of them.
+        (1e12, [None, None, 0, 1], [1, None, 2]),
+    ],
+)
+def test_what_was_right_is_not_run_again_once_rounding_was_measured(
+    cpu, tmp_path, monkeypatch, claims_below_ns, n_right, n_runs
+):
+    """The kind: the runs of one candidate grow with the square of the number of sets whose rounding is measured for it."""
+    seen = tmp_path / "runs"
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+    note = f'int open(const char *, int, ...); int f = open("{seen}", {flags}, 384); write(f, "x", 1); close(f);'
+    artifact = cpu.builder.build(source(f"{CORRECT} z[17] += 0.0625f; {note}"))
+    given = input_sets(3)
+    sets = tuple(replace(s, rounding=KnownRounding(s.expected)) for s in given.sets)
+    asked, runs = [], []
+
+    def noted(self, request, deadline_s, ask=Worker._outcomes):
+        before = seen.stat().st_size if seen.exists() else 0
+        asked.append(request.n_right)
+        found = ask(self, request, deadline_s)
+        runs.append(seen.stat().st_size - before)
+        return found
+
+    monkeypatch.setattr(Worker, "_outcomes", noted)
+    with Worker(cpu) as worker:
+        worker.prepare(replace(given, sets=sets))
+        found = worker.evaluate(artifact, replace(QUICK, claims_below_ns=claims_below_ns))
+        assert isinstance(found, Measurement), found
+        assert asked == n_right
+        assert [a for a, b in zip(runs, n_runs, strict=False) if b] == [b for b in n_runs if b]
+        assert not found.is_partly_verified
+        assert isinstance(worker.evaluate(cpu.builder.build(source("")), QUICK), Failure)
 
 
 def test_a_candidate_is_timed_in_turn_with_a_control(cpu, worker):
