@@ -303,16 +303,39 @@ def without(body: tuple[kernel.Stmt, ...], kind: type[Any]) -> tuple[kernel.Stmt
 
 
 def rewrite(node: T, change: Callable[[Any], Any]) -> T:
-    """Returns `node` with `change` applied to every part, bottom-up: dataclasses, tuples and leaves."""
-    if isinstance(node, tuple):
-        return change(tuple(rewrite(x, change) for x in node))  # type: ignore[no-any-return]
-    if type(node) in _NODES:
-        inside = {name: rewrite(x, change) for name, x in vars(node).items()}
-        return change(_with(node, inside))  # type: ignore[no-any-return,type-var]
-    if not is_dataclass(node) or isinstance(node, (type, kernel.Location)):
-        return change(node)  # type: ignore[no-any-return]
-    parts = {f.name: rewrite(getattr(node, f.name), change) for f in fields(node)}
-    return change(replace(node, **parts))  # type: ignore[no-any-return]
+    """Returns `node` with `change` applied to every part, bottom-up: dataclasses, tuples and leaves.
+
+    A kernel that occurs several times is rewritten once, and stays one object.
+    """
+    known: dict[int, Any] = {}
+
+    def part(x: Any) -> Any:
+        if isinstance(x, tuple):
+            return change(tuple(map(part, x)))
+        kind = type(x)
+        if kind in _NODES:
+            return change(_with(x, {name: part(held) for name, held in vars(x).items()}))
+        names = _rewritten(kind)
+        if not names:
+            return change(x)
+        if kind is not kernel.KernelIR:
+            return change(replace(x, **{name: part(getattr(x, name)) for name in names}))
+        if id(x) not in known:
+            known[id(x)] = change(replace(x, **{name: part(getattr(x, name)) for name in names}))
+        return known[id(x)]
+
+    return cast(T, part(node))
+
+
+_REWRITTEN: dict[type[Any], tuple[str, ...]] = {}
+
+
+def _rewritten(kind: type[Any]) -> tuple[str, ...]:
+    """Returns the names of the fields that `rewrite` looks into; () for leaves."""
+    if kind not in _REWRITTEN:
+        is_leaf = not is_dataclass(kind) or issubclass(kind, (type, kernel.Location))
+        _REWRITTEN[kind] = () if is_leaf else tuple(f.name for f in fields(kind))
+    return _REWRITTEN[kind]
 
 
 def widened(ir: T) -> T:

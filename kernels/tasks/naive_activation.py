@@ -25,6 +25,12 @@ def cell_by_cell(recording: Recording) -> Recording:
     return replace(recording, calls=tuple(made))
 
 
+def as_run(recording: Recording) -> Recording:
+    """Returns the recording with what runs only: kernels on sparse fields as they were lowered."""
+    calls = tuple(replace(call, logical=None) for call in recording.calls)
+    return replace(recording, calls=calls)
+
+
 def _cell_by_cell(call: Call, recording: Recording) -> Call:
     logical = call.logical
     if logical is None:

@@ -28,7 +28,7 @@ from ...kernels.ir.kernel import Binary, Const, DType, Unary
 from ...kernels.ir.task import Problem
 from ...kernels.ir.walk import rewrite
 from ...kernels.tasks.flow import Influence, flow_of
-from ...kernels.tasks.naive_activation import cell_by_cell
+from ...kernels.tasks.naive_activation import as_run, cell_by_cell
 from ..api.outcome import UNDECIDED
 from .input_sets import InputSet, InputSets
 from .rounding import Rounding
@@ -160,7 +160,7 @@ def with_rounding(
 
     It runs when a candidate first differs from a result.
     """
-    used, recording = reference or _new_reference(), cell_by_cell(recording)
+    used, recording = reference or _new_reference(), as_run(cell_by_cell(recording))
 
     def measurable(s: InputSet) -> InputSet:
         def begin(seed: int | None) -> RunApart:
@@ -191,7 +191,7 @@ def unrounded_input_sets(
     more: Sequence[Arguments],
 ) -> InputSets:
     """Returns the input sets of `make_input_sets` without analysis of rounding, so that they can be pickled."""
-    recording = cell_by_cell(recording)
+    recording = as_run(cell_by_cell(recording))
     roles = {p.name: problem.array(p.name).role for p in recording.arrays}
     n_bytes = sum(a.nbytes for a in first.arrays.values())
     is_huge = n_bytes > _HUGE_BYTES and n_sets > 1

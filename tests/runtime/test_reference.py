@@ -57,6 +57,35 @@ def test_lu_is_compiled_and_right():
     np.testing.assert_allclose(lower @ upper, a, atol=1e-12)
 
 
+def test_a_kernel_that_is_called_again_is_widened_and_compiled_once(compiled, monkeypatch):
+    """The kind: work for each call of a long sequence that depends on its kernel alone."""
+    made = []
+
+    def noted(ir, held, **options):
+        made.append(ir)
+        return compile_kernel(ir, held, **options)
+
+    monkeypatch.setattr(module, "compile_kernel", noted)
+
+    @ks.kernel
+    def add(x: nd, y: nd):
+        for i in range(x.shape[0]):
+            y[i] += x[i]
+
+    def sequence(a: Any, b: Any, c: Any) -> None:
+        add(a, b)
+        add(b, c)
+        add(c, a)
+
+    args = [np.full(9, k, np.float32) for k in (1, 2, 4)]
+    found = Reference().run(
+        record_sequence(sequence, args), dict(zip("abc", args, strict=True)), {}
+    )
+    assert [found[name][0] for name in "abc"] == [8, 3, 7]
+    assert len(made) == 1
+    assert {p.dtype for p in made[0].arrays} == {ks.f64}
+
+
 def test_products_stay_with_blas():
     a = np.zeros((512, 512))
 
