@@ -2,9 +2,13 @@
  * a GPU leaves undefined is an error here.
  *
  * The threads of a block are fibers of one thread of the system. A fiber runs until it has to wait at a barrier or for other
- * lanes of its warp; which one runs next is forward, backward or random. The compiler is told to instrument loads and stores
+ * lanes of its warp, or until it accesses memory that other threads change meanwhile: at an atomic operation, at a strong load
+ * or store, at a fence. Which one runs next is forward, backward or random. The compiler is told to instrument loads and stores
  * (-fsanitize=thread, without its library): the hooks below see every access of a kernel to memory, and check that it is
- * inside an array, aligned, and ordered by a barrier after what other threads did to the same element.
+ * inside an array, aligned, and ordered after what other threads did to the same element: by a barrier, or by a publication.
+ *
+ * A publication is a fence and then an atomic operation or a strong store; who finds its value and makes a fence, or comes to
+ * a barrier of the block, is behind all that was done before the fence. Threads that spin and change nothing stand still.
  *
  * Arrays in shared memory hold 0xff in every byte when a block begins, which is NaN as a number.
  */
@@ -69,20 +73,23 @@ namespace emulator {
 
 /* ---- the state of one launch ------------------------------------------------------------------------------------------ */
 
-enum { MAX_THREADS = 1024, MAX_THREADS_ALONG_Z = 64, WARP = 32, MAX_REGIONS = 256, MAX_MASKS = 8, MAX_KEPT = 256, MAX_COMPONENTS = 512 };
+enum { MAX_THREADS = 1024, MAX_THREADS_ALONG_Z = 64, WARP = 32, MAX_REGIONS = 256, MAX_MASKS = WARP, MAX_KEPT = 256, MAX_COMPONENTS = 512 };
 enum { STATIC_SHARED_BYTES = 48 << 10, SHARED_BYTES = 227 << 10, ARENA_BYTES = 1 << 20, GAP_BYTES = 256 };
 enum { STACK_BYTES = 64 << 10, PAGE_BYTES = 4096 };
-enum State : unsigned char { READY, AT_BARRIER, AT_WARP, DONE };
-enum Kind { READ, WRITE, ATOMIC };
+enum { MAX_IDLE_ROUNDS = 1 << 16 }; /* in which threads run and nothing changes */
+enum State : unsigned char { READY, AT_BARRIER, AT_WARP, AT_MASK, DONE };
+enum Kind { READ, WRITE, ATOMIC, STRONG_READ, STRONG_WRITE };
 enum Order { FORWARD, BACKWARD, RANDOM };
 static const unsigned SEVERAL_IN_WARP = 0xfffe, SEVERAL = 0xffff;
 
-/* Who last wrote and read one element: an interval of a block between two barriers, a thread, and how often its warp had
- * met by then. A cell of an earlier launch counts for nothing. */
+/* Who last wrote and read one element: an interval of a block between two barriers, a thread, how often its warp had met by
+ * then, and the number of fences before. Strong loads are noted apart from others. `release_clock`: what the element
+ * publishes, the fence before its last strong store. A cell of an earlier launch counts for nothing. */
 struct Cell {
-  uint32_t write_interval, read_interval;
-  uint16_t write_thread, read_thread, read_warp, write_warp_time, read_warp_time;
-  uint8_t write_is_atomic, other_blocks_read;
+  uint32_t write_interval, read_interval, strong_interval;
+  uint32_t write_clock, read_clock, strong_clock, release_clock;
+  uint16_t write_thread, read_thread, strong_thread, read_warp, write_warp_time, read_warp_time;
+  uint8_t write_is_strong, other_blocks_read;
 };
 
 struct Region {
@@ -104,7 +111,7 @@ struct Kept {
 
 /* What the lanes of one mask exchange; two rounds of values, since a lane may be one round ahead. */
 struct Exchange {
-  unsigned mask, arrived, generation;
+  unsigned mask, arrived, generation, n_unread;
   int line;
   uint64_t value[2][WARP];
 };
@@ -126,6 +133,8 @@ struct Thread {
   int line;
   Exchange *exchange;
   int vote;
+  unsigned mask; /* of the lanes that run together with this one */
+  uint32_t fence, found, acquired; /* its last fence, what it found published, and all before which it is ordered */
   Copy *copies;
   int n_copies, n_copies_max, n_done, group;
 };
@@ -148,7 +157,9 @@ static uint3 block_index;
 static dim3 block_size, grid_size;
 static unsigned n_threads, n_finished;
 static uint32_t interval, first_of_block, first_of_launch, block_serial;
-static bool block_has_fenced;
+static uint32_t n_fences, own_release_clock;
+static unsigned n_at_mask;
+static bool has_changed; /* since the last round of threads began */
 static int vote_or, vote_and, vote_count;
 static const char *kernel_name;
 static Order order;
@@ -249,7 +260,7 @@ EMULATOR_OWN static void drop_regions(unsigned n_kept) {
 }
 
 EMULATOR_OWN static const char *verb(Kind kind) {
-  return kind == READ ? "reads" : kind == WRITE ? "writes" : "updates";
+  return kind == READ || kind == STRONG_READ ? "reads" : kind == ATOMIC ? "updates" : "writes";
 }
 
 EMULATOR_OWN __attribute__((cold)) static void out_of_bounds(uintptr_t a, unsigned n_bytes, Kind kind) {
@@ -290,34 +301,71 @@ EMULATOR_OWN static inline bool is_ordered(uint32_t then, unsigned who, unsigned
   return who != SEVERAL && warp == own && time < warp_time[own];
 }
 
+EMULATOR_OWN static inline bool is_strong(Kind kind) { return kind >= ATOMIC; }
+
+/* Whether an access of this thread comes after one of another block of this launch, or of none. */
+EMULATOR_OWN static inline bool is_behind_blocks(const Region &r, uint32_t then, uint32_t clock) {
+  bool is_other = then >= first_of_launch && then < first_of_block && !r.is_shared;
+  return !is_other || clock < now->acquired;
+}
+
+/* What a strong access publishes to the element's readers, and finds published there. */
+EMULATOR_OWN static inline void hand_over(uint32_t &release_clock, Kind kind) {
+  if (kind != STRONG_WRITE && now->found < release_clock) now->found = release_clock;
+  if (kind == STRONG_WRITE || (kind == ATOMIC && release_clock < now->fence)) release_clock = now->fence;
+}
+
+EMULATOR_OWN static inline void meet_writes(const Region &r, Cell &c, uintptr_t a, Kind kind) {
+  if (is_strong(kind) && c.write_is_strong) return;
+  bool is_published = c.write_clock < now->acquired;
+  if (!is_published && !is_ordered(c.write_interval, c.write_thread, c.write_thread / WARP, c.write_warp_time))
+    return race(r, a, kind, c.write_is_strong ? "updated" : "wrote", c.write_thread, false);
+  if (!is_behind_blocks(r, c.write_interval, c.write_clock)) race(r, a, kind, "wrote", 0, true);
+}
+
+EMULATOR_OWN static inline void meet_reads(const Region &r, Cell &c, uintptr_t a, Kind kind) {
+  bool is_published = c.read_clock < now->acquired;
+  if (!is_published && !is_ordered(c.read_interval, c.read_thread, c.read_warp, c.read_warp_time))
+    return race(r, a, kind, "read", c.read_thread, false);
+  bool others = c.other_blocks_read && c.read_interval >= first_of_launch && !r.is_shared && !is_published;
+  if (others || !is_behind_blocks(r, c.read_interval, c.read_clock)) return race(r, a, kind, "read", 0, true);
+  if (is_strong(kind)) return;
+  if (c.strong_interval == interval && c.strong_thread != now->linear && c.strong_clock >= now->acquired)
+    return race(r, a, kind, "read", c.strong_thread, false);
+  if (!is_behind_blocks(r, c.strong_interval, c.strong_clock)) race(r, a, kind, "read", 0, true);
+}
+
 EMULATOR_OWN static inline void meet(const Region &r, Cell &c, uintptr_t a, Kind kind) {
-  bool is_shared = r.is_shared;
   unsigned warp = now->linear / WARP;
-  bool other_wrote = c.write_interval >= first_of_launch && c.write_interval < first_of_block && !is_shared;
-  bool other_read = c.read_interval >= first_of_launch && !is_shared &&
-                    (c.read_interval < first_of_block || c.other_blocks_read);
-  bool both_atomic = kind == ATOMIC && c.write_is_atomic;
-  if (!both_atomic) {
-    if (!is_ordered(c.write_interval, c.write_thread, c.write_thread / WARP, c.write_warp_time))
-      return race(r, a, kind, c.write_is_atomic ? "updated" : "wrote", c.write_thread, false);
-    if (other_wrote && !block_has_fenced) return race(r, a, kind, "wrote", 0, true);
-  }
-  if (kind != READ) {
-    if (!is_ordered(c.read_interval, c.read_thread, c.read_warp, c.read_warp_time))
-      return race(r, a, kind, "read", c.read_thread, false);
-    if (other_read && !block_has_fenced) return race(r, a, kind, "read", 0, true);
+  meet_writes(r, c, a, kind);
+  if (kind != READ && kind != STRONG_READ) {
+    meet_reads(r, c, a, kind);
+    if (is_strong(kind)) hand_over(c.release_clock, kind);
+    else c.release_clock = 0;
     c.write_interval = interval;
+    c.write_clock = n_fences;
     c.write_thread = (uint16_t)now->linear;
     c.write_warp_time = warp_time[warp];
-    c.write_is_atomic = kind == ATOMIC;
+    c.write_is_strong = is_strong(kind);
     return;
   }
+  if (kind == STRONG_READ) {
+    hand_over(c.release_clock, kind);
+    bool is_another = c.strong_interval == interval && c.strong_thread != now->linear;
+    c.strong_thread = is_another ? (uint16_t)SEVERAL : (uint16_t)now->linear;
+    c.strong_interval = interval;
+    c.strong_clock = n_fences;
+    return;
+  }
+  bool other_read = c.read_interval >= first_of_launch && !r.is_shared &&
+                    (c.read_interval < first_of_block || c.other_blocks_read);
   if (c.read_interval == interval && c.read_thread != now->linear)
     c.read_thread = c.read_warp == warp && c.read_thread != SEVERAL ? SEVERAL_IN_WARP : SEVERAL;
   else if (c.read_interval != interval)
     c.read_thread = (uint16_t)now->linear;
   c.other_blocks_read = other_read;
   c.read_interval = interval;
+  c.read_clock = n_fences;
   c.read_warp = (uint16_t)warp;
   c.read_warp_time = warp_time[warp];
 }
@@ -331,6 +379,7 @@ EMULATOR_OWN static void access(uintptr_t a, unsigned n_bytes, Kind kind, unsign
     if (k == n_regions) {
       bool is_own = a >= (uintptr_t)&__ehdr_start && a < (uintptr_t)&_end; /* constants, variables of the program */
       if (!is_own) out_of_bounds(a, n_bytes, kind);
+      else if (is_strong(kind)) hand_over(own_release_clock, kind == STRONG_READ ? kind : ATOMIC);
       return;
     }
     last_region = k;
@@ -338,7 +387,9 @@ EMULATOR_OWN static void access(uintptr_t a, unsigned n_bytes, Kind kind, unsign
   }
   if (n_bytes > r->end - a) return out_of_bounds(a, n_bytes, kind);
   if (a % alignment) return fail("%s %u bytes of %s at a misaligned address", verb(kind), n_bytes, r->name);
-  if (r->kept_bytes && kind != READ && (a - r->begin) % r->row_bytes < r->kept_bytes)
+  bool is_read = kind == READ || kind == STRONG_READ;
+  has_changed |= kind == WRITE;
+  if (r->kept_bytes && !is_read && (a - r->begin) % r->row_bytes < r->kept_bytes)
     return fail("%s byte %lu of %s, which is read-only", verb(kind), (unsigned long)(a - r->begin), r->name);
   if (!r->cells || n_bytes < r->granule) return;
   for (unsigned k = 0; k < n_bytes; k += r->granule) meet(*r, r->cells[(a - r->begin + k) / r->granule], a + k, kind);
@@ -399,6 +450,7 @@ static void *thread_argument;
 EMULATOR_OWN static void fiber() {
   thread_body(thread_argument);
   now->state = DONE;
+  has_changed = true;
   n_finished++;
   to_scheduler();
   abort();
@@ -442,6 +494,7 @@ EMULATOR_OWN static void start_fiber(unsigned k) {
   t->index = uint3{k % block_size.x, k / block_size.x % block_size.y, k / block_size.x / block_size.y};
   t->state = READY;
   t->n_copies = t->n_done = t->group = 0;
+  t->fence = t->found = t->acquired = 0;
 }
 
 EMULATOR_OWN static unsigned random_below(unsigned n) {
@@ -477,15 +530,46 @@ EMULATOR_OWN __attribute__((cold)) static void explain_standstill() {
   fail("divergent barrier: %u threads wait at line %d, %u have finished without it", n_waiting, barrier->line, n_finished);
 }
 
+/* Threads ran, and nothing changed: each waits for what no other does. */
+EMULATOR_OWN __attribute__((cold)) static void explain_waiting() {
+  char text[48];
+  for (unsigned k = 0; k < n_threads; k++)
+    if (threads[k].state == READY)
+      return fail("no thread goes on: thread %s is at line %d, where it found nothing new in %d rounds", coordinates(k, text),
+                  threads[k].line, (int)MAX_IDLE_ROUNDS);
+}
+
+/* Let lanes go on that asked which lanes run together: those of a warp that asked at one line, in random order not always all. */
+EMULATOR_OWN static bool join_lanes() {
+  if (!n_at_mask) return false;
+  n_at_mask = 0;
+  for (unsigned k = 0; k < n_threads; k++) {
+    if (threads[k].state != AT_MASK) continue;
+    unsigned first = k / WARP * WARP, mask = 0;
+    for (unsigned j = k; j < n_threads && j < first + WARP; j++)
+      if (threads[j].state == AT_MASK && threads[j].line == threads[k].line && (j == k || order != RANDOM || random_below(4)))
+        mask |= 1u << (j - first);
+    for (unsigned j = k; j < n_threads && j < first + WARP; j++)
+      if (mask >> (j - first) & 1) threads[j].state = READY, threads[j].mask = mask;
+  }
+  return true;
+}
+
 /* Let the block go on if all of it stands at one barrier. */
 EMULATOR_OWN static bool release() {
   int line = threads[0].line;
   for (unsigned k = 0; k < n_threads; k++)
     if (threads[k].state != AT_BARRIER || threads[k].line != line) return false;
   vote_or = 0, vote_and = 1, vote_count = 0;
+  uint32_t acquired = 0;
+  for (unsigned k = 0; k < n_threads; k++) {
+    uint32_t own = threads[k].acquired > threads[k].found ? threads[k].acquired : threads[k].found;
+    acquired = acquired > own ? acquired : own;
+  }
   for (unsigned k = 0; k < n_threads; k++) {
     threads[k].state = READY;
     int vote = threads[k].vote;
+    threads[k].acquired = acquired;
     vote_or |= vote != 0, vote_and &= vote != 0, vote_count += vote != 0;
   }
   interval++;
@@ -495,7 +579,7 @@ EMULATOR_OWN static bool release() {
 EMULATOR_OWN static void run_block() {
   static uint16_t turn[MAX_THREADS];
   n_finished = 0;
-  block_has_fenced = false;
+  n_at_mask = 0;
   block_serial++;
   first_of_block = ++interval;
   memset(warp_time, 0, sizeof warp_time);
@@ -504,7 +588,9 @@ EMULATOR_OWN static void run_block() {
     start_fiber(k);
     turn[k] = (uint16_t)(order == BACKWARD ? n_threads - 1 - k : k);
   }
+  int n_idle = 0;
   while (!message[0]) {
+    has_changed = false;
     if (order == RANDOM)
       for (unsigned k = n_threads - 1; k > 0; k--) {
         unsigned other = random_below(k + 1);
@@ -518,6 +604,9 @@ EMULATOR_OWN static void run_block() {
       any = true;
       resume(t);
     }
+    any |= join_lanes();
+    n_idle = has_changed ? 0 : n_idle + 1;
+    if (n_idle > MAX_IDLE_ROUNDS) explain_waiting();
     if (any || message[0]) continue;
     if (n_finished == n_threads) return;
     if (!release()) explain_standstill();
@@ -613,7 +702,29 @@ EMULATOR_OWN static inline void wait_at_barrier(int line, int vote) {
   now->line = line;
   now->vote = vote;
   now->state = AT_BARRIER;
+  has_changed = true;
   to_scheduler();
+}
+
+/* Other threads may run before this one goes on. */
+EMULATOR_OWN static inline void give_way(int line) {
+  if (!now) return;
+  now->line = line;
+  to_scheduler();
+}
+
+EMULATOR_OWN static inline void fence(int line) {
+  give_way(line);
+  now->fence = ++n_fences;
+  if (now->acquired < now->found) now->acquired = now->found;
+}
+
+EMULATOR_OWN static inline unsigned active_mask(int line) {
+  now->line = line;
+  now->state = AT_MASK;
+  n_at_mask++;
+  to_scheduler();
+  return now->mask;
 }
 
 /* Give a value to the lanes of `mask` and wait for theirs. */
@@ -625,7 +736,9 @@ EMULATOR_OWN static const uint64_t *exchange(unsigned mask, uint64_t value, int 
   if (!(mask >> lane & 1)) fail("lane %u takes part at line %d and is not in the mask %#x", lane, line, mask);
   Exchange *e = nullptr;
   for (int k = 0; k < MAX_MASKS && !e; k++)
-    if (exchanges[warp][k].mask == live || !exchanges[warp][k].mask) e = &exchanges[warp][k];
+    if (exchanges[warp][k].mask == live) e = &exchanges[warp][k];
+  for (int k = 0; k < MAX_MASKS && !e; k++)
+    if (!exchanges[warp][k].arrived && !exchanges[warp][k].n_unread) e = &exchanges[warp][k];
   if (!e) fail("more than %d masks in one warp", (int)MAX_MASKS);
   if (e->arrived && e->line != line)
     fail("lanes of warp %u meet at different lines, %d and %d", warp, e->line, line);
@@ -637,6 +750,8 @@ EMULATOR_OWN static const uint64_t *exchange(unsigned mask, uint64_t value, int 
   if (e->arrived == live) {
     e->arrived = 0;
     e->generation++;
+    e->n_unread = (unsigned)__builtin_popcount(live);
+    has_changed = true;
     warp_time[warp] = (uint16_t)(warp_time[warp] + orders_memory);
     for (unsigned k = 0; k < WARP && warp * WARP + k < n_threads; k++) {
       Thread &t = threads[warp * WARP + k];
@@ -647,6 +762,7 @@ EMULATOR_OWN static const uint64_t *exchange(unsigned mask, uint64_t value, int 
     now->exchange = e;
     to_scheduler();
   }
+  e->n_unread--;
   return e->value[round];
 }
 
@@ -668,6 +784,14 @@ EMULATOR_OWN static inline unsigned ballot(unsigned mask, int predicate, int lin
   unsigned bits = 0, first = now->linear / WARP * WARP;
   for (unsigned k = 0; k < WARP && first + k < n_threads; k++)
     if (mask >> k & 1) bits |= (unsigned)all[k] << k;
+  return bits;
+}
+
+EMULATOR_OWN static inline unsigned match(unsigned mask, uint64_t value, int line) {
+  const uint64_t *all = exchange(mask, value, line);
+  unsigned bits = 0, first = now->linear / WARP * WARP;
+  for (unsigned k = 0; k < WARP && first + k < n_threads; k++)
+    if (mask >> k & 1 && all[k] == value) bits |= 1u << k;
   return bits;
 }
 
@@ -698,12 +822,18 @@ EMULATOR_OWN static void copy_async_wait(int n_open) {
   }
 }
 
-/* ---- atomics ------------------------------------------------------------------------------------------------------------ */
+/* ---- atomics, and strong loads and stores ---------------------------------------------------------------------------------- */
 
-template <class T, class F> EMULATOR_OWN inline T update(T *place, F change) {
+template <class T> EMULATOR_OWN inline void put(T *place, T value) {
+  has_changed |= memcmp(place, &value, sizeof(T)) != 0;
+  *place = value;
+}
+
+template <class T, class F> EMULATOR_OWN inline T update(T *place, int line, F change) {
+  give_way(line);
   access((uintptr_t)place, sizeof(T), ATOMIC, sizeof(T));
   T old = *place;
-  *place = change(old);
+  put(place, change(old));
   return old;
 }
 
@@ -822,7 +952,7 @@ EMULATOR_OWN inline int __syncthreads_count(int p, EMULATOR_LINE) {
 EMULATOR_OWN inline void __syncwarp(unsigned mask = 0xffffffffu, EMULATOR_LINE) {
   emulator::exchange(mask, 0, line, true);
 }
-EMULATOR_OWN inline void __threadfence() { emulator::block_has_fenced = true; }
+EMULATOR_OWN inline void __threadfence(EMULATOR_LINE) { emulator::fence(line); }
 EMULATOR_OWN inline void __threadfence_block() {}
 
 template <class T> EMULATOR_OWN inline T __shfl_sync(unsigned mask, T v, int source, int width = 32, EMULATOR_LINE) {
@@ -842,20 +972,29 @@ template <class T> EMULATOR_OWN inline T __shfl_xor_sync(unsigned mask, T v, int
   return emulator::shuffle(mask, v, (other & ~(width - 1)) <= (lane & ~(width - 1)) ? other : lane, line);
 }
 EMULATOR_OWN inline unsigned __ballot_sync(unsigned mask, int p, EMULATOR_LINE) { return emulator::ballot(mask, p, line); }
+EMULATOR_OWN inline unsigned __activemask(EMULATOR_LINE) { return emulator::active_mask(line); }
+template <class T> EMULATOR_OWN inline unsigned __match_any_sync(unsigned mask, T v, EMULATOR_LINE) {
+  uint64_t bits = 0;
+  memcpy(&bits, &v, sizeof(T));
+  return emulator::match(mask, bits, line);
+}
 EMULATOR_OWN inline int __any_sync(unsigned mask, int p, EMULATOR_LINE) { return emulator::ballot(mask, p, line) != 0; }
 EMULATOR_OWN inline int __all_sync(unsigned mask, int p, EMULATOR_LINE) { return emulator::ballot(mask, !p, line) == 0; }
 
-#define EMULATOR_ATOMICS(T)                                                                                             \
-  EMULATOR_OWN inline T atomicAdd(T *p, T v) { return emulator::update(p, [v](T old) { return (T)(old + v); }); }       \
-  EMULATOR_OWN inline T atomicExch(T *p, T v) { return emulator::update(p, [v](T) { return v; }); }
-#define EMULATOR_INTEGER_ATOMICS(T)                                                                                     \
-  EMULATOR_ATOMICS(T)                                                                                                   \
-  EMULATOR_OWN inline T atomicMax(T *p, T v) { return emulator::update(p, [v](T old) { return old > v ? old : v; }); }  \
-  EMULATOR_OWN inline T atomicMin(T *p, T v) { return emulator::update(p, [v](T old) { return old < v ? old : v; }); }  \
-  EMULATOR_OWN inline T atomicOr(T *p, T v) { return emulator::update(p, [v](T old) { return old | v; }); }             \
-  EMULATOR_OWN inline T atomicAnd(T *p, T v) { return emulator::update(p, [v](T old) { return old & v; }); }            \
-  EMULATOR_OWN inline T atomicCAS(T *p, T expected, T v) {                                                              \
-    return emulator::update(p, [=](T old) { return old == expected ? v : old; });                                       \
+#define EMULATOR_ATOMIC(name, T, change)                                                \
+  EMULATOR_OWN inline T name(T *p, T v, EMULATOR_LINE) {                                \
+    return emulator::update(p, line, [v](T old) { return (T)(change); });               \
+  }
+#define EMULATOR_ATOMICS(T) EMULATOR_ATOMIC(atomicAdd, T, old + v) EMULATOR_ATOMIC(atomicExch, T, (void(old), v))
+#define EMULATOR_INTEGER_ATOMICS(T)                                                     \
+  EMULATOR_ATOMICS(T)                                                                   \
+  EMULATOR_ATOMIC(atomicMax, T, old > v ? old : v)                                      \
+  EMULATOR_ATOMIC(atomicMin, T, old < v ? old : v)                                      \
+  EMULATOR_ATOMIC(atomicOr, T, old | v)                                                 \
+  EMULATOR_ATOMIC(atomicAnd, T, old & v)                                                \
+  EMULATOR_ATOMIC(atomicXor, T, old ^ v)                                                \
+  EMULATOR_OWN inline T atomicCAS(T *p, T expected, T v, EMULATOR_LINE) {               \
+    return emulator::update(p, line, [=](T old) { return old == expected ? v : old; }); \
   }
 EMULATOR_ATOMICS(float)
 EMULATOR_ATOMICS(double)
@@ -863,8 +1002,20 @@ EMULATOR_INTEGER_ATOMICS(int)
 EMULATOR_INTEGER_ATOMICS(unsigned)
 EMULATOR_INTEGER_ATOMICS(unsigned long long)
 EMULATOR_INTEGER_ATOMICS(long long)
-EMULATOR_OWN inline unsigned atomicInc(unsigned *p, unsigned most) {
-  return emulator::update(p, [most](unsigned old) { return old >= most ? 0u : old + 1; });
+EMULATOR_OWN inline unsigned atomicInc(unsigned *p, unsigned most, EMULATOR_LINE) {
+  return emulator::update(p, line, [most](unsigned old) { return old >= most ? 0u : old + 1; });
+}
+
+/* Loads and stores of what other threads change meanwhile, volatile on a GPU. */
+template <class T> EMULATOR_OWN inline T load_strong(const T *p, EMULATOR_LINE) {
+  emulator::give_way(line);
+  emulator::access((uintptr_t)p, sizeof(T), emulator::STRONG_READ, sizeof(T));
+  return *p;
+}
+template <class T, class V> EMULATOR_OWN inline void store_strong(T *p, V v, EMULATOR_LINE) {
+  emulator::give_way(line);
+  emulator::access((uintptr_t)p, sizeof(T), emulator::STRONG_WRITE, sizeof(T));
+  emulator::put(p, (T)v);
 }
 
 /* Hints about caches change nothing here. */

@@ -164,6 +164,41 @@ def last_block(fence: str = "__threadfence();") -> Source:
     return Source(text, "entry", arguments, n_threads=1, launches=(launch,))
 
 
+def counting(body: str, threads: int = 64, blocks: int = 1, preamble: str = "") -> Source:
+    """A kernel with 64 integers `n`, all zero, 64 integers `y`, and the number `t` of its thread in the grid."""
+    text = (
+        f'{preamble}extern "C" __global__ void launch_0(int *n, int *y) {{\n'
+        f"    const int t = blockIdx.x * {threads} + threadIdx.x;\n{body}}}\n"
+    )
+    arguments = tuple(Argument(x, "array", "int32", (64,)) for x in ("n", "y"))
+    launch = KernelLaunch("launch_0", (blocks, 1, 1), (threads, 1, 1), 0, (0, 1))
+    return Source(text, "entry", arguments, n_threads=1, launches=(launch,))
+
+
+# Thread 40 hands a value to all others.
+PUBLISHED = """\
+    if (t == 40) {
+        n[1] = 7;
+        publish(&n[0], t);
+    } else {
+        while (load_strong(&n[0]) == 0) {}
+        __threadfence();
+        y[t] = n[1];
+    }
+"""
+HANDED_OVER = """\
+    if (t == 40) {
+        n[1] = 7;
+        RELEASE
+        store_strong(&n[0], 1);
+    } else {
+        while (load_strong(&n[0]) == 0) {}
+        ACQUIRE
+        y[t] = n[1];
+    }
+"""
+
+
 EXTREMA = """\
 extern "C" __global__ void launch_0(const float *__restrict__ x, float *__restrict__ y, double *__restrict__ z) {
     const int i = blockIdx.x * 128 + threadIdx.x;

@@ -228,6 +228,62 @@ extern "C" __global__ void launch_0(float *f, double *d, int *i, int *most) {
     assert [m[0] for m in made] == [576, 288, 1152, 4]
 
 
+def counted(device, body, order="forward", seed=None, **shape):
+    """The 64 integers `n` and `y` behind a kernel, zero at first."""
+    n, y = np.zeros(64, np.int32), np.zeros(64, np.int32)
+    load(device, gpu.counting(body, **shape)).run([n, y], order, seed)
+    return n.tolist(), y.tolist()
+
+
+FENCES = {"RELEASE": "__threadfence();", "ACQUIRE": "__threadfence();"}
+
+
+def handed_over(**fences):
+    body = gpu.HANDED_OVER
+    for name, text in {**FENCES, **fences}.items():
+        body = body.replace(name, text)
+    return body
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_threads_wait_for_what_another_publishes(emulator, order):
+    _, y = counted(emulator, handed_over(), order)
+    assert y == [0 if t == 40 else 7 for t in range(64)]
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_other_threads_run_between_atomic_operations(emulator, order):
+    """All find the mark missing before one sets it; whoever exchanges it finds it once."""
+    late = "    if (atomicAdd(&n[0], 0) == 0) {\n        atomicExch(&n[0], 1);\n        atomicAdd(&n[1], 1);\n    }\n"
+    n, _ = counted(emulator, late, order, 3)
+    assert n[1] > 1
+    n, _ = counted(emulator, "    if (atomicCAS(&n[0], 0, 1) == 0) atomicAdd(&n[1], 1);\n", order)
+    assert n[1] == 1
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_lanes_that_run_together_find_one_another(emulator, order):
+    """Those of a warp that are in one branch, all of them unless the order is random; and each knows those with its own value."""
+    body = """\
+    if (t % 2) {
+        const unsigned here = __activemask();
+        y[t] = here;
+        n[t] = __match_any_sync(here, t % 3);
+    }
+"""
+    n, y = counted(emulator, body, order, 5)
+    odd = range(1, 64, 2)
+    for t in odd:
+        here = y[t] & 0xFFFFFFFF
+        assert here >> t % 32 & 1 and not here & 0x55555555
+        same = [k for k in range(t // 32 * 32, t // 32 * 32 + 32) if k % 3 == t % 3]
+        assert n[t] & 0xFFFFFFFF == here & sum(1 << k % 32 for k in same)
+    if order != "random":
+        assert {y[t] & 0xFFFFFFFF for t in odd} == {0xAAAAAAAA}
+    else:
+        assert len({y[t] for t in odd}) > 1
+
+
 def test_scalars_of_every_type(emulator):
     """But halves, which not every C++ compiler has."""
     dtypes = [d for d in DType if d is not DType.f16]
@@ -379,6 +435,36 @@ def test_blocks_that_write_one_element_are_found(emulator):
 
 def test_a_missing_fence_before_the_last_block_is_found(emulator):
     assert "another block" in failure(emulator, gpu.last_block(""))
+
+
+@pytest.mark.parametrize("name", FENCES)
+@pytest.mark.parametrize("order", ORDERS)
+def test_a_value_that_is_handed_over_without_a_fence_is_found(emulator, order, name):
+    """Of the thread that stores it, and of those that read it."""
+    said = failure(emulator, gpu.counting(handed_over(**{name: ""})), order)
+    assert "reads byte 4 of n, which thread (40, 0, 0) of the block wrote" in said
+
+
+def test_a_fence_of_one_thread_orders_no_others(emulator):
+    body = "    __threadfence();\n    if (t % 64 == 0) y[0] = t;\n"
+    assert "another block of this launch wrote" in failure(emulator, gpu.counting(body, blocks=2))
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_plain_accesses_to_what_others_change_are_found(emulator, order):
+    body = "    if (t == 40) store_strong(&n[0], 1);\n    else y[t] = n[0];\n"
+    assert "byte 0 of n" in failure(emulator, gpu.counting(body), order)
+    body = "    if (t == 40) n[0] = 1;\n    else y[t] = load_strong(&n[0]);\n"
+    assert "byte 0 of n" in failure(emulator, gpu.counting(body), order)
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_a_standstill_names_kernel_and_line(emulator, order):
+    """Threads wait for what none does: nothing changes, however long they run."""
+    body = "    while (load_strong(&n[0]) == 0) {}\n    y[t] = 1;\n"
+    said = failure(emulator, gpu.counting(body), order)
+    assert "no thread goes on: thread (" in said
+    assert "is at line 3, where it found nothing new" in said
 
 
 def test_shared_memory_is_not_zero_at_first(emulator):
