@@ -47,6 +47,7 @@ LENGTH_ORDERS = "tests/codegen/test_row_lengths.py::test_rows_in_the_order_of_th
 KEPT_SORTS = "tests/codegen/test_scatter.py::test_kept_sorts_are_made_again_when_blocks_change"
 SORTED_COLOURS = "tests/codegen/test_scatter.py::test_blocks_of_one_colour_are_apart_and_threads_meet_between_colours"
 IN_TURN = "tests/codegen/test_grid_stride.py"
+ACTIVATION = "tests/kernels/sparse/test_emulated_activation.py::test_threads_activate_at_once_in_three_periods"
 KEPT_COLOURS = (
     "tests/runtime/cpu/test_calls.py::test_kept_colours_are_made_again_when_an_index_changes"
 )
@@ -607,6 +608,34 @@ FAULTS = (
         "return p.n_blocks or -(-p.loop.extent // p.tile)",
         "return p.n_blocks and p.n_blocks - 1 or -(-p.loop.extent // p.tile)",
         (IN_TURN,),
+    ),
+    Fault(
+        "activation by threads: an entry that nobody marks",
+        "kernels/sparse",
+        'old = round_.fetch(table, (entry,), "bit_or", const(BUSY, U32))',
+        'old = round_.fetch(table, (entry,), "bit_or", const(0, U32))',
+        (ACTIVATION,),
+    ),
+    Fault(
+        "activation by threads: lanes that take one slot",
+        "codegen/bodies",
+        "return old + x * __popc(here & ((1u << lane) - 1));",
+        "return old;",
+        (ACTIVATION,),
+    ),
+    Fault(
+        "activation by threads: loads of what others change",
+        "codegen/write",
+        "    writer.v.strong = _changing(task)\n",
+        "",
+        (ACTIVATION,),
+    ),
+    Fault(
+        "publication: no fence",
+        "codegen/bodies",
+        "    __threadfence();\n    store_strong(p, x);\n",
+        "    store_strong(p, x);\n",
+        ("tests/runtime/cuda/test_cuda_build.py",),
     ),
     # --- what is believed
     Fault(

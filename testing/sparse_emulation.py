@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ..codegen.text.source import Source
+from ..codegen.plan.candidates import plan_of
 from ..kernels.fields.canonical_state import canonical
 from ..kernels.frontend.recorder import Recording, record_program
 from ..kernels.sparse.naming import in_terms_of_trees, shared_parts
@@ -31,11 +31,28 @@ ks: Any = import_module(__package__.partition(".")[0])  # programs of users see 
 
 @dataclass(frozen=True)
 class Shape:
-    """A tree: `beside` is the level that a list is at, in chunks of `chunk` cells."""
+    """A tree: `beside` is the level that lists of `length` cells are at, in chunks of `chunk` cells."""
 
     chain: tuple[tuple[str, tuple[int, int]], ...]
     beside: int
     chunk: int
+    length: int = 8
+
+
+SHARED = ("spread", "fill", "lengthen", "carry")  # threads share the cells that these activate
+CALLS = (*SHARED, "store", "add", "bump", "drop", "append")
+_KINDS = ("pointer", "bitmasked", "hash", "dense")
+
+
+def drawn(rng: np.random.Generator) -> tuple[Shape, list[tuple[str, int]]]:
+    """A random tree and calls on it; the first of them activates cells by many threads."""
+    chain = list[tuple[str, tuple[int, int]]]()
+    for level in range(int(rng.integers(1, 4))):
+        kind = str(rng.choice(_KINDS if level else _KINDS[:3]))
+        chain.append((kind, (int(rng.integers(1, 5)), int(rng.integers(1, 5)))))
+    shape = Shape(tuple(chain), int(rng.integers(len(chain))), int(rng.integers(1, 5)), 32)
+    names = [rng.choice(SHARED), *rng.choice(CALLS, int(rng.integers(2, 5)))]
+    return shape, [(str(name), int(rng.integers(40))) for name in names]
 
 
 def recorded(shape: Shape, calls: Sequence[tuple[str, int]]) -> tuple[Recording, Arrays]:
@@ -48,7 +65,7 @@ def recorded(shape: Shape, calls: Sequence[tuple[str, int]]) -> tuple[Recording,
         node = getattr(node, kind)(ks.ij, extents)
         nodes.append(node)
     node.place(x, y)
-    lists = nodes[shape.beside].dynamic(ks.k, 8, chunk_size=shape.chunk)
+    lists = nodes[shape.beside].dynamic(ks.k, shape.length, chunk_size=shape.chunk)
     lists.place(items)
     ks.root.pointer(ks.ij, (3, 2)).dense(ks.ij, 2).place(other)
     rows, columns = x.shape
@@ -84,7 +101,24 @@ def recorded(shape: Shape, calls: Sequence[tuple[str, int]]) -> tuple[Recording,
         for k in range(2):
             ks.append(lists, [c % lists.shape[0], (c + k) % lists.shape[1]], c)
 
+    @ks.kernel
+    def spread(c: ks.template()):
+        for k in range(48):
+            y[(c + 3 * k) % rows, (k // 2) % columns] += k + 1
+
+    @ks.kernel
+    def fill(c: ks.template()):
+        for i, j in ks.ndrange(rows, columns):
+            if (i + c * j) % 3 == 0:
+                x[i, j] = i + c
+
+    @ks.kernel
+    def lengthen(c: ks.template()):
+        for i in range(lists.shape[0]):
+            items[i, c % lists.shape[1], (i + c) % 8] = c
+
     kernels = {"store": store, "add": add, "append": append}
+    kernels |= {"spread": spread, "fill": fill, "lengthen": lengthen}
 
     def call(what: str, c: int) -> None:
         if what in kernels:
@@ -106,6 +140,19 @@ def recorded(shape: Shape, calls: Sequence[tuple[str, int]]) -> tuple[Recording,
     before = {name: np.array(a) for name, a in arrays.items()}
     ks.reset()
     return recording, before
+
+
+def random_candidate(root: Candidate, rng: np.random.Generator) -> Candidate:
+    """A random complete candidate below `root`."""
+    while True:
+        found = checking.random_candidate(root, rng)
+        if isinstance(found, Candidate):
+            return found
+
+
+def shares_activation(candidate: Candidate) -> bool:
+    """True if several threads activate cells of one tree at once."""
+    return any(t.activates and t.states for t in plan_of(candidate).tasks)
 
 
 def fault(
@@ -135,10 +182,7 @@ def fault(
 
     rng = np.random.default_rng(seed)
     for _ in range(n_candidates):
-        candidate = None
-        while not isinstance(candidate, Candidate):
-            candidate = checking.random_candidate(root, rng)
-        source: Source = gpu_checking.source_of(candidate)
+        source = gpu_checking.source_of(random_candidate(root, rng))
         said = gpu_checking.check(source, inputs, folder, judge=judge)
         if said:
             return in_terms_of_trees(recording.trees, said)

@@ -146,9 +146,14 @@ class BodyWriter:
                 )
             case ir.Store(array, indices, value):
                 place = self.v.element(array, indices)
-                self.w.write(
-                    c.Assign(place.x, self.w.converted(self.v.evaluate(value), place.dtype).x)
-                )
+                x = self.w.converted(self.v.evaluate(value), place.dtype).x
+                if array in self.v.strong:
+                    publishes = not isinstance(
+                        value, ir.Const
+                    )  # a mark says nothing of other stores
+                    self.w.write(self.w.memory.strong_store(self.w, place.x, x, publishes))
+                else:
+                    self.w.write(c.Assign(place.x, x))
             case ir.Update() if s.result or self.is_shared(s):
                 self.fetch(s)
             case ir.Update(array, indices, op, value):
@@ -303,7 +308,9 @@ class BodyWriter:
         is_shared = self.is_shared(s)
         found: c.CExpr = place.x
         if is_shared:
-            function = self.w.prelude.use(f"fetch_{s.op}", place.dtype, 0)
+            is_together = bool(s.result) and isinstance(s.value, ir.Const)
+            operation = self.w.memory.fetching(s.op, is_together)
+            function = self.w.prelude.use(operation, place.dtype, 0)
             found = c.Call(function, (c.Un("&", place.x), value.x))
         if not s.result:
             self.w.write(c.Evaluate(found))

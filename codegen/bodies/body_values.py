@@ -40,6 +40,7 @@ class BodyValues:
         self.w, self.problem, self.array_of = w, problem, array_of
         self.plain_indices = plain_indices
         self.tiles: Mapping[str, TilePlace] = {}  # arrays of which a part is elsewhere
+        self.strong: frozenset[str] = frozenset()  # arrays that other threads change meanwhile
         self.loops: dict[str, c.CExpr] = {}
         self.locals: dict[str, Value] = {}
 
@@ -80,6 +81,9 @@ class BodyValues:
     def evaluate(self, e: ir.Expr) -> Value:
         def leaf(x: ir.Expr) -> Value:
             match x:
+                case ir.Load(array, indices) if array in self.strong:
+                    place = self.element(array, indices)
+                    return Value(self.w.memory.strong_load(self.w, place.x), place.dtype)
                 case ir.Load(array, indices):
                     return self.element(array, indices)
                 case ir.LoopIndex(loop, dtype):

@@ -9,6 +9,7 @@ from ...kernels.ir.kernel import DType
 from ..text import csyntax as c
 from ..text.cprint import expression
 from ..text.names import RESERVED_CUDA
+from .cuda_prelude import PUBLISH, STRONG
 from .cuda_vectors import HINTED_LOADS, STREAMING_STORE
 from .emitter import Builder
 from .memory import Emitter, Memory, Value
@@ -41,6 +42,20 @@ class CudaMemory(Memory):
         if stream:
             return c.Evaluate(c.Call(STREAMING_STORE, (c.Un("&", place), x)))
         return c.Assign(place, x)
+
+    def strong_load(self, w: Emitter, place: c.CExpr) -> c.CExpr:
+        w.prelude.defined.setdefault("strong", STRONG)
+        return c.Call("load_strong", (c.Un("&", place),))
+
+    def strong_store(self, w: Emitter, place: c.CExpr, x: c.CExpr, publishes: bool) -> c.CStmt:
+        w.prelude.defined.setdefault("strong", STRONG)
+        if publishes:
+            w.prelude.defined.setdefault("publish", PUBLISH)
+        function = "publish" if publishes else "store_strong"
+        return c.Evaluate(c.Call(function, (c.Un("&", place), x)))
+
+    def fetching(self, op: str, is_together: bool) -> str:
+        return f"fetch_{op}_together" if is_together and op == "add" else f"fetch_{op}"
 
     def strided(
         self,

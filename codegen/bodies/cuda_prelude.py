@@ -33,12 +33,13 @@ template <int n_open> __device__ __forceinline__ void copy_async_wait() {
 
 
 _EXTREMUM = """\
-__device__ __forceinline__ void atomic_{op}({type} *place, {type} value) {{
+__device__ __forceinline__ {type} atomic_{op}({type} *place, {type} value) {{
     {bits} *bits = ({bits} *)place, seen = atomicCAS(bits, ({bits})0, ({bits})0), before;
     do {{
         before = seen;
         seen = atomicCAS(bits, before, ({bits}){to_bits}({function}(value, {from_bits}(before))));
     }} while (seen != before);
+    return {from_bits}(before);
 }}
 """
 _FLOAT = {"type": "float", "bits": "int"}
@@ -52,3 +53,21 @@ ATOMIC_EXTREMA = "".join(
     for suffix, words in (("f", _FLOAT), ("", _DOUBLE))
 )
 """Defines atomic_max and atomic_min for float and double, which CUDA has for integers only; for GPU and emulator alike."""
+
+STRONG = """\
+#if defined(__CUDACC__)
+/* Accesses to elements that other threads change meanwhile: none is moved, left out, or answered by a core's own cache. */
+template <typename T> __device__ __forceinline__ T load_strong(const T *p) { return *(const volatile T *)p; }
+template <typename T, typename X> __device__ __forceinline__ void store_strong(T *p, X x) { *(volatile T *)p = (T)x; }
+#endif
+"""
+"""Declares load_strong and store_strong. The emulator has them built in."""
+
+PUBLISH = """\
+/* Who finds x has all that this thread stored before. */
+template <typename T, typename X> __device__ __forceinline__ void publish(T *p, X x) {
+    __threadfence();
+    store_strong(p, x);
+}
+"""
+"""Defines publish; needs STRONG."""

@@ -109,12 +109,13 @@ class CudaHelpers(Helpers):
             return _prefix_sums(prelude, name, operation, dtype)
         if operation.startswith(("warp_", "block_")):
             return _threads(name, operation, c)
-        if operation.startswith("fetch_"):  # nobody asks for what was there
-            operation = operation.replace("fetch_", "atomic_")
-        if operation.startswith("atomic_"):
-            if dtype.is_float and operation != "atomic_add":
+        if operation == "fetch_add_together":
+            return _added_together(name, prelude.use("fetch_add", dtype, 0), c)
+        if operation.startswith(("atomic_", "fetch_")):
+            kind, _, op = operation.partition("_")
+            if dtype.is_float and op != "add":
                 prelude.defined.setdefault("atomic_extrema", ATOMIC_EXTREMA)
-            return _atomic(name, operation, dtype)
+            return _atomic(name, op, dtype, returns=kind == "fetch")
         if operation.startswith("exact_") and not lanes:
             kind = "f" if dtype is DType.f32 else "d"
             function = f"__{kind}{operation.removeprefix('exact_')}_rn"
@@ -224,20 +225,48 @@ def _fold(name: str, operation: str, c: str, v: str, lanes: int) -> str:
     )
 
 
-def _atomic(name: str, operation: str, dtype: DType) -> str:
-    """Returns the definition of an atomic add, minimum or maximum, for an element that several blocks update."""
+_ATOMICS = {
+    "add": "atomicAdd",
+    "min": "atomicMin",
+    "max": "atomicMax",
+    "bit_and": "atomicAnd",
+    "bit_or": "atomicOr",
+    "bit_xor": "atomicXor",
+}
+
+
+def _atomic(name: str, op: str, dtype: DType, returns: bool) -> str:
+    """Returns the definition of an atomic update, for an element that several threads update.
+
+    `returns`: the helper returns the element's old value.
+    """
     c = SCALAR_TYPES[dtype.name]
-    wide = "unsigned long long" if operation == "atomic_add" else "long long"
-    # CUDA has no sum of signed ones, and its names for them are other types.
+    # Of words of 64 bits CUDA has a signed variant of minimum and maximum only, and its names for them are other types.
+    wide = "long long" if op in ("min", "max") and dtype.is_signed else "unsigned long long"
     is_wide = dtype.is_integer and dtype.size_bytes == 8
-    if dtype is DType.u64:
-        wide = "unsigned long long"
     place, value = (f"({wide} *)p", f"({wide})x") if is_wide else ("p", "x")
-    function = {"atomic_add": "Add", "atomic_min": "Min", "atomic_max": "Max"}[operation]
-    function = f"atomic{function}"
-    if dtype.is_float and operation != "atomic_add":
-        function = operation
-    return f"{_INLINE} void {name}({c} *p, {c} x) {{ {function}({place}, {value}); }}"
+    function = f"atomic_{op}" if dtype.is_float and op != "add" else _ATOMICS[op]
+    update = f"{function}({place}, {value})"
+    if not returns:
+        return f"{_INLINE} void {name}({c} *p, {c} x) {{ {update}; }}"
+    return f"{_INLINE} {c} {name}({c} *p, {c} x) {{ return ({c}){update}; }}"
+
+
+def _added_together(name: str, fetch_add: str, c: str) -> str:
+    """Returns the definition of an atomic addition of one `x` by all lanes that run together: one operation an element.
+
+    Each lane gets the old value as if the lanes had added one after the other.
+    """
+    return (
+        f"{_INLINE} {c} {name}({c} *p, {c} x) {{\n"
+        f"    const unsigned here = __match_any_sync(__activemask(), (unsigned long long)p);\n"
+        f"    const int tid = threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z);\n"
+        f"    const int lane = tid % 32, first = __ffs(here) - 1;\n"
+        f"    {c} old = 0;\n"
+        f"    if (lane == first) old = {fetch_add}(p, x * __popc(here));\n"
+        f"    old = __shfl_sync(here, old, first);\n"
+        f"    return old + x * __popc(here & ((1u << lane) - 1));\n}}"
+    )
 
 
 def _threads(name: str, operation: str, c: str) -> str:

@@ -76,6 +76,24 @@ class Memory(ABC):
     def assignment(self, place: c.CExpr, x: c.CExpr, stream: bool) -> c.CStmt:
         """Returns the store of one element; with `stream` around the caches."""
 
+    @abstractmethod
+    def strong_load(self, w: Emitter, place: c.CExpr) -> c.CExpr:
+        """Returns a load of an element that other threads may change at the same time."""
+
+    @abstractmethod
+    def strong_store(self, w: Emitter, place: c.CExpr, x: c.CExpr, publishes: bool) -> c.CStmt:
+        """Returns a store of an element that other threads may access at the same time.
+
+        `publishes`: who finds the value finds all stores before.
+        """
+
+    @abstractmethod
+    def fetching(self, op: str, is_together: bool) -> str:
+        """Returns the helper of an atomic update whose old value is used.
+
+        `is_together`: all threads that run it together combine one value with one element.
+        """
+
 
 class CMemory(Memory):
     """Loads and stores on a CPU, as C text.
@@ -126,3 +144,12 @@ class CMemory(Memory):
 
     def assignment(self, place: c.CExpr, x: c.CExpr, stream: bool) -> c.CStmt:
         return c.Assign(place, x)
+
+    def strong_load(self, w: Emitter, place: c.CExpr) -> c.CExpr:
+        return place
+
+    def strong_store(self, w: Emitter, place: c.CExpr, x: c.CExpr, publishes: bool) -> c.CStmt:
+        return c.Assign(place, x)
+
+    def fetching(self, op: str, is_together: bool) -> str:
+        return f"fetch_{op}"

@@ -195,6 +195,10 @@ def _bodies(launch: loop_ir.Launch, plan: Plan, places: Sequence[_PhasePlace]) -
     for t in launch.tasks:
         is_shared = launch.runs is loop_ir.Runs.GRID and plan.tasks[t].compaction != "SERIAL"
         _expect(not is_shared or len(launch.tasks) == 1, f"task {t} shares the blocks of its lists")
+        is_shared = plan.tasks[t].is_parallel or bool(plan.tasks[t].threads)
+        is_able = bool(plan.tasks[t].states) or not plan.tasks[t].activates
+        what = f"task {t}: threads activate cells of states that one changes"
+        _expect(is_able or not is_shared, what)
     once = sorted(p.phase.task for p in found if not p.is_late)
     _expect(once == sorted(launch.tasks), f"bodies of tasks {once}, not of {launch.tasks}")
     late = [p.phase.task for p in found if p.is_late]

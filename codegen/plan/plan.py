@@ -241,8 +241,8 @@ class TaskPlan:
     @property
     def states(self) -> frozenset[str]:
         """Arrays of a sparse tree's state that several threads of the task may update, by atomic operations."""
-        body = self.task.body
-        return body.trees.shared if body is not None and self.is_parallel else frozenset()
+        body, is_shared = self.task.body, self.is_parallel or bool(self.threads)
+        return body.trees.shared if body is not None and is_shared else frozenset()
 
     @property
     def n_threads(self) -> int:

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from ...kernels.ir.on_trees import EACH, NEEDED, ONCE
 from ...kernels.tasks.variants import in_each
-from ..backbone import INNER, MID, OUTER
+from ..backbone import INNER
 from ..draft import Draft, Family, Phrases, all_but, bits
 from ..targets.kind import CPU, GPU
 from .ranges import IN_TURN
 from .scatter import BY_BLOCKS, SCATTER
-from .tiling import DIM_KIND, PARALLEL, THREAD, VECTOR
+from .tiling import DIM_KIND, VECTOR
 
 ACTIVATE, DEMOTED, ELEMENT = range(3)
 ACTIVATE_KIND = (
@@ -54,18 +54,6 @@ def one_by_one(s: Draft) -> None:
             s.b.clause("activations in program order", [(var, bits(DEMOTED)), unsorted])
 
 
-def by_one_thread(s: Draft) -> None:
-    """Hardware: on a GPU one thread activates cells, since GPU threads do not wait for one another.
-
-    Several threads require DEMOTED: distribution is derived for the body without needless
-    activations.
-    """
-    for t, var in s.v.of_tasks["activate"].items():
-        for d in (d for level in (OUTER, MID, INNER) for d in s.dims_at(t, level)):
-            alone = (s.v.kind[d], all_but(DIM_KIND, PARALLEL, THREAD, VECTOR))
-            s.b.clause("activations by one thread", [(var, bits(DEMOTED)), alone])
-
-
 PHRASES = Phrases(
     "activate",
     "lists",
@@ -77,4 +65,4 @@ PHRASES = Phrases(
     {},
 )
 
-FAMILY = Family("activate", {CPU: (one_by_one,), GPU: (by_one_thread,)}, declare, (PHRASES,))
+FAMILY = Family("activate", {CPU: (one_by_one,), GPU: ()}, declare, (PHRASES,))

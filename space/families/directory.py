@@ -2,7 +2,7 @@
 
 The program has a table of all cells for a pointer node, and a directory of the active cells for a
 hash node. A node retains its own structure; the other one is auxiliary. On a GPU pointer nodes have
-no choice: threads that build a directory wait for one another's keys, and GPU threads do not.
+no choice: from which size on a directory pays there is not known.
 """
 
 from __future__ import annotations

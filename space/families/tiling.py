@@ -96,8 +96,6 @@ def has_blocks(s: Draft, d: Dim) -> bool:
 
 def may_be_shared(s: Draft, task: Task, d: Dim) -> bool:
     """True if threads may share a dim. Conflicting updates are then scatters (scatter.py)."""
-    if task.body is not None and task.body.trees.activates and not s.kind.has_teams:
-        return False  # the threads of a GPU do not wait for one another's cells
     return is_parallel(task, d) or bool(scatters(task, s.problem))
 
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from kernelscape.codegen.bodies.cuda_prelude import ATOMIC_EXTREMA, COPY_ASYNC
+from kernelscape.codegen.bodies.cuda_prelude import ATOMIC_EXTREMA, COPY_ASYNC, PUBLISH, STRONG
 from kernelscape.codegen.text.source import KernelLaunch
 from kernelscape.runtime.api.artifact import Artifact, BuildReport
 from kernelscape.runtime.api.errors import DeviceError
@@ -51,6 +51,7 @@ TEXTS = {
     "matmul in stages": gpu.matmul(COPY_ASYNC),
     "last block": gpu.last_block(),
     "extrema": gpu.extrema(ATOMIC_EXTREMA),
+    "published": gpu.counting(gpu.PUBLISHED, preamble=STRONG + PUBLISH),
 }
 
 
@@ -85,6 +86,16 @@ def test_extrema_of_floats_on_the_emulator(tmp_path):
     y, z = np.array([-1, 1], np.float32), np.array([-1, 1], np.float64)
     module.run([x, y, z])
     assert list(y) == list(z) == [x.max(), x.min()]
+
+
+@pytest.mark.skipif(not shutil.which("g++"), reason="no C++ compiler")
+def test_what_is_published_comes_with_what_was_stored_before(tmp_path):
+    device = open_device("emulator", DeviceOptions(build_folder=tmp_path))
+    module = device.runner.load(device.builder.build(TEXTS["published"]))
+    for order in ("forward", "backward", "random"):
+        n, y = np.zeros(64, np.int32), np.zeros(64, np.int32)
+        module.run([n, y], order)
+        assert y.tolist() == [0 if t == 40 else 7 for t in range(64)]
 
 
 def test_asynchronous_copies_are_that(compiler):
