@@ -27,7 +27,13 @@ from kernelscape.space import choices as ch
 from kernelscape.space.build import build_space
 from kernelscape.space.candidate import Candidate, Space
 from kernelscape.space.decisions import DecisionError, fix, restore, to_names
-from kernelscape.testing import checking, gpu_checking, sparse_emulation, sparse_periods
+from kernelscape.testing import (
+    checking,
+    emulated_periods,
+    gpu_checking,
+    sparse_emulation,
+    sparse_periods,
+)
 from kernelscape.testing.interpreted import run_reference
 from kernelscape.testing.sparse_emulation import Shape
 
@@ -246,25 +252,27 @@ def test_loops_that_activate_cells_are_shared_out_to_threads(
 ) -> None:
     """Stores are apart by the coordinates of their cells, sums are atomic, and so are the states of the trees."""
     space = space_of(growing[0])
-    root: Any = space.root()
-    loops = [d for d in space.backbone.dims if d.level == 0]
-    kinds = [root.values(space.variables.kind[d]) for d in loops]
-    assert all(ch.PARALLEL in found for found in kinds)
-    gpu: Any = build_space(space.problem, gpu_checking.target()).root()
-    assert gpu.values(gpu.space.variables.kind[loops[0]]) == (ch.LOOP,)
+    for each in (space, build_space(space.problem, gpu_checking.target())):
+        root: Any = each.root()
+        loops = [d for d in each.backbone.dims if d.level == 0]
+        kinds = [root.values(each.variables.kind[d]) for d in loops]
+        assert all(ch.PARALLEL in found for found in kinds)
 
 
-def test_one_thread_of_a_gpu_activates_cells_that_are_active_already(
-    growing: tuple[Recording, dict[str, Any]],
+@pytest.mark.compiler
+def test_blocks_of_a_gpu_activate_cells_that_are_active_already(
+    growing: tuple[Recording, dict[str, Any]], tmp_path: Path
 ) -> None:
-    """Threads were found in the body that takes these cells as they are: who fixes the other one gets a loop."""
-    space = build_space(normalise(growing[0]), gpu_checking.target())
-    last = [d for d in space.backbone.dims if d.level == 0][-1]
-    kind = space.variables.kind[last]
-    free: Any = space.root()
-    fixed: Any = fix(space, [("activate(*)", "ACTIVATE")]).root()
-    assert ch.PARALLEL in free.values(kind)
-    assert fixed.values(kind) == (ch.LOOP,)
+    """Who fixes the body that looks at each cell gets blocks and threads, as with the one that takes these cells as they are."""
+    recording, before = growing[0], {name: a.copy() for name, a in growing[1].items()}
+    space = build_space(normalise(recording), gpu_checking.target())
+    decided = [("activate(*)", "ACTIVATE"), ("dim_kind(*.outer)", "PARALLEL")]
+    candidate = drawn(fix(space, decided))
+    activating = [t for t in plan_of(candidate).tasks if t.activates]
+    assert len(activating) == 3
+    assert all(t.is_parallel and t.states for t in activating)
+    source = gpu_checking.source_of(candidate)
+    assert emulated_periods.fault(recording, before, source, tmp_path) == ""
 
 
 @pytest.mark.compiler
