@@ -37,6 +37,9 @@ ROUNDED_ROWS = (
     "tests/codegen/test_scatter.py::test_locals_that_are_rounded_from_floats_are_kept_for_the_body"
 )
 JOINED = "tests/kernels/transforms/test_joined_updates.py::test_updates_are_one_where_nobody_sees_a_part_of_the_sum"
+SUMS_BY_CELL = (
+    "tests/kernels/sparse/test_sums_by_cell.py::test_tiles_are_added_to_active_cells_alone"
+)
 BLOCKS_IN_TREES = "tests/kernels/sparse/test_random_sequences.py::test_particles_update_cells_of_leaves_block_by_block"
 UPDATE_TILES = "tests/kernels/sparse/test_update_tiles.py::test_{}".format
 HELD_COLOURS = "tests/runtime/cpu/test_calls.py::test_kept_colours_belong_to_a_call_until_its_last_launch_has_used_them"
@@ -447,11 +450,32 @@ FAULTS = (
         (SORTED_COLOURS,),
     ),
     Fault(
-        "windows in trees: a tile, which has no slots",
-        "space/families",
-        "values |= {SORTED} if x.is_in_tree else {SORTED, TILE}",
-        "values |= {SORTED, TILE}",
-        (BLOCKS_IN_TREES,),
+        "sums by cell: updates outside of the domain",
+        "kernels/sparse",
+        "return own if ok == const(True, ir.DType.bool_) else ir.If(ok, (own,), (), s.where)",
+        "return own",
+        (SUMS_BY_CELL,),
+    ),
+    Fault(
+        "sums by cell: cells of the tile that iterations update beyond its block",
+        "codegen/write",
+        "behind = c.linear(((start, 1),), x.tile[axis])",
+        "behind = c.linear(((start, 1),), x.tile[axis] - reach.span + 1)",
+        (SUMS_BY_CELL,),
+    ),
+    Fault(
+        "sums by cell: extremes of cells that no iteration updates",
+        "kernels/sparse",
+        'if dtype.is_float and s.op in ("min", "max"):',
+        'if dtype.is_integer and s.op in ("min", "max"):',
+        ("tests/kernels/sparse/test_sums_by_cell.py::test_tiles_hold_maxima_and_counts",),
+    ),
+    Fault(
+        "sums by cell: a problem that was decided for updates in place",
+        "codegen/plan",
+        "if value == SCATTER[TILE] and problem.tasks[site[0]].logical is not None:",
+        "if value == SCATTER[TILE] and problem.tasks[site[0]].logical is None:",
+        (SUMS_BY_CELL,),
     ),
     Fault(
         "windows in trees: extents of the array in place of coordinates",

@@ -174,7 +174,8 @@ def through_periods(
         ) -> str:
             left.update(state | {name: a.copy() for name, a in got.items()})
             found = canonical(recording.trees, left)
-            wrong = [name for name, a in want.items() if not np.array_equal(found[name], a)]
+            pairs = {name: (found[name], a) for name, a in want.items()}
+            wrong = [x for x, pair in pairs.items() if not np.array_equal(*pair, equal_nan=True)]
             return f"{', '.join(wrong)} differ from the reference" if wrong else ""
 
         said = call(InputSet(state, {}, {}, 0.0, 0.0, kept), judge, period)

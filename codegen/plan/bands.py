@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cmp_to_key
 from typing import Any
 
@@ -13,6 +14,7 @@ from ...kernels.ir.kernel import For
 from ...kernels.ir.on_trees import AS_IS, IF_OLD
 from ...kernels.ir.task import Problem, Task
 from ...kernels.ir.walk import nested_statements
+from ...kernels.tasks.variants import without_additions
 from ...space import choices as ch
 from ...space.backbone import INNER, MID, OUTER, Backbone, Flow, Operand, build_backbone
 from ...space.backbone.colourings import earlier_colouring
@@ -97,6 +99,15 @@ def _alone(plan: TaskPlan) -> tuple[PlannedNode, ...]:
     return (PlannedLoop((Member(plan.index, loop.loop.name, OUTER),), (PlannedBody(plan.index),)),)
 
 
+def _without_additions(task: Task) -> tuple[Task, Mapping[str, For]]:
+    """Returns a task without the loops that add sums by cell to sparse fields, and these loops by field."""
+    body = task.body
+    if body is None or not body.trees.sums:
+        return task, {}
+    statements, adding = without_additions(body.statements, body.trees)
+    return replace(task, body=replace(body, statements=statements)), adding
+
+
 class _Reader:
     """Reads the decisions about one problem into task plans and loop forests."""
 
@@ -166,6 +177,7 @@ class _Reader:
             for o, value in self.table("staged").items()
             if isinstance(o, Operand) and o.task == t
         }
+        task, adding = _without_additions(task)
         loops = tuple(self.loop(t, loop) for loop in task.loops)
         copies = tuple(o for o, value in staged.items() if _stages(o, value) != ch.DIRECT)
         shared = out(ch.MEM_SPACE[ch.SHARED])
@@ -216,7 +228,7 @@ class _Reader:
                 None,
             ),
             ranges=self.ranges(task, t),
-            scatters=self.scatters(t),
+            scatters=self.scatters(task, t, adding),
             colouring=self.colouring(t),
             by_length=self.by_length(t),
             wave=self.wave(t),
@@ -250,17 +262,23 @@ class _Reader:
             if not any(o.holds(p.access) for o in copies)
         )
 
-    def scatters(self, t: int) -> tuple[ScatterPlan, ...]:
-        problem, task = self.problem, self.problem.tasks[t]
-        methods = self.table("scatter")
+    def scatters(self, task: Task, t: int, adding: Mapping[str, For]) -> tuple[ScatterPlan, ...]:
+        """Returns the scatters of a task but for those of one thread.
+
+        `task`: after all passes. `adding`: the loops that add sums by cell to sparse fields, by field.
+        """
+        problem, methods = self.problem, self.table("scatter")
         cells = int(self.value("scatter_cells", t) or 0)
+        sums = dict(task.body.trees.sums) if task.body is not None else {}
+        original = problem.tasks[t]
         found = []
-        for x in scatters(task, problem) if any(u == t for u, _ in methods) else ():
+        for x in scatters(original, problem) if any(u == t for u, _ in methods) else ():
             how = ch.SCATTER.index(methods[t, x.array])
             if how in ch.SORTING:
                 tile = tile_shape(x, cells) if how == ch.TILE else ()
-                blocks = blocks_of(x, how, cells)
-                found.append(ScatterPlan(x, how, tile, blocks, placing(task, x.bases)))
+                blocks, place = blocks_of(x, how, cells), placing(task, x.bases)
+                whole = sums.get(x.array, ""), adding.get(x.array)
+                found.append(ScatterPlan(x, how, tile, blocks, place, *whole))
             elif how != ch.SERIAL:
                 found.append(ScatterPlan(x, how))
         return tuple(found)

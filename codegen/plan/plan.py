@@ -14,7 +14,7 @@ from ...kernels.analysis.scatters import Placing, Scatter
 from ...kernels.analysis.updated_rows import Inspector, UpdatedRows
 from ...kernels.ir.access import Access, access_of, index_loops
 from ...kernels.ir.domain import Loop
-from ...kernels.ir.kernel import Expr
+from ...kernels.ir.kernel import Expr, For
 from ...kernels.ir.repeats import Repeat, repeats_of
 from ...kernels.ir.task import Problem, Task
 from ...kernels.ir.walk import loads
@@ -100,7 +100,8 @@ class ScatterPlan:
     """Decided method of a scatter (updates of elements that iterations share).
 
     `blocks`: blocks by which iterations are sorted, if they are. `placing`: statements that compute
-    an iteration's block.
+    an iteration's block. `sums`: the array of the sums by cell of a sparse field, of which tiles are parts; `adding`: the loops
+    that add it to the field.
     """
 
     scatter: Scatter
@@ -108,10 +109,17 @@ class ScatterPlan:
     tile: tuple[int, ...] = ()  # elements along each axis of a thread's tile
     blocks: ArrayBlocks | None = None
     placing: Placing | None = None
+    sums: str = ""
+    adding: For | None = None
 
     @property
     def array(self) -> str:
         return self.scatter.array
+
+    @property
+    def tiled(self) -> str:
+        """Name of the array that the task's statements update in a tile."""
+        return self.sums or self.array
 
     @property
     def arrays_read(self) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ...kernels.analysis.accesses import analyse
+from ...kernels.analysis.scatters import scatters
 from ...kernels.ir.kernel import Stmt
 from ...kernels.ir.on_trees import EACH, making
 from ...kernels.ir.per_object import per_object
@@ -22,7 +23,7 @@ from ...kernels.sparse.list_records import with_places
 from ...kernels.sparse.slot_table import tabled
 from ...kernels.tasks.batch_blocks import interleaved
 from ...kernels.tasks.shared_values import materialised, shared_values
-from ...kernels.tasks.variants import in_each, staged
+from ...kernels.tasks.variants import arrays_of_sums, in_each, staged, with_sums
 from ...kernels.transforms.local_elements import in_locals
 from ...space.catalogue import KINDS
 from ...space.draft import SequencePart
@@ -34,6 +35,7 @@ from ...space.families.leaf_tiles import IN_TILE, LEAF_ROWS
 from ...space.families.local_arrays import IN_REGISTERS, LOCAL_ARRAYS
 from ...space.families.materialisation import MATERIALISED, STORED, place_of
 from ...space.families.record import CELL, RECORD
+from ...space.families.scatter import SCATTER, TILE
 from ...space.targets.target import Target
 
 
@@ -79,6 +81,22 @@ def batches(problem: Problem, decided: Decided) -> Problem:
         return replace(task, body=interleaved(problem, task)) if is_copied else task
 
     return _each(problem, decided, made)
+
+
+def sums(problem: Problem, decided: Decided) -> Problem:
+    """Returns the problem in which the decided scatters to sparse fields are sums by coordinates of cells first.
+
+    The arrays of all such sums are declared, so problems that differ in these decisions have the same arrays.
+    """
+    arrays, how = tuple(arrays_of_sums(problem).values()), decided.choices.get("scatter", {})
+
+    def made(task: Task, t: int) -> Task:
+        tiled = {array for u, array in how if u == t and how[u, array] == SCATTER[TILE]}
+        found = scatters(task, problem) if tiled else ()
+        fields = [x.array for x in found if x.is_in_tree and x.array in tiled]
+        return replace(task, body=with_sums(problem, task, fields)) if fields else task
+
+    return replace(_each(problem, decided, made), arrays=(*problem.arrays, *arrays))
 
 
 def local_arrays(problem: Problem, decided: Decided) -> Problem:
@@ -205,6 +223,7 @@ PASSES: tuple[ProblemPass, ...] = (
     values,
     batches,
     local_arrays,
+    sums,
     known_tasks,
     lists,
     activations,
@@ -238,7 +257,7 @@ def decided_problem(problem: Problem, decided: Decided) -> Problem:
     Candidates with equal decisions share one result: rewriting bodies is the most expensive part of
     a plan.
     """
-    read = tuple(_read(decided))
+    read = tuple(_read(problem, decided))
     key = decided.tasks, decided.target, frozenset(read)
     kept = _kept(problem)
     found = kept.pop(key, None)
@@ -261,8 +280,11 @@ def _kept(problem: Problem) -> dict[_Key, Problem]:
     return {}
 
 
-def _read(decided: Decided) -> Iterator[tuple[str, Any, str]]:
+def _read(problem: Problem, decided: Decided) -> Iterator[tuple[str, Any, str]]:
     """Yields (kind, site, value) of the decisions that the passes read."""
+    for site, value in decided.choices.get("scatter", {}).items():
+        if value == SCATTER[TILE] and problem.tasks[site[0]].logical is not None:
+            yield "scatter", site, value
     for kind in _READ:
         for site, value in decided.choices.get(kind, {}).items():
             yield kind, site, value

@@ -123,7 +123,7 @@ def iterations_of(scene: Emission, task: TaskPlan, windows: Mapping[str, TilePla
     """
     memory = scene.scatters.get(task.index, ScatterMemory({}, {}, None))
     atomic = {x.array for x in task.scatters if x.how == ch.BY_ATOMICS} | task.states
-    tiles = {x.array: (memory.tiles[x.array], x.tile) for x in task.scatters if x.tile}
+    tiles = {x.tiled: (memory.tiles[x.array], x.tile) for x in task.scatters if x.tile}
     sort, colouring = memory.sort, scene.colourings.get(task.index)
     made, ordered = sort or colouring, sort or scene.length_orders.get(task.index)
     return Iterations(

@@ -5,7 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
+from ...kernels.ir.kernel import For, LoopIndex
+from ...kernels.ir.walk import children, loads, nested_statements
 from ...space.families.sorted_ahead import AHEAD_ITERATIONS
+from ..bodies.bodies import BodyWriter
+from ..bodies.body_values import TilePlace
 from ..bodies.iteration_point import row_strides
 from ..loops.ir import Loop
 from ..plan.plan import ScatterPlan, TaskPlan
@@ -193,6 +197,8 @@ def _flush(
 
     It leaves out elements outside of the array, and the cell that all inactive cells share.
     """
+    if x.adding is not None:
+        return _look_up_and_add(scene, task, x, x.adding, corners)
     w, array = scene.w, scene.plan.problem.array(x.array)
     buffer, _ = scene.scatters[task.index].tiles[x.array]
     names = [w.fresh(f"at_{axis}") for axis in range(len(x.tile))]
@@ -217,6 +223,43 @@ def _flush(
             begin = maximum(begin, c.Bin("-", c.number(n_shared), starts[axis]))
         body = c.For(names[axis], begin, end, 1, (body,))
     return body
+
+
+def _look_up_and_add(
+    scene: Emission, task: TaskPlan, x: ScatterPlan, adding: For, corners: tuple[c.CExpr, ...]
+) -> c.CStmt:
+    """Returns the loops `adding`, cut to the cells of the domain that a tile has: an active one gets what the tile holds for it."""
+    w, (buffer, origin) = scene.w, scene.scatters[task.index].tiles[x.array]
+    writer = BodyWriter(w, scene.plan.problem, scene.global_array)
+    writer.v.plain_indices = True
+    writer.v.tiles = {x.sums: TilePlace(c.Id(buffer.name), x.tile, c.Id(origin))}
+    writer.begin((adding,), task.task.fast_math)
+    left, starts = _axes(adding, x.sums), _starts(x, corners)
+
+    def nest(s: For) -> c.CStmt:
+        axis, name = left.pop(s.loop), w.fresh(s.loop)
+        writer.v.loops[s.loop] = c.Id(name)
+        inner = s.body[0]
+        if isinstance(inner, For) and inner.loop in left:
+            made: Statements = (nest(inner),)
+        else:
+            made = writer.iteration(s.body)
+        w.used.discard(name)
+        reach, start = x.scatter.window[axis], starts[axis]
+        end: c.CExpr = c.number(reach.largest + 1)
+        if reach.base is not None:
+            behind = c.linear(((start, 1),), x.tile[axis])
+            end = c.minimum(behind, c.number(x.scatter.extents[axis]))
+        return c.For(name, start, end, 1, made)
+
+    return nest(adding)
+
+
+def _axes(adding: For, sums: str) -> dict[str, int]:
+    """Returns, by loop, the axis of array `sums` along which the loops `adding` run."""
+    every = (e for s in nested_statements((adding,)) for e in children(s))
+    found = next(y for e in every for y in loads(e) if y.array == sums)
+    return {i.loop: axis for axis, i in enumerate(found.indices) if isinstance(i, LoopIndex)}
 
 
 def _times(e: c.CExpr, stride: int) -> c.CExpr:

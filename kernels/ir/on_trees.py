@@ -53,6 +53,7 @@ class OnTrees:
     states that several threads may change at once, with atomic updates (kernels/sparse/pools.py). `tiles`: fields that may be
     staged.
     `loops`: of a variant of a body, pairs of a loop's name here and in the original body, which decisions refer to.
+    `sums`: of a variant of a body, pairs of a field that it updates and the array, over all cells, that has the sums first.
     """
 
     lists: tuple[ListSite, ...] = ()
@@ -61,6 +62,7 @@ class OnTrees:
     shared: frozenset[str] = frozenset()
     tiles: tuple[TileSite, ...] = ()
     loops: tuple[tuple[str, str], ...] = ()
+    sums: tuple[tuple[str, str], ...] = ()
 
     def name_of(self, loop: str) -> str:
         """The name by which decisions refer to loop `loop`; "" for a loop that only this variant has."""

@@ -1,4 +1,4 @@
-"""Variants of tasks on sparse fields: bodies that are lowered again for decisions on staging and activation."""
+"""Variants of tasks on sparse fields: bodies that are lowered again for decisions on staging, activation and scatters."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from ..analysis.accesses import analyse
+from ..analysis.scatters import scatters
 from ..ir.arrays import ArrayInfo
 from ..ir.body import Body, Reason
 from ..ir.domain import Loop
@@ -24,10 +25,12 @@ from ..ir.kernel import (
     Update,
 )
 from ..ir.logical import LogicalLoop
-from ..ir.on_trees import EACH
+from ..ir.on_trees import EACH, OnTrees
 from ..ir.task import Problem, Task
-from ..ir.walk import Renaming, coerced, nested_statements
+from ..ir.walk import Renaming, children, coerced, loads, nested_statements, with_blocks
 from ..sparse.calls import lower_call
+from ..sparse.leaf_layout import fresh_name
+from ..sparse.sums_by_cell import summed_by_cell
 from .distribute import constant_extent
 from .non_affine import plain
 from .scalar_replacement import summed
@@ -105,6 +108,68 @@ def in_each(problem: Problem, task: Task) -> Body | None:
         return None
     made = _lowered(frame, in_each=True)
     return made and replace(made, trees=replace(body.trees, way=EACH))
+
+
+# --- sums by cell --------------------------------------------------------------------------------
+
+
+def arrays_of_sums(problem: Problem) -> dict[str, ArrayInfo]:
+    """Returns, for each sparse field that a loop scatters to by coordinates of cells, the array of its sums.
+
+    No memory holds the whole of it: tiles do (`scatter` TILE).
+    """
+    taken = {a.name for a in problem.arrays} | {p.name for p in problem.scalars}
+    found: dict[str, ArrayInfo] = {}
+    for task in (t for t in problem.tasks if t.logical is not None):
+        for x in scatters(task, problem):
+            if x.is_in_tree and x.array not in found:
+                name, dtype = fresh_name(f"{x.array}_sums", taken), problem.array(x.array).dtype
+                found[x.array] = ArrayInfo(name, dtype, x.extents, "temp")
+    return found
+
+
+def with_sums(problem: Problem, task: Task, fields: Collection[str]) -> Body | None:
+    """Returns the body of a task that adds up its updates of `fields` by coordinates of cells before it looks the cells up.
+
+    None if the additions need arrays that the sequence does not have. The accesses of the body are those of the fields: the array
+    of the sums is a thread's own.
+    """
+    body, frame = task.body, _Frame.of(problem, task)
+    arrays = arrays_of_sums(problem)
+    names = tuple((x, arrays[x].name) for x in sorted(fields))
+    if body is None or frame is None:
+        return None
+    every = (*frame.arrays, *(arrays[x] for x in sorted(fields)))
+    made = _lowered(replace(frame, loop=summed_by_cell(frame.loop, names), arrays=every))
+    if made is None:
+        return None
+    trees, sums = replace(body.trees, sums=names), {name for _, name in names}
+    here = _loops(replace(made, statements=without_additions(made.statements, trees)[0]))
+    loops = tuple((x.loop, y.loop) for x, y in zip(here, _loops(body), strict=True))
+    sites = tuple(s for s in made.sites if s.state.name not in sums)
+    return replace(made, sites=sites, trees=replace(trees, loops=loops))
+
+
+def without_additions(
+    body: tuple[Stmt, ...], trees: OnTrees
+) -> tuple[tuple[Stmt, ...], dict[str, For]]:
+    """Returns the statements without the loops that add sums to fields, and these loops by field."""
+    field_of = {name: field for field, name in trees.sums}
+    found: dict[str, For] = {}
+
+    def block(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+        made: list[Stmt] = []
+        for s in body:
+            every = nested_statements((s,)) if isinstance(s, For) else ()
+            read = {x.array for y in every for e in children(y) for x in loads(e)}
+            field = next((field_of[name] for name in read if name in field_of), "")
+            if isinstance(s, For) and field:
+                found[field] = s
+            else:
+                made.append(with_blocks(s, block) if isinstance(s, If) else s)
+        return tuple(made)
+
+    return block(body), found
 
 
 @lru_cache(maxsize=_MOST_KEPT)

@@ -18,6 +18,7 @@ from math import prod
 
 from ...kernels.analysis.scatters import Scatter, scatters
 from ...kernels.ir.arrays import ArrayInfo
+from ...kernels.tasks.variants import with_sums
 from ..backbone import MID, OUTER, Dim
 from ..backbone.colourings import MAX_SORTED, colourable
 from ..draft import Draft, Family, all_but, bits
@@ -101,14 +102,14 @@ def declare(s: Draft) -> None:
         coloured = colourable(task, s.problem) if s.kind.has_teams else ()
         for x in found:
             name = (f"{task.name}.{x.array}",)
-            how = values_of(s, x, sizes) | (bits(GREEDY) if x in coloured else 0)
+            how = values_of(s, t, x, sizes) | (bits(GREEDY) if x in coloured else 0)
             s.v.scatter[t, x.array] = s.b.add("scatter", name, SCATTER, how)
         if sizes:
             values = tuple(map(str, sizes))
             s.v.scatter_cells[t] = s.b.add("scatter_cells", (task.name,), values)
 
 
-def values_of(s: Draft, x: Scatter, sizes: tuple[int, ...]) -> int:
+def values_of(s: Draft, t: int, x: Scatter, sizes: tuple[int, ...]) -> int:
     """Returns the possible values (bit mask) of one scatter alone, but for GREEDY.
 
     Private copies of all threads must fit into the last cache.
@@ -121,10 +122,15 @@ def values_of(s: Draft, x: Scatter, sizes: tuple[int, ...]) -> int:
     if array.size_bytes * s.target.cores <= s.target.last_cache_bytes:
         values.add(PRIVATE)
     if x.window and sizes:
-        values |= {SORTED} if x.is_in_tree else {SORTED, TILE}  # no tile has slots
+        values |= {SORTED, TILE} if _has_tiles(s, t, x) else {SORTED}
         if len(x.bases) > 1:  # else these are the slabs
             values.add(COLOUR)
     return bits(*values)
+
+
+def _has_tiles(s: Draft, t: int, x: Scatter) -> bool:
+    """True if a tile of the array can be added to it: in a sparse field, each cell of the tile is looked up then."""
+    return not x.is_in_tree or with_sums(s.problem, s.problem.tasks[t], (x.array,)) is not None
 
 
 def sizes_of(s: Draft, found: tuple[Scatter, ...]) -> tuple[int, ...]:

@@ -156,7 +156,7 @@ def test_particles_update_cells_of_leaves_in_coloured_blocks(block: str, tmp_pat
 
 
 @pytest.mark.compiler
-@pytest.mark.parametrize("how", ["SORTED", "COLOUR"])
+@pytest.mark.parametrize("how", ["SORTED", "COLOUR", "TILE"])
 def test_particles_update_cells_of_leaves_block_by_block(how: str, tmp_path: Path) -> None:
     """Their windows are boxes of coordinates: cells with other coordinates are others, wherever their leaves lie."""
     ks.init()
@@ -171,7 +171,7 @@ def test_particles_update_cells_of_leaves_block_by_block(how: str, tmp_path: Pat
     free = build_space(problem, checking.target(2, 32))
     (var,) = free.variables.scatter.values()
     ways = {free.choices[var].values[k] for k in free.root().values(var)}
-    assert ways == {"SERIAL", "ATOMIC", "PRIVATE", "SORTED", "COLOUR", "GREEDY"}
+    assert ways == {"SERIAL", "ATOMIC", "PRIVATE", "SORTED", "COLOUR", "TILE", "GREEDY"}
     wanted, works, sizes = sparse_periods.periods(recording, before), [], set[str]()
     for k, cores in enumerate((2, 3, 5, 1)):
         space = fix(build_space(problem, checking.target(cores, 32)), (("scatter", how),))
