@@ -450,6 +450,15 @@ FAULTS = (
         (SORTED_COLOURS,),
     ),
     Fault(
+        "layouts of leaves: fields from which a colouring finds rows",
+        "kernels/sparse",
+        "found = {name for x in made if x is not None for name in x.arrays_read}",
+        "found = {name for x in made if x is None for name in x.arrays_read}",
+        (
+            "tests/kernels/sparse/test_layouts.py::test_fields_that_a_colouring_reads_keep_their_layout",
+        ),
+    ),
+    Fault(
         "sums by cell: updates outside of the domain",
         "kernels/sparse",
         "return own if ok == const(True, ir.DType.bool_) else ir.If(ok, (own,), (), s.where)",

@@ -276,7 +276,7 @@ class _Reader:
             how = ch.SCATTER.index(methods[t, x.array])
             if how in ch.SORTING:
                 tile = tile_shape(x, cells) if how == ch.TILE else ()
-                blocks, place = blocks_of(x, how, cells), placing(task, x.bases)
+                blocks, place = blocks_of(x, how, cells), placing(original, x.bases)
                 whole = sums.get(x.array, ""), adding.get(x.array)
                 found.append(ScatterPlan(x, how, tile, blocks, place, *whole))
             elif how != ch.SERIAL:

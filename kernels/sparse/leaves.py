@@ -6,8 +6,9 @@ from collections.abc import Iterable, Sequence
 from math import prod
 
 from ..analysis.effects import arrays_read, arrays_written
-from ..analysis.inner_ranges import row_starts
+from ..analysis.inner_ranges import row_starts, run_time_length
 from ..analysis.scatters import placing, scatters
+from ..analysis.updated_rows import inspector
 from ..analysis.wavefronts import sweep_at
 from ..ir.arrays import ArrayInfo
 from ..ir.kernel import DType
@@ -27,7 +28,7 @@ def leaves_of(
     """
     known = {a.name: a for a in arrays}
     problem = Problem("", tuple(arrays), (), tuple(tasks), "")
-    kept = {name for t in tasks for name in kept_in(t, problem)}
+    kept = {name for t in tasks for name in kept_in(t, problem) | read_ahead(t, problem)}
     written = {name for t in tasks for name in arrays_written(t)}
     found = []
     for used in trees:
@@ -83,3 +84,14 @@ def kept_in(task: Task, problem: Problem) -> set[str]:
         found |= {y.array for e in (*x.bases, *values) for y in loads(e)}
     rows = row_starts(task.loops[0].name, statements)
     return found if rows is None else found | {rows.array}
+
+
+def read_ahead(task: Task, problem: Problem) -> set[str]:
+    """Returns arrays that a task may read before its loop: for rows of iterations (`scatter` GREEDY), or for their lengths."""
+    if task.body is None or len(task.loops) != 1:
+        return set()
+    rows = (x.rows for x in scatters(task, problem) if x.rows is not None)
+    made = (inspector(task, (x,)) for x in rows)
+    found = {name for x in made if x is not None for name in x.arrays_read}
+    length = run_time_length(task.loops[0].name, task.body.statements)
+    return found if length is None else found | {x.array for x in loads(length)}

@@ -20,7 +20,7 @@ from .cells import I64, U32, CellNames, Cells, number, plus, quotient, remainder
 from .converting import SOME_PAGES, converting
 from .layout import COUNT
 from .leaf_layout import fresh_name
-from .leaves import kept_in
+from .leaves import kept_in, read_ahead
 from .recorded import UsedTree
 
 PLACE = ir.Local("place", I64)
@@ -43,7 +43,7 @@ def lists_of(
     shrunk = {(s.tree, s.node) for s in every if isinstance(s, ir.Deactivate)}
     found, known = list[ListRecords](), {a.name for a in arrays}
     problem = Problem("", tuple(arrays), (), tuple(tasks), "")
-    kept = {name for t in tasks for name in kept_in(t, problem)}
+    kept = {name for t in tasks for name in kept_in(t, problem) | read_ahead(t, problem)}
     written = {name for t in tasks for name in arrays_written(t)}
     taken: dict[str, int] = {}
     for t in tasks:

@@ -3,12 +3,15 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+import kernelscape as ks
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kernelscape.codegen.describe import describe
 from kernelscape.codegen.plan.candidates import plan_of
+from kernelscape.kernels.analysis.effects import arrays_read
+from kernelscape.kernels.frontend.recorder import record_program
 from kernelscape.kernels.ir.kernel import Const
 from kernelscape.kernels.sparse.cells import number
 from kernelscape.kernels.sparse.orders import CellOrder
@@ -152,3 +155,36 @@ def test_a_field_alone_has_an_order_where_its_leaf_has_two_axes() -> None:
     assert not one.variables.of_trees["leaf_layout"]
     line = sparse_periods.space_of(Shape((("pointer", (2, 3)), ("dense", (1, 4))), 0, 2), LOOPS)
     assert not line.variables.of_trees["cell_order"]
+
+
+def test_fields_that_a_colouring_reads_keep_their_layout() -> None:
+    """Rows are found before the loop, in the program's arrays: a copy in another layout may have other indices by then."""
+    ks.init()
+    ends, free = (ks.Vector.field(2, ks.i32) for _ in range(2))
+    total = ks.field(ks.f64, shape=40)
+    for x in (ends, free):
+        ks.root.pointer(ks.i, 5).dense(ks.i, 4).place(x)
+
+    @ks.kernel
+    def move():
+        for e in ends:
+            ends[e] += free[e]
+
+    @ks.kernel
+    def add():
+        for e in range(20):
+            total[ends[e][0]] += 1.0
+            total[ends[e][1]] -= 2.0
+
+    def both() -> None:
+        move()
+        add()
+
+    problem = normalise(record_program(both, ())[0])
+    space = build_space(problem, checking.target(2, 32))
+    (var,) = space.variables.scatter.values()
+    assert "GREEDY" in {space.choices[var].values[k] for k in space.root().values(var)}
+    read, moved = (arrays_read(t) for t in problem.tasks[-1:] + problem.tasks[-2:-1])
+    laid_out = {name for x in problem.parts.leaves for name in x.arrays}
+    assert len(laid_out) == 1
+    assert laid_out <= set(moved) - set(read)
