@@ -278,7 +278,8 @@ def _block_reductions(plan: Plan, _: Sequence[Launch]) -> Iterator[str]:
             continue
         ways = ["in registers"]
         ways += ["the threads of a block together"] if t.has_tree else []
-        ways += ["into a partial result for each block, combined by a launch"] if t.partials else []
+        by = "the last block" if t.by_last_block else "a launch"
+        ways += [f"into a partial result for each block, combined by {by}"] if t.partials else []
         ways += ["into one result of all blocks, atomically"] if t.is_atomic else []
         lanes = [p.loop.name for p in t.loops if p.has_lanes]
         apart = f", an accumulator for each copy of {_listed(lanes)}" if lanes else ""

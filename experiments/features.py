@@ -20,8 +20,8 @@ FEATURES = (
 )  # fmt: skip
 GPU_FEATURES = (
     "several launches", "several tasks in a launch", "BLOCK", "THREAD", "LOOP", "UNROLL", "VECTOR", "partial tiles", "TREE",
-    "tree over warps", "PARTIALS", "ATOMIC", "LANES", "REGISTER", "SHARED", "STREAM", "COPY", "copies ahead", "PADDED", "SWIZZLED",
-    "load hints", "barrier", "closed task", "blocks of two dims", "blocks of three dims",
+    "tree over warps", "PARTIALS", "ATOMIC", "LAST_BLOCK", "LANES", "REGISTER", "SHARED", "STREAM", "COPY", "copies ahead",
+    "PADDED", "SWIZZLED", "load hints", "barrier", "closed task", "blocks of two dims", "blocks of three dims",
 )  # fmt: skip
 
 
@@ -98,6 +98,7 @@ def _gpu_task_features(t: TaskPlan) -> set[str]:
         "LOOP": any(p.has_mid_loop for p in t.loops),
         "TREE": t.has_tree,
         "ATOMIC": t.is_atomic,
+        "LAST_BLOCK": t.by_last_block,
         "load hints": bool(t.load_hints),
         "PADDED": any(t.layouts[o.access.array] == "PADDED" for o in t.copies),
         "SWIZZLED": any(t.layouts[o.access.array] == "SWIZZLED" for o in t.copies),

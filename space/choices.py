@@ -73,7 +73,7 @@ from .families.tiling import (
     VECTOR,
 )
 from .families.wavefronts import BY_DIAGONALS, BY_ROWS, IN_ORDER, WAVES
-from .values import ATOMIC, IN_STEP, LANES, LATE, PARTIALS, REDUCTION, SEQUENTIAL, TREE
+from .values import ATOMIC, IN_STEP, LANES, LAST_BLOCK, LATE, PARTIALS, REDUCTION, SEQUENTIAL, TREE
 
 __all__ = [
     "ABSENT",
@@ -121,6 +121,7 @@ __all__ = [
     "IN_TURN",
     "KEEP",
     "LANES",
+    "LAST_BLOCK",
     "LATE",
     "LAYOUT",
     "LEAF_LAYOUT",

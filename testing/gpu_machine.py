@@ -46,7 +46,7 @@ class SimulatedGpu:
             # One block runs its tasks one after the other.
             together = [tasks] if any(t.is_parallel for t in tasks) else [[t] for t in tasks]
             self.ns += sum(self.run(group) for group in together)
-            n_launches += 1 + sum(t.partials for t in tasks)
+            n_launches += 1 + sum(t.partials and not t.by_last_block for t in tasks)
         self.busy["launches"] = n_launches * self.target.launch_ns
         self.ns = max(self.ns, self.busy["launches"])
 

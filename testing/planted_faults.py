@@ -51,6 +51,7 @@ KEPT_SORTS = "tests/codegen/test_scatter.py::test_kept_sorts_are_made_again_when
 SORTED_COLOURS = "tests/codegen/test_scatter.py::test_blocks_of_one_colour_are_apart_and_threads_meet_between_colours"
 IN_TURN = "tests/codegen/test_grid_stride.py"
 ACTIVATION = "tests/kernels/sparse/test_emulated_activation.py::test_threads_activate_at_once_in_three_periods"
+LAST_BLOCK = "tests/codegen/test_last_block.py"
 KEPT_COLOURS = (
     "tests/runtime/cpu/test_calls.py::test_kept_colours_are_made_again_when_an_index_changes"
 )
@@ -669,6 +670,27 @@ FAULTS = (
         "    __threadfence();\n    store_strong(p, x);\n",
         "    store_strong(p, x);\n",
         ("tests/runtime/cuda/test_cuda_build.py",),
+    ),
+    Fault(
+        "the last block: which block completes the count",
+        "codegen/bodies",
+        "atomicInc((unsigned *)n_finished, n_blocks - 1) == n_blocks - 1",
+        "atomicInc((unsigned *)n_finished, n_blocks - 1) == 0",
+        (LAST_BLOCK,),
+    ),
+    Fault(
+        "the last block: what the blocks before it left is seen",
+        "codegen/bodies",
+        "    __threadfence();\n    __syncthreads();\n    if (tid == 0) {{{{\n",
+        "    __syncthreads();\n    if (tid == 0) {{{{\n",
+        (LAST_BLOCK,),
+    ),
+    Fault(
+        "the last block: nothing in its launch touches what it finishes",
+        "space/families",
+        "beside = (var, all_but(REDUCTION, LAST_BLOCK))",
+        "beside = (var, all_but(REDUCTION))",
+        ("tests/space/test_gpu.py",),
     ),
     # --- what is believed
     Fault(

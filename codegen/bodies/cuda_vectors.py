@@ -105,6 +105,8 @@ class CudaHelpers(Helpers):
         other: DType | None,
     ) -> str:
         c = SCALAR_TYPES[dtype.name]
+        if operation == "last_block":
+            return _LAST_BLOCK.format(name=name, type=c)
         if operation in ("warp_scan", "warp_room", "block_scan"):
             return _prefix_sums(prelude, name, operation, dtype)
         if operation.startswith(("warp_", "block_")):
@@ -301,6 +303,21 @@ def _threads(name: str, operation: str, c: str) -> str:
         f"    __syncthreads();\n"
         f"    return a;\n}}"
     )
+
+
+# What a block has stored is seen before it counts as finished, and seen by the last one once that has counted all others.
+# `atomicInc` leaves 0 behind the last one, for the next launch.
+_LAST_BLOCK = f"""\
+{_INLINE} int {{name}}({{type}} *n_finished, int n_blocks, int tid) {{{{
+    int is_last = 0;
+    __threadfence();
+    __syncthreads();
+    if (tid == 0) {{{{
+        is_last = atomicInc((unsigned *)n_finished, n_blocks - 1) == n_blocks - 1;
+        __threadfence();
+    }}}}
+    return __syncthreads_or(is_last);
+}}}}"""
 
 
 def _prefix_sums(prelude: Prelude, name: str, operation: str, dtype: DType) -> str:

@@ -202,10 +202,8 @@ class _Reader:
             ),
             layouts={o.site: value for o, value in self.table("layout").items() if o.task == t},
             threads=self.threads(t),
-            is_atomic=any(
-                d.task == t and value == ch.REDUCTION[ch.ATOMIC]
-                for d, value in self.table("reduction").items()
-            ),
+            is_atomic=self.reduces(t, ch.ATOMIC),
+            by_last_block=self.reduces(t, ch.LAST_BLOCK),
             load_hints={
                 array: value
                 for (u, array), value in self.table("load_cache").items()
@@ -234,6 +232,11 @@ class _Reader:
             wave=self.wave(t),
             compaction=self.value("compaction", t) or "SERIAL",
         )
+
+    def reduces(self, t: int, way: int) -> bool:
+        """True if blocks reduce some loop of a task in a way of `REDUCTION`."""
+        reductions = self.table("reduction").items()
+        return any(d.task == t and value == ch.REDUCTION[way] for d, value in reductions)
 
     def prefetches(
         self, t: int, loops: Sequence[LoopPlan], copies: Sequence[Operand]

@@ -190,6 +190,7 @@ class TaskPlan:
     layouts: dict[str, str] = field(default_factory=dict)  # of copies, by site
     threads: tuple[str, ...] = ()  # loops shared out to threads, those of neighbours first
     is_atomic: bool = False  # blocks reduce into one result
+    by_last_block: bool = False  # which combines the partial results that the others have left
     load_hints: dict[str, str] = field(default_factory=dict)  # by array: how its loads use caches
     shift: Shift | None = None  # where it runs one iteration late
     rescaled: Rescaled | None = None  # where its sums share the loop of results in their terms

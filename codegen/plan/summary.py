@@ -80,6 +80,7 @@ def decisions(plan: Plan, parallel: str = "parallel") -> tuple[str, ...]:
         if len(t.threads) > 1:
             extras.append(f"neighbouring threads along {t.threads[0]}")
         extras += ["adds up atomically"] * t.is_atomic
+        extras += ["the last block combines"] * t.by_last_block
         extras += [said for p in PHRASES if (said := p.short.get(plan.choice(p.kind, t.index)))]
         extras += [
             f"{place} {said}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import product
 from math import prod
 
@@ -11,7 +12,7 @@ from ..bodies.iteration_point import LoopIndexAt, Point, affine_at, row_strides
 from ..bodies.memory import Value
 from ..loops import ir as loop_ir
 from ..passes.map_grid import WARP, blocks_along, partial_blocks
-from ..plan.plan import TaskPlan
+from ..plan.plan import LoopPlan, TaskPlan
 from ..text import csyntax as c
 from ..text.constants import neutral
 from ..text.types import type_name
@@ -174,11 +175,17 @@ class BlockSumWriter:
 
     def block_number(self, task: TaskPlan) -> c.CExpr:
         """Returns the number of this block among the blocks that contribute to the same results."""
+        return self.block_among(
+            task, [p for p in task.loops if p.is_parallel and p.loop.is_reduction]
+        )
+
+    def block_among(self, task: TaskPlan, loops: Sequence[LoopPlan]) -> c.CExpr:
+        """Returns the number of this block among the blocks along some loops of a task."""
         terms, n_blocks = [], 1
-        for p in reversed([p for p in task.loops if p.is_parallel and p.loop.is_reduction]):
+        for p in reversed(loops):
             terms.append((self.kernel.blocks[task.index, p.loop.name], n_blocks))
             n_blocks *= blocks_along(p)
-        return c.linear(tuple(reversed(terms)), 0) if len(terms) > 1 else terms[0][0]
+        return terms[0][0] if len(terms) == 1 else c.linear(tuple(reversed(terms)), 0)
 
     # --- the launch that combines partial results ---
 
@@ -268,7 +275,9 @@ class BlockSumWriter:
 
         `result`: C variable with the result's number. `total`: C variable with its total.
         """
-        point, context = self.point_of(task, result)
+        self.store_total(task, total, *self.point_of(task, result))
+
+    def store_total(self, task: TaskPlan, total: str, point: Point, context: Context) -> None:
         value = self.sums.finished(task, point, Value(c.Id(total), task.task.dtype), context)
         self.values.put(task, point, value, context)
 
@@ -290,8 +299,10 @@ class BlockSumWriter:
             variable = self.scene.w.fresh(name)
             self.scene.w.write(c.Declare(self.kernel.index_type, variable, x, constant=True))
             index[name] = LoopIndexAt(c.Id(variable))
-        point = Point(index)
-        context = Context(
-            {(task.index, name, OUTER): at.expression() for name, at in index.items()}
-        )
-        return point, context
+        return outer_point(task, index)
+
+
+def outer_point(task: TaskPlan, index: dict[str, LoopIndexAt]) -> tuple[Point, Context]:
+    """Returns the point and the context of one result, whose index along each loop is given."""
+    outer = {(task.index, name, OUTER): at.expression() for name, at in index.items()}
+    return Point(index), Context(outer)

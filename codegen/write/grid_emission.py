@@ -14,9 +14,9 @@ from ...space.backbone import Operand
 from ...space.targets.gpu_facts import adds_to_result, row_order, start_of
 from ..bodies.iteration_point import affine_offset, row_strides
 from ..loops.ir import Owner
-from ..passes.map_grid import AXES, block_shape, partial_blocks
-from ..passes.storage import AccumulatorLayout, Buffer, SharedLayout
-from ..plan.plan import LoopPlan, TaskPlan
+from ..passes.map_grid import AXES, block_shape, blocks_along, partial_blocks
+from ..passes.storage import AccumulatorLayout, Buffer, SharedLayout, Workspace
+from ..plan.plan import LoopPlan, Plan, TaskPlan
 from ..text import csyntax as c
 from ..text.types import type_name
 from .emission import Emission
@@ -82,11 +82,38 @@ def _piece(loops: list[LoopPlan], operand: Operand, source: ArrayInfo, strides: 
     return next((n for n in fits if all(x % n == 0 for x in steps)), 1)
 
 
+@dataclass(frozen=True)
+class BlockCounters:
+    """Counters of finished blocks in the workspace, of all sums whose partial results a last block combines.
+
+    A task has a counter for each group of blocks with the same results; `first`: the number of its
+    first counter, by task. They are 0 before and after each launch.
+    """
+
+    buffer: Buffer | None
+    first: dict[int, int]
+
+    @staticmethod
+    def of(plan: Plan, workspace: Workspace) -> BlockCounters:
+        first, n = {}, 0
+        for task in plan.tasks:
+            if task.by_last_block:
+                first[task.index] = n
+                n += prod(map(blocks_along, groups_along(task)))
+        buffer = workspace.allocate("n_finished", DType.i32, n, is_private=False) if n else None
+        return BlockCounters(buffer, first)
+
+
+def groups_along(task: TaskPlan) -> list[LoopPlan]:
+    """Returns the loops along which blocks have other results of a reduction."""
+    return [p for p in task.loops if p.is_parallel and not p.loop.is_reduction]
+
+
 class KernelScene:
     """Emission context of one GPU kernel: the launch's context, with the threads and the shared memory of its blocks."""
 
-    def __init__(self, scene: Emission, index_type: str) -> None:
-        self.scene, self.index_type = scene, index_type
+    def __init__(self, scene: Emission, index_type: str, counters: BlockCounters) -> None:
+        self.scene, self.index_type, self.counters = scene, index_type, counters
         self.shape = block_shape([scene.plan.tasks[t] for t in scene.launch.tasks])
         self.blocks: dict[tuple[int, str], c.CExpr] = {}  # block number along a loop
         self.digits: dict[

@@ -30,7 +30,7 @@ from ..text.source import KernelLaunch
 from ..text.types import type_name
 from .emission import Emission
 from .grid_compaction import steps_of
-from .grid_emission import KernelScene
+from .grid_emission import BlockCounters, KernelScene
 from .grid_writer import GridKernel, KernelWriter
 from .program_text import LoweredProgram, arguments_of
 
@@ -45,6 +45,7 @@ class _Kernels:
         self.workspace = Workspace(1)
         placed = place_temporaries(self.plan, self.workspace)
         self.offsets = {array.name: offset for array, offset in placed}
+        self.counters = BlockCounters.of(plan, self.workspace)
         problem = self.plan.problem
         self.names = c_names(named_in(problem), RESERVED_CUDA)
         sizes = [a.size_bytes // a.dtype.size_bytes for a in problem.arrays]
@@ -56,8 +57,13 @@ class _Kernels:
         self.owners: list[int] = []  # and the component
 
     def program(self) -> LoweredProgram:
-        for roots in self.plan.launches:
-            launch = run(self.passes.loops, nests(self.plan, roots), self.plan)
+        launches = [
+            run(self.passes.loops, nests(self.plan, roots), self.plan)
+            for roots in self.plan.launches
+        ]
+        if self.counters.buffer is not None:
+            self.add_emptied_counters(launches[0])
+        for launch in launches:
             tasks = [self.plan.tasks[t] for t in launch.tasks]
             n_before = len(self.functions)
             if any(task.compaction != "SERIAL" for task in tasks):
@@ -85,6 +91,12 @@ class _Kernels:
             index_type=self.index_type,
         )
 
+    def add_emptied_counters(self, first: Launch) -> None:
+        """Adds the kernel that empties the counters of finished blocks, once and before all steps."""
+        self.add(self.writer(first).emptying(), "empties the counters of finished blocks")
+        self.around.append(())
+        self.owners.append(self.plan.component_of(first.tasks[0]))
+
     def add_launch(self, launch: Launch, tasks: Sequence[TaskPlan]) -> None:
         """Adds the kernel of a launch, with those that begin and end its sums over blocks."""
         writer = self.writer(launch)
@@ -96,7 +108,8 @@ class _Kernels:
         comment = "; ".join(sentence(self.plan, t) for t in launch.tasks)
         self.add(kernel, comment, tuple(launch.tasks))
         for task in tasks:
-            if task.is_split and not writer.kernel.adds_to_result(task):
+            is_left = task.is_split and not task.by_last_block
+            if is_left and not writer.kernel.adds_to_result(task):
                 combined = self.writer(launch).combining(task, writer.kernel)
                 self.add(combined, f"{task.task.name}: combines what the blocks left")
 
@@ -110,7 +123,7 @@ class _Kernels:
     def writer(self, launch: Launch) -> KernelWriter:
         w = Builder(self.prelude, self.names, CudaMemory())
         scene = Emission(self.plan, launch, self.workspace, w)
-        return KernelWriter(KernelScene(scene, self.index_type))
+        return KernelWriter(KernelScene(scene, self.index_type, self.counters))
 
     def add(self, kernel: GridKernel, comment: str, tasks: tuple[int, ...] = ()) -> None:
         """Adds a kernel that computes `tasks`. Temporary arrays become pointers into the workspace."""
@@ -119,7 +132,8 @@ class _Kernels:
         seen, stored = identifiers(body)
         # Behind a barrier a thread finds what others wrote, but where one assignment is all there is, whose elements are a thread's
         # own. A compiler that takes such a pointer for the only one reads before the barrier.
-        is_one = len(tasks) <= 1 and all(self.plan.tasks[t].task.is_structured for t in tasks)
+        own = [self.plan.tasks[t] for t in tasks]
+        is_one = len(own) <= 1 and all(t.task.is_structured and not t.by_last_block for t in own)
         meet = threads_meet(body) and not is_one
         opening = []
         for a in self.plan.problem.arrays:

@@ -22,6 +22,7 @@ from .context import Context
 from .copy_phases import CopyWriter
 from .grid_compaction import Step
 from .grid_emission import KernelScene
+from .last_block import LastBlockWriter
 from .launch_writer import LaunchWriter
 from .planned_values import Values
 from .register_sums import update
@@ -140,6 +141,10 @@ class KernelWriter:
         writer = LaunchWriter(scene, self.values, threads)
         with scene.w.scope() as body:
             writer.children(scene.launch.nodes, Context(is_team=True))
+            last = LastBlockWriter(BlockSumWriter(kernel, self.sums))
+            for task in (scene.plan.tasks[t] for t in scene.launch.tasks):
+                if task.by_last_block:
+                    last.write(task)
         return GridKernel(
             self.opened(tuple(body.statements)),
             _along_axes(n.n_blocks or -(-n.extent // n.step) for n in reversed(threads.axes)),
@@ -159,6 +164,12 @@ class KernelWriter:
         self.take_over(task, buffers)
         with self.scene.w.scope() as body:
             blocks = BlockSumWriter(self.kernel, self.sums).start_launch(task)
+        return self.beside(tuple(body.statements), blocks)
+
+    def emptying(self) -> GridKernel:
+        """Returns the kernel that sets the counters of finished blocks to 0, by one block."""
+        with self.scene.w.scope() as body:
+            blocks = LastBlockWriter(BlockSumWriter(self.kernel, self.sums)).empty_counters()
         return self.beside(tuple(body.statements), blocks)
 
     def stepping(self, step: Step) -> GridKernel:

@@ -49,6 +49,8 @@ __all__ = [
     "solved_candidates",
 ]
 
+_OVER_BLOCKS = {Sums.ATOMIC: ch.ATOMIC, Sums.LAST_BLOCK: ch.LAST_BLOCK}
+
 Preference = npt.NDArray[np.uint8]
 
 NO_VALUE = 255  # fills a preference: matches no value
@@ -534,8 +536,8 @@ class _Wanted:
             self.want(var, ch.PADDED, ch.PLAIN)
         for d, var in self.v.reduction.items():
             shared = ch.PARTIALS if d.level == OUTER else ch.LANES
-            first = (ch.ATOMIC, shared) if self.block.sums is Sums.ATOMIC else (shared,)
-            self.want(var, *first, ch.SEQUENTIAL)
+            first = _OVER_BLOCKS.get(self.block.sums, shared)
+            self.want(var, *dict.fromkeys((first, shared)), ch.SEQUENTIAL)
 
     def blocks_pay(self, t: int) -> bool:
         """True if prefetching the blocks that a task's index list names is likely to save time."""

@@ -374,7 +374,7 @@ def _of_gpu(space: Space, greedy: Sketch) -> Iterator[Sketch]:
         warps = replace(greedy, threads=ThreadBlock(32, 8))
         yield replace(warps, tile=TileSizes(1))
         yield warps
-        for sums in (Sums.PARTIALS, Sums.ATOMIC):
+        for sums in (Sums.PARTIALS, Sums.ATOMIC, Sums.LAST_BLOCK):
             yield replace(greedy, threads=ThreadBlock(BLOCK_THREADS, sums=sums))
         yield replace(warps, threads=ThreadBlock(32, 8, Sums.PARTIALS))
     yield replace(greedy, stores=ch.STREAM)

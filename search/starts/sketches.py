@@ -91,6 +91,7 @@ class Sums(Enum):
     WHOLE = "each by one block"
     PARTIALS = "blocks leave partial results"
     ATOMIC = "blocks add up atomically"
+    LAST_BLOCK = "the last block combines what blocks leave"
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import combinations
 from math import prod
 
+from ...kernels.analysis.effects import task_reads
 from ...kernels.ir.walk import loads
 from ...kernels.tasks.dependence import Dependence
 from ..backbone import INNER, MID, OUTER, Dim
@@ -12,12 +13,13 @@ from ..draft import Draft, Family, all_but, bits
 from ..engine.declarations import Term
 from ..targets.gpu_facts import ATOMIC_OPERATIONS, adds_to_result, start_of
 from ..targets.kind import CPU, GPU
-from ..values import ATOMIC, LANES, PARTIALS, REDUCTION, SEQUENTIAL, TREE
+from ..values import ATOMIC, LANES, LAST_BLOCK, PARTIALS, REDUCTION, SEQUENTIAL, TREE
 from .fusion import SEPARATE
 from .grid_stride import tiles_at_most
 from .tiling import PARALLEL, THREAD, UNROLL, VECTOR
 
-SPLIT = (PARTIALS, ATOMIC)  # reductions that are shared out
+SPLIT = (PARTIALS, ATOMIC, LAST_BLOCK)  # reductions that are shared out
+LEAVING = (PARTIALS, LAST_BLOCK)  # of which blocks leave partial results
 
 MAX_PARTIAL_BYTES = 1 << 28  # of one reduction's partial results in memory
 
@@ -87,7 +89,7 @@ def over_blocks(s: Draft) -> None:
     for t, task in enumerate(s.problem.tasks):
         outer = [d for d in s.dims_at(t, OUTER) if d in v.reduction]
         for d in outer:
-            left = (v.reduction[d], all_but(REDUCTION, PARTIALS))
+            left = (v.reduction[d], all_but(REDUCTION, *LEAVING))
             tiles_at_most(s, "partial results", left, d, _most_partials(s, t))
         for d, e in combinations(outer, 2):
             pair = (v.reduction[d], v.reduction[e])
@@ -98,7 +100,7 @@ def over_blocks(s: Draft) -> None:
             for d in outer:
                 mid = s.levels(t, d.loop.name)[MID]
                 counts = tuple(-(-d.loop.extent // n) for n in v.universe[mid])
-                terms.append(Term((v.reduction[d], bits(PARTIALS)), v.size[mid], counts))
+                terms.append(Term((v.reduction[d], bits(*LEAVING)), v.size[mid], counts))
             b.product_at_most(f"all partial results of {task.name}", terms, _most_partials(s, t))
 
 
@@ -124,6 +126,7 @@ def whole_at_the_end(s: Draft) -> None:
                 b.clause("partial results end a launch", [whole, separate])
             elif dep.sink == d.task:
                 _set_before(s, dep, var)
+                _finished_beside(s, dep, var)
 
 
 def _set_before(s: Draft, dep: Dependence, var: int) -> None:
@@ -138,6 +141,19 @@ def _set_before(s: Draft, dep: Dependence, var: int) -> None:
         separate = (s.v.fused[dep.source, dep.sink], bits(SEPARATE))
         one = (var, all_but(REDUCTION, ATOMIC))
         s.b.clause("a result is set before its launch", [one, separate])
+
+
+def _finished_beside(s: Draft, dep: Dependence, var: int) -> None:
+    """Semantics: the last block finishes a result while blocks for other results run.
+
+    So nothing before it in its launch accesses the result, or writes what the finish reads.
+    """
+    task = s.problem.tasks[dep.sink]
+    touched = {a.array for a, in_finish in task_reads(task) if in_finish} | {task.target.array}
+    if dep.array in touched:
+        separate = (s.v.fused[dep.source, dep.sink], bits(SEPARATE))
+        beside = (var, all_but(REDUCTION, LAST_BLOCK))
+        s.b.clause("the last block finishes alone", [beside, separate])
 
 
 FAMILY = Family(

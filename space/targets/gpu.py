@@ -11,14 +11,14 @@ from __future__ import annotations
 
 from ...kernels.ir.kernel import DType
 from ..backbone import INNER, MID, OUTER
-from ..values import ATOMIC, LANES, PARTIALS, REGISTER_ROOMS, TREE
+from ..values import ATOMIC, LANES, LAST_BLOCK, PARTIALS, REGISTER_ROOMS, TREE
 from .cpu import CPU_KIND
 from .kind import GPU, TargetKind
 
 GPU_KIND = TargetKind(
     name=GPU,
     lacks=frozenset({DType.f16}),  # which NVRTC has in a header of the toolkit alone
-    shared_reductions={OUTER: (PARTIALS, ATOMIC), MID: (TREE,), INNER: (LANES,)},
+    shared_reductions={OUTER: (PARTIALS, ATOMIC, LAST_BLOCK), MID: (TREE,), INNER: (LANES,)},
     max_stages=1,
     max_asynchronous_stages=3,
     # Mid dims may be threads, and those that reduce together come in powers of two.

@@ -174,7 +174,7 @@ def plane_sums(a: types.ndarray(), out: types.ndarray()):
         out[i] = acc
 
 
-@pytest.mark.parametrize("way", ["PARTIALS", "ATOMIC"])
+@pytest.mark.parametrize("way", ["PARTIALS", "ATOMIC", "LAST_BLOCK"])
 @pytest.mark.parametrize("inner", ["1", "2"])
 @pytest.mark.parametrize("shape", [(3, 70, 33), (1, 37, 65)], ids=str)
 def test_two_reduced_loops_are_shared_out_to_blocks(way, inner, shape, tmp_path, nvrtc_folder):

@@ -72,7 +72,7 @@ def test_sums_and_maps_are_right(name, tmp_path):
         assert gpu.check(source, inputs, tmp_path) == "", source.text
 
 
-@pytest.mark.parametrize("way", ["PARTIALS", "ATOMIC"])
+@pytest.mark.parametrize("way", ["PARTIALS", "ATOMIC", "LAST_BLOCK"])
 @NEEDS_COMPILER[1]
 def test_a_block_leaves_one_sum_for_all_of_its_tiles(way, tmp_path):
     case = case_of("axpydot", 6)

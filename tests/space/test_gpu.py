@@ -60,6 +60,23 @@ def test_nothing_follows_partial_results_in_their_launch(plans):
     assert with_partials > 10
 
 
+def test_nothing_touches_what_a_last_block_finishes_in_its_launch(plans):
+    last = 0
+    for candidate, plan in plans:
+        for t in plan.tasks:
+            if not t.by_last_block:
+                continue
+            last += 1
+            target = t.task.target.array
+            finish = {a.array for a, in_finish in task_reads(t.task) if in_finish}
+            for u in plan.tasks:
+                if u is not t and is_together(candidate, t.index, u.index):
+                    written = set(arrays_written(u.task))
+                    assert target not in written | {a.array for a, _ in task_reads(u.task)}
+                    assert not finish & written
+    assert last > 10
+
+
 def test_what_blocks_add_to_is_touched_by_nothing_else_in_their_launch(plans):
     atomic = 0
     for candidate, plan in plans:
@@ -222,6 +239,8 @@ def sum_of(*shape):
         (("ATOMIC", "ATOMIC"), True),
         (("PARTIALS", "SEQUENTIAL"), True),
         (("PARTIALS", "ATOMIC"), False),
+        (("LAST_BLOCK", "LAST_BLOCK"), True),
+        (("LAST_BLOCK", "PARTIALS"), False),
     ],
 )
 def test_blocks_along_two_loops_combine_in_one_way(ways, is_there):

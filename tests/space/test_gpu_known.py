@@ -201,6 +201,7 @@ def test_what_a_sequence_can_use_is_drawn(name):
             seen["TREE"] += t.has_tree
             seen["PARTIALS"] += t.partials
             seen["ATOMIC"] += t.is_atomic
+            seen["LAST_BLOCK"] += t.by_last_block
             seen.update(t.stages[o.access.array] for o in t.copies)
             seen.update(t.load_hints.values())
             lanes = GPU.lanes(t.task.lane_bytes)
@@ -210,7 +211,7 @@ def test_what_a_sequence_can_use_is_drawn(name):
     wanted += ["READ_ONLY"] if any(array not in written for _, array in v.load_cache) else []
     tasks = [t for t in space.problem.tasks if t.is_structured]
     if any(t.is_reduction and t.fast_math for t in tasks):
-        wanted += ["TREE", "PARTIALS", "ATOMIC"]
+        wanted += ["TREE", "PARTIALS", "ATOMIC", "LAST_BLOCK"]
     if any(t.dtype.size_bytes == 4 for t in tasks):
         wanted.append("vectors of 4")
     reused = any(

@@ -467,6 +467,15 @@ def test_a_standstill_names_kernel_and_line(emulator, order):
     assert "is at line 3, where it found nothing new" in said
 
 
+def test_a_fence_behind_the_count_is_too_late(emulator):
+    """What a block leaves is seen by who reads the count only if a fence stands between both."""
+    source = gpu.last_block("")
+    counted = "is_last = atomicAdd(&n_finished, 1u) == gridDim.x - 1;"
+    assert counted in source.text
+    late = replace(source, text=source.text.replace(counted, f"{counted} __threadfence();"))
+    assert "another block" in failure(emulator, late)
+
+
 def test_shared_memory_is_not_zero_at_first(emulator):
     s = gpu.one_block("    __shared__ float a[256];\n    y[t] = a[t];\n")
     module, (x, y) = load(emulator, s), arrays(emulator, s)
