@@ -132,8 +132,10 @@ class _Kernels:
         seen, stored = identifiers(body)
         # Behind a barrier a thread finds what others wrote, but where one assignment is all there is, whose elements are a thread's
         # own. A compiler that takes such a pointer for the only one reads before the barrier.
-        own = [self.plan.tasks[t] for t in tasks]
-        is_one = len(own) <= 1 and all(t.task.is_structured and not t.by_last_block for t in own)
+        plans = [self.plan.tasks[t] for t in tasks]
+        is_one = len(plans) <= 1 and all(
+            t.task.is_structured and not t.by_last_block for t in plans
+        )
         meet = threads_meet(body) and not is_one
         opening = []
         for a in self.plan.problem.arrays:

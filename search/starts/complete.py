@@ -536,8 +536,8 @@ class _Wanted:
             self.want(var, ch.PADDED, ch.PLAIN)
         for d, var in self.v.reduction.items():
             shared = ch.PARTIALS if d.level == OUTER else ch.LANES
-            first = _OVER_BLOCKS.get(self.block.sums, shared)
-            self.want(var, *dict.fromkeys((first, shared)), ch.SEQUENTIAL)
+            over_blocks = _OVER_BLOCKS.get(self.block.sums, shared)
+            self.want(var, *dict.fromkeys((over_blocks, shared)), ch.SEQUENTIAL)
 
     def blocks_pay(self, t: int) -> bool:
         """True if prefetching the blocks that a task's index list names is likely to save time."""
