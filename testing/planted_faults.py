@@ -685,13 +685,6 @@ FAULTS = (
         "    __syncthreads();\n    if (tid == 0) {{{{\n",
         (LAST_BLOCK,),
     ),
-    Fault(
-        "the last block: nothing in its launch touches what it finishes",
-        "space/families",
-        "beside = (var, all_but(REDUCTION, LAST_BLOCK))",
-        "beside = (var, all_but(REDUCTION))",
-        ("tests/space/test_gpu.py",),
-    ),
     # --- what is believed
     Fault(
         "a comparison: a result that is no number",

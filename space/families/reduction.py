@@ -5,7 +5,6 @@ from __future__ import annotations
 from itertools import combinations
 from math import prod
 
-from ...kernels.analysis.effects import task_reads
 from ...kernels.ir.walk import loads
 from ...kernels.tasks.dependence import Dependence
 from ..backbone import INNER, MID, OUTER, Dim
@@ -126,7 +125,6 @@ def whole_at_the_end(s: Draft) -> None:
                 b.clause("partial results end a launch", [whole, separate])
             elif dep.sink == d.task:
                 _set_before(s, dep, var)
-                _finished_beside(s, dep, var)
 
 
 def _set_before(s: Draft, dep: Dependence, var: int) -> None:
@@ -141,19 +139,6 @@ def _set_before(s: Draft, dep: Dependence, var: int) -> None:
         separate = (s.v.fused[dep.source, dep.sink], bits(SEPARATE))
         one = (var, all_but(REDUCTION, ATOMIC))
         s.b.clause("a result is set before its launch", [one, separate])
-
-
-def _finished_beside(s: Draft, dep: Dependence, var: int) -> None:
-    """Semantics: the last block finishes a result while blocks for other results run.
-
-    So nothing before it in its launch accesses the result, or writes what the finish reads.
-    """
-    task = s.problem.tasks[dep.sink]
-    touched = {a.array for a, in_finish in task_reads(task) if in_finish} | {task.target.array}
-    if dep.array in touched:
-        separate = (s.v.fused[dep.source, dep.sink], bits(SEPARATE))
-        beside = (var, all_but(REDUCTION, LAST_BLOCK))
-        s.b.clause("the last block finishes alone", [beside, separate])
 
 
 FAMILY = Family(

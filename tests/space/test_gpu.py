@@ -77,6 +77,35 @@ def test_nothing_touches_what_a_last_block_finishes_in_its_launch(plans):
     assert last > 10
 
 
+@pytest.mark.parametrize(
+    ("way", "is_there"), [("SEQUENTIAL", True), ("PARTIALS", False), ("LAST_BLOCK", False)]
+)
+def test_a_result_is_read_before_the_launch_in_which_blocks_finish_it(way, is_there):
+    @kernel
+    def scaled(a: types.ndarray(), b: types.ndarray(), out: types.ndarray()):
+        for i in range(a.shape[0]):
+            for j in range(a.shape[1]):
+                b[i, j] = a[i, j] * out[j]
+
+    @kernel
+    def summed(b: types.ndarray(), out: types.ndarray()):
+        for j in range(b.shape[1]):
+            acc = 0.0
+            for i in range(b.shape[0]):
+                acc += b[i, j]
+            out[j] = acc
+
+    def both(a, b, out):
+        scaled(a, b, out)
+        summed(b, out)
+
+    arrays = [np.zeros(shape, np.float32) for shape in ((64, 32), (64, 32), 32)]
+    problem = normalise(record_sequence(both, arrays, "both"))
+    decisions = {"fused(scaled0,summed0)": "SAME_LAUNCH", "reduction(summed0.i.outer)": way}
+    made = restore(build_space(problem, GPU), decisions.items())
+    assert isinstance(made, Candidate) == is_there
+
+
 def test_what_blocks_add_to_is_touched_by_nothing_else_in_their_launch(plans):
     atomic = 0
     for candidate, plan in plans:
