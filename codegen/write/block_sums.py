@@ -88,23 +88,7 @@ class BlockSumWriter:
             for p in task.loops
             if p.is_thread and p.loop.is_reduction
         ]
-        return self.combined(task, x, digits)
-
-    def combined(self, task: TaskPlan, x: c.CExpr, digits: list[tuple[int, int]]) -> Value:
-        op, dtype = task.task.op, task.task.dtype
-        for stride, n in digits:
-            end = stride * n
-            if stride < WARP:
-                shuffle = self.scene.prelude.use(f"warp_{op}", dtype, 0)
-                x = c.Call(shuffle, (x, c.number(stride), c.number(min(end, WARP))))
-            if end > WARP:
-                first = max(stride, WARP)
-                meet = self.scene.prelude.use(f"block_{op}", dtype, 0)
-                place: c.CExpr = c.CastTo(f"{type_name(dtype, 0)} *", c.Id("meeting"))
-                self.kernel.meets_warps = self.kernel.uses_tid = True
-                numbers = (c.number(first), c.number(end // first))
-                x = c.Call(meet, (x, place, c.Id("tid"), *numbers))
-        return Value(x, dtype)
+        return combined(self.kernel, task, x, digits)
 
     def own_result(self, task: TaskPlan) -> list[c.CExpr]:
         """Returns C conditions that hold for exactly one of the threads of a block that share a result."""
@@ -175,17 +159,8 @@ class BlockSumWriter:
 
     def block_number(self, task: TaskPlan) -> c.CExpr:
         """Returns the number of this block among the blocks that contribute to the same results."""
-        return self.block_among(
-            task, [p for p in task.loops if p.is_parallel and p.loop.is_reduction]
-        )
-
-    def block_among(self, task: TaskPlan, loops: Sequence[LoopPlan]) -> c.CExpr:
-        """Returns the number of this block among the blocks along some loops of a task."""
-        terms, n_blocks = [], 1
-        for p in reversed(loops):
-            terms.append((self.kernel.blocks[task.index, p.loop.name], n_blocks))
-            n_blocks *= blocks_along(p)
-        return terms[0][0] if len(terms) == 1 else c.linear(tuple(reversed(terms)), 0)
+        reduced = [p for p in task.loops if p.is_parallel and p.loop.is_reduction]
+        return block_among(self.kernel, task, reduced)
 
     # --- the launch that combines partial results ---
 
@@ -265,7 +240,7 @@ class BlockSumWriter:
             w.write(c.If(is_there, (loop, *finished.statements)))
             return blocks
         w.write(loop)
-        everyone = self.combined(task, c.Id(total), [(1, threads)])
+        everyone = combined(self.kernel, task, c.Id(total), [(1, threads)])
         w.write(c.Assign(c.Id(total), everyone.x))
         w.write(c.If(c.Bin("==", c.Id("tid"), c.Num("0")), tuple(finished.statements)))
         return blocks
@@ -275,9 +250,7 @@ class BlockSumWriter:
 
         `result`: C variable with the result's number. `total`: C variable with its total.
         """
-        self.store_total(task, total, *self.point_of(task, result))
-
-    def store_total(self, task: TaskPlan, total: str, point: Point, context: Context) -> None:
+        point, context = self.point_of(task, result)
         value = self.sums.finished(task, point, Value(c.Id(total), task.task.dtype), context)
         self.values.put(task, point, value, context)
 
@@ -306,3 +279,32 @@ def outer_point(task: TaskPlan, index: dict[str, LoopIndexAt]) -> tuple[Point, C
     """Returns the point and the context of one result, whose index along each loop is given."""
     outer = {(task.index, name, OUTER): at.expression() for name, at in index.items()}
     return Point(index), Context(outer)
+
+
+def combined(
+    kernel: KernelScene, task: TaskPlan, x: c.CExpr, digits: list[tuple[int, int]]
+) -> Value:
+    """Returns `x` combined over threads whose numbers differ in some digits, each a stride and a count."""
+    op, dtype, prelude = task.task.op, task.task.dtype, kernel.scene.prelude
+    for stride, n in digits:
+        end = stride * n
+        if stride < WARP:
+            shuffle = prelude.use(f"warp_{op}", dtype, 0)
+            x = c.Call(shuffle, (x, c.number(stride), c.number(min(end, WARP))))
+        if end > WARP:
+            first = max(stride, WARP)
+            meet = prelude.use(f"block_{op}", dtype, 0)
+            place: c.CExpr = c.CastTo(f"{type_name(dtype, 0)} *", c.Id("meeting"))
+            kernel.meets_warps = kernel.uses_tid = True
+            numbers = (c.number(first), c.number(end // first))
+            x = c.Call(meet, (x, place, c.Id("tid"), *numbers))
+    return Value(x, dtype)
+
+
+def block_among(kernel: KernelScene, task: TaskPlan, loops: Sequence[LoopPlan]) -> c.CExpr:
+    """Returns the number of this block among the blocks along some loops of a task."""
+    terms, n_blocks = [], 1
+    for p in reversed(loops):
+        terms.append((kernel.blocks[task.index, p.loop.name], n_blocks))
+        n_blocks *= blocks_along(p)
+    return terms[0][0] if len(terms) == 1 else c.linear(tuple(reversed(terms)), 0)

@@ -141,7 +141,7 @@ class KernelWriter:
         writer = LaunchWriter(scene, self.values, threads)
         with scene.w.scope() as body:
             writer.children(scene.launch.nodes, Context(is_team=True))
-            last = LastBlockWriter(BlockSumWriter(kernel, self.sums))
+            last = LastBlockWriter(kernel, self.sums)
             for task in (scene.plan.tasks[t] for t in scene.launch.tasks):
                 if task.by_last_block:
                     last.write(task)
@@ -169,7 +169,7 @@ class KernelWriter:
     def emptying(self) -> GridKernel:
         """Returns the kernel that sets the counters of finished blocks to 0, by one block."""
         with self.scene.w.scope() as body:
-            blocks = LastBlockWriter(BlockSumWriter(self.kernel, self.sums)).empty_counters()
+            blocks = LastBlockWriter(self.kernel, self.sums).empty_counters()
         return self.beside(tuple(body.statements), blocks)
 
     def stepping(self, step: Step) -> GridKernel:

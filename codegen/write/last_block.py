@@ -17,22 +17,22 @@ from ..plan.plan import LoopPlan, TaskPlan
 from ..text import csyntax as c
 from ..text.constants import neutral
 from ..text.types import type_name
-from .block_sums import FINISHING_THREADS, SHORT_SUM, BlockSumWriter, outer_point
-from .grid_emission import groups_along
+from .accumulators import Accumulators
+from .block_sums import FINISHING_THREADS, SHORT_SUM, block_among, combined, outer_point
+from .grid_emission import KernelScene, groups_along
 
 
 class LastBlockWriter:
     """Writer of the combination that the last block of a group makes."""
 
-    def __init__(self, sums: BlockSumWriter) -> None:
-        self.blocks, self.kernel, self.scene = sums, sums.kernel, sums.kernel.scene
+    def __init__(self, kernel: KernelScene, sums: Accumulators) -> None:
+        self.kernel, self.scene, self.sums = kernel, kernel.scene, sums
         self.opened: Buffer | None = None
 
     def empty_counters(self) -> int:
         """Writes a kernel that sets all counters to 0. Returns its number of blocks."""
         buffer, w = self.counters(), self.scene.w
-        self.blocks.by_result(min(FINISHING_THREADS, buffer.n_elements))
-        self.kernel.uses_tid = True
+        self.kernel.shape, self.kernel.uses_tid = (FINISHING_THREADS,), True
         k = w.fresh("k")
         emptied = c.Assign(c.Index(c.Id(buffer.name), c.Id(k)), c.Num("0"))
         n, threads = c.number(buffer.n_elements), self.kernel.n_threads
@@ -52,7 +52,7 @@ class LastBlockWriter:
         """Writes the end of a kernel, which all threads of a block reach."""
         buffer, w = self.counters(), self.scene.w
         self.kernel.uses_tid = True
-        terms, const = c.flatten(self.blocks.block_among(task, groups_along(task)))
+        terms, const = c.flatten(block_among(self.kernel, task, groups_along(task)))
         counter = c.linear(tuple(terms), const + self.kernel.counters.first[task.index])
         place = c.Un("&", c.Index(c.Id(buffer.name), counter))
         test = self.scene.prelude.use("last_block", buffer.dtype, 0)
@@ -114,20 +114,21 @@ class LastBlockWriter:
         assert op is not None
         point, context = outer_point(task, index)
         total, part, threads = w.fresh("total"), w.fresh("part"), self.kernel.n_threads
-        terms, const = c.flatten(self.blocks.sums.index(task, point, context))
+        terms, const = c.flatten(self.sums.index(task, point, context))
         place = c.linear(((c.Id(part), layout.n_elements), *terms), const)
         left = c.Call("__ldcg", (c.Un("&", c.Index(c.Id(buffer.name), place)),))
         with w.scope() as summed:
-            w.write(self.blocks.sums.added(Value(c.Id(total), dtype), op, Value(left, dtype)))
+            w.write(self.sums.added(Value(c.Id(total), dtype), op, Value(left, dtype)))
         start, step = (c.Num("0"), 1) if alone else (c.Id("tid"), threads)
         n_parts, body = c.number(partial_blocks(task)), tuple(summed.statements)
         w.write(c.Declare(type_name(dtype, 0), total, neutral(op, dtype)))
         w.write(c.For(part, start, n_parts, step, body))
         with w.scope() as finished:
-            self.blocks.store_total(task, total, point, context)
+            value = self.sums.finished(task, point, Value(c.Id(total), task.task.dtype), context)
+            self.sums.values.put(task, point, value, context)
         stored = tuple(finished.statements)
         if not alone:
-            everyone = self.blocks.combined(task, c.Id(total), [(1, threads)])
+            everyone = combined(self.kernel, task, c.Id(total), [(1, threads)])
             w.write(c.Assign(c.Id(total), everyone.x))
             stored = (c.If(c.Bin("==", c.Id("tid"), c.Num("0")), stored),)
         for statement in stored:

@@ -7,22 +7,35 @@ import pytest
 from kernelscape.kernels.frontend.recorder import record_sequence
 from kernelscape.kernels.library.matmul import multiply
 from kernelscape.kernels.tasks.pipeline import normalise
+from kernelscape.runtime.api.errors import DeviceError
+from kernelscape.runtime.cuda import nvrtc
+from kernelscape.space.build import build_space
+from kernelscape.space.decisions import restore
+from kernelscape.testing import gpu_checking
 
-from . import gpu_cases, ptx
-
-pytestmark = pytest.mark.skipif(not gpu_cases.nvrtc_is_there(), reason="no NVRTC")
+from . import ptx
 
 LEAST_SHARE = 0.8  # of multiply-adds; the rest are loads from shared memory, and the loop's own
 # 16 x 16 threads of 8 x 8 results each, and a register tile along k, so that the compiler has the offsets as constants.
-TILES = gpu_cases.MATMUL | {
+TILES = {
+    "dim_kind(multiply0.i.outer)": "PARALLEL",
+    "dim_kind(multiply0.j.outer)": "PARALLEL",
+    "dim_kind(multiply0.k.outer)": "LOOP",
+    "dim_kind(multiply0.i.mid)": "THREAD",
+    "dim_kind(multiply0.j.mid)": "THREAD",
+    "dim_kind(multiply0.k.mid)": "LOOP",
     "size(multiply0.i.mid)": "16",
     "size(multiply0.j.mid)": "16",
     "size(multiply0.k.mid)": "4",
+    "dim_kind(multiply0.i.inner)": "UNROLL",
     "size(multiply0.i.inner)": "8",
+    "dim_kind(multiply0.j.inner)": "VECTOR",
     "size(multiply0.j.inner)": "8",
     "dim_kind(multiply0.k.inner)": "UNROLL",
     "size(multiply0.k.inner)": "4",
     "reduction(multiply0.k.inner)": "SEQUENTIAL",
+    "staged(multiply0.a)": "COPY",
+    "staged(multiply0.b)": "COPY",
 }
 
 
@@ -32,10 +45,14 @@ def product(n):
     return normalise(recording)
 
 
-@pytest.mark.compiler
 @pytest.mark.parametrize("architecture", ["sm_80", "sm_90"])
 def test_the_innermost_loop_of_a_product_multiplies_and_adds(architecture):
-    source = gpu_cases.gpu.source_of(gpu_cases.decided(product(1024), TILES))
+    try:
+        nvrtc.library()
+    except DeviceError as e:
+        pytest.skip(str(e))
+    made = restore(build_space(product(1024), gpu_checking.target()), TILES.items())
+    source = gpu_checking.source_of(made.complete())
     loops = list(ptx.innermost_loops(ptx.ptx_of(source.text, architecture)))
     most = max(loops, key=lambda names: names.count("fma.rn.f32"))
     share = most.count("fma.rn.f32") / len(most)
