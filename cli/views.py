@@ -332,6 +332,8 @@ def _facts(found: Calibration) -> Iterator[tuple[str, float, str]]:
     yield "f32, GFLOP/s", t.f32_flops_per_ns, "f32_flops"
     yield "f64, GFLOP/s", t.f64_flops_per_ns, "f64_flops"
     if not t.is_gpu:
+        yield "f32 with additions, GFLOP/s", t.f32_mixed_flops_per_ns, "f32_mixed_flops"
+        yield "f64 with additions, GFLOP/s", t.f64_mixed_flops_per_ns, "f64_mixed_flops"
         yield "f32 one by one, GFLOP/s", t.scalar_f32_flops_per_ns, "scalar_f32_flops"
         yield "f64 one by one, GFLOP/s", t.scalar_f64_flops_per_ns, "scalar_f64_flops"
         yield "loads, 1/ns", t.loads_per_ns, "loads"

@@ -54,7 +54,11 @@ def round_target(**changes: Any) -> Target:
         f"scalar_{name}_flops_per_ns": size * lane * {**facts, **changes}[f"{name}_flops_per_ns"]
         for name, size in (("f32", 4), ("f64", 8))
     }
-    return Target(**{**facts, **scalar, **changes})
+    mixed = {
+        f"{name}_mixed_flops_per_ns": {**facts, **changes}[f"{name}_flops_per_ns"]
+        for name in ("f32", "f64")
+    }
+    return Target(**{**facts, **scalar, **mixed, **changes})
 
 
 class Unfilled:

@@ -44,11 +44,15 @@ Starts = dict[tuple[int, str, int], int]
 
 @dataclass
 class PortCounts:
-    """Loads, stores, and executions of register tiles; `is_whole` is false where nodes were met that are not counted."""
+    """Loads, stores, executions of register tiles, and folds: vectors of sums whose lanes become one number.
+
+    `is_whole` is false where nodes were met that are not counted.
+    """
 
     loads: int = 0
     stores: int = 0
     tiles: int = 0
+    folds: int = 0
     is_whole: bool = True
 
 
@@ -212,6 +216,7 @@ class _Machine:
         self.counts.stores += spilled
         left = sums - summed
         self.counts.stores += len(left) + len(made)
+        self.counts.folds += sum(map(self.is_folded, left))
         self.known |= left
         self.held[at], self.sums[at] = read | made | left, summed
 
@@ -219,9 +224,16 @@ class _Machine:
         """True if a piece of sums is a vector."""
         return self.plan.tasks[int(sums[0].split()[-1])].vector is not None
 
+    def is_folded(self, sums: Piece) -> bool:
+        """True if a piece of sums is a vector whose lanes belong to one result."""
+        vector = self.plan.tasks[int(sums[0].split()[-1])].vector
+        return vector is not None and vector.loop.is_reduction
+
     def end(self) -> None:
         """Stores the last sums."""
-        self.counts.stores += sum(map(len, self.sums.values()))
+        for sums in self.sums.values():
+            self.counts.stores += len(sums)
+            self.counts.folds += sum(map(self.is_folded, sums))
 
     def touch(
         self,

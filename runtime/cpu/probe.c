@@ -271,6 +271,38 @@ PEAK(ks_peak_scalar_f32, float, APART)
 PEAK(ks_peak_scalar_f64, double, APART)
 #undef APART
 
+/* n rounds of eight chains of multiply-adds beside eight independent additions: some cores add in units of their own. */
+#define MIXED(NAME, V)                                                                                 \
+  static void NAME##_part(void *given, long tid, long n_threads, struct ks_team *team) {               \
+    struct run *run = given;                                                                           \
+    V a = (V){0} + 1, b = (V){0} + (V){0} + 0.5f;                                                      \
+    V t0 = a, t1 = a, t2 = a, t3 = a, t4 = a, t5 = a, t6 = a, t7 = a;                                  \
+    OPAQUE(a); OPAQUE(b); OPAQUE(t0); OPAQUE(t1); OPAQUE(t2); OPAQUE(t3);                              \
+    OPAQUE(t4); OPAQUE(t5); OPAQUE(t6); OPAQUE(t7);                                                    \
+    if (!begun(run, tid, n_threads, team)) return;                                                     \
+    for (int64_t i = 0; i < run->n; i++) {                                                             \
+      BESIDE(t0, V); BESIDE(t1, V); BESIDE(t2, V); BESIDE(t3, V);                                      \
+      BESIDE(t4, V); BESIDE(t5, V); BESIDE(t6, V); BESIDE(t7, V);                                      \
+    }                                                                                                  \
+    ended(run, tid, team);                                                                             \
+    KEEP(t0); KEEP(t1); KEEP(t2); KEEP(t3); KEEP(t4); KEEP(t5); KEEP(t6); KEEP(t7);                    \
+  }                                                                                                    \
+  double NAME(int threads, int64_t n) {                                                                \
+    struct run run = {.threads = threads, .n = n};                                                     \
+    return run_by_all(NAME##_part, &run);                                                              \
+  }
+/* A step of a chain, and a sum that no compiler takes from the step before. */
+#define BESIDE(t, V)                                                                                   \
+  {                                                                                                    \
+    t = t * b + a;                                                                                     \
+    OPAQUE(a);                                                                                         \
+    V sum = a + b;                                                                                     \
+    OPAQUE(sum);                                                                                       \
+  }
+MIXED(ks_peak_mixed_f32, vf)
+MIXED(ks_peak_mixed_f64, vd)
+#undef BESIDE
+
 /* n rounds of sixteen loads or stores, side by side: of one element of each line some machines start fewer. */
 #define PORT(NAME, T, QUALIFIER, ACTION)                                                               \
   static void NAME##_part(void *given, long tid, long n_threads, struct ks_team *team) {               \

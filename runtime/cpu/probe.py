@@ -32,8 +32,9 @@ _PASS_BYTES = 16 << 20  # read a thread and sample: 30 us even from L1, far abov
 _N_BLOCKS = 8
 _PROBED_BYTES = 512 << 20  # by one look at memory, see `probed_bytes`
 _FLOPS_A_ROUND = 10 * 2  # ten independent multiply-adds
+_MIXED_A_ROUND = 8 * 2 + 8  # eight multiply-adds and eight additions
 _PORTS_A_ROUND = _ATOMICS_A_ROUND = 16
-_PEAKS = ("f32", "f64", "scalar_f32", "scalar_f64")
+_PEAKS = ("f32", "f64", "scalar_f32", "scalar_f64", "mixed_f32", "mixed_f64")
 _PORTS = ("loads", "vector_loads", "stores", "vector_stores")
 _ATOMICS = ("atomic_f32", "atomic_f64", "atomic_i32")
 
@@ -75,8 +76,8 @@ def load_target(folder: Path | None = None) -> Target | None:
 def guess_target() -> Target:
     """Returns uncalibrated facts from the operating system's data, faster than real machines, so that bounds hold.
 
-    Six GHz; per cycle and core four loads, four stores, and two multiply-adds of vectors or four of single elements;
-    from memory two bytes per cycle and core, and no less than 400 GB/s together.
+    Six GHz; per cycle and core four loads, four stores, and two multiply-adds of vectors with four additions beside them, or four
+    multiply-adds of single elements; from memory two bytes per cycle and core, and no less than 400 GB/s together.
     """
     machine = read_machine()
     per_core = {"L1": 2.0 * machine.vector_bytes, "L2": 64.0, "L3": 64.0}
@@ -105,6 +106,8 @@ def guess_target() -> Target:
         f64_flops_per_ns=flops / 8,
         scalar_f32_flops_per_ns=8 * ghz_cores,
         scalar_f64_flops_per_ns=8 * ghz_cores,
+        f32_mixed_flops_per_ns=flops / 2,
+        f64_mixed_flops_per_ns=flops / 4,
         launch_ns=10.0,
         barrier_ns=2.0,
         call_ns=0.3,
@@ -141,6 +144,8 @@ def target_from_samples(machine: HostCpu, samples: dict[str, list[float]]) -> Ta
         f64_flops_per_ns=best["f64_flops"],
         scalar_f32_flops_per_ns=best["scalar_f32_flops"],
         scalar_f64_flops_per_ns=best["scalar_f64_flops"],
+        f32_mixed_flops_per_ns=max(best["f32_flops"], best["f32_mixed_flops"]),
+        f64_mixed_flops_per_ns=max(best["f64_flops"], best["f64_mixed_flops"]),
         launch_ns=best["launch_ns"],
         barrier_ns=best["barrier_ns"],
         call_ns=best["call_ns"],
@@ -312,8 +317,10 @@ def _sample_caches(
 def _cores(probe: ctypes.CDLL, n_threads: int) -> dict[str, list[float]]:
     rounds, vector_bytes = 200_000, int(probe.ks_vector_bytes())
 
-    def flops(run: Callable[[int, int], float], lanes: int) -> list[float]:
-        work = rounds * _FLOPS_A_ROUND * lanes * n_threads
+    def flops(
+        run: Callable[[int, int], float], lanes: int, each: int = _FLOPS_A_ROUND
+    ) -> list[float]:
+        work = rounds * each * lanes * n_threads
         return [work / run(n_threads, rounds) for _ in range(10)]
 
     def ports(run: Callable[[int, int], float]) -> list[float]:
@@ -328,6 +335,8 @@ def _cores(probe: ctypes.CDLL, n_threads: int) -> dict[str, list[float]]:
         "f64_flops": flops(probe.ks_peak_f64, vector_bytes // 8),
         "scalar_f32_flops": flops(probe.ks_peak_scalar_f32, 1),
         "scalar_f64_flops": flops(probe.ks_peak_scalar_f64, 1),
+        "f32_mixed_flops": flops(probe.ks_peak_mixed_f32, vector_bytes // 4, _MIXED_A_ROUND),
+        "f64_mixed_flops": flops(probe.ks_peak_mixed_f64, vector_bytes // 8, _MIXED_A_ROUND),
         **{name: ports(getattr(probe, f"ks_peak_{name}")) for name in _PORTS},
         **{name: atomics(getattr(probe, f"ks_{name}")) for name in _ATOMICS},
         "add_latency_ns": [probe.ks_add_latency(20_000) / 20_000 for _ in range(7)],

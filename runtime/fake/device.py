@@ -98,6 +98,8 @@ class FakeMachine(backend.AbstractMachine):
             memory_mixed_bytes_per_ns=60.0,
             f32_flops_per_ns=200.0,
             f64_flops_per_ns=100.0,
+            f32_mixed_flops_per_ns=200.0,
+            f64_mixed_flops_per_ns=100.0,
             launch_ns=400.0,
             barrier_ns=200.0,
             call_ns=1.0,

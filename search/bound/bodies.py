@@ -22,7 +22,16 @@ from ...kernels.ir.task import Task
 from ...kernels.ir.walk import children, local_changed, locals_read, nested_statements, walk
 from ...kernels.tasks.profile import LINE_BYTES, Profile, TaskProfile, Touched
 from .traffic import distinct_elements, line_bytes
-from .weights import Amounts, chain, flops_of, function_of, told, told_together, weight
+from .weights import (
+    Amounts,
+    chain,
+    flops_of,
+    function_of,
+    products,
+    told,
+    told_together,
+    weight,
+)
 
 # Rounding may send one iteration in many another way than in the run that was profiled.
 SURE = 0.98
@@ -307,7 +316,9 @@ class BodyOperations:
                 total = min(total, max(1.0, varying - (varying == len(leaves))))
             size = (e.a if isinstance(e, ir.Compare) else e).dtype.size_bytes
             if total and known:
-                yield (size, function_of(e)), total * self.runs(n, loops, late)
+                times, k = self.runs(n, loops, late), products(e, leaves, total)
+                yield (size, "mul"), k * times
+                yield (size, function_of(e)), (total - k) * times
         for x in leaves if len(nodes) > 1 else children(e):
             if not isinstance(e, ir.Load):
                 yield from self._of(x, n, certain, seen)

@@ -15,11 +15,12 @@ from .tables import BoundTables
 # atomic updates; of all, and of what each core does alone. Of a task: how much slower its operations are, how many results a
 # chain has, how much longer its busiest core works than all do on average. Of a phase again: of the loads and stores, those that
 # pack operands, and those that are a task's own. Of functions such as exp: of the one that takes longest, of one, and of one on one
-# core. Of a task: whether it may run in vectors.
+# core. Of a task: whether it may run in vectors, ns in which vectors of sums are folded.
 WORK, ONE_CORE, BUSIEST, CHAINS, LOADED, UPDATED, ALL, ALONE, FACTOR, COPIES, SHARE = range(11)
 PACKED, OWN = range(11, 13)
 CALLED, OF_FUNCTION, OF_ONE_CORE, IN_VECTORS = range(13, 17)
-N_COSTS = 17
+FOLDED = 17
+N_COSTS = 18
 
 # One core alone, or one without wide vectors, may run at a higher clock than all of them flat out.
 CLOCK_SLACK = 1.3
@@ -91,12 +92,20 @@ def arithmetic(
         costs[t, WORK], costs[t, ONE_CORE], costs[t, CHAINS] = 0.0, 0.0, 0.0
         costs[t, BUSIEST] = 0.0
         costs[t, FACTOR] = max(tables.task[t].lanes / CLOCK_SLACK, 1.0)
-        costs[t, COPIES] = 1.0
+        costs[t, COPIES], costs[t, FOLDED] = 1.0, 0.0
         costs[t, IN_VECTORS] = 0.0
     for k in range(tables.vector.shape[0]):
         if domains[tables.vector[k].kind] & _VECTOR:
             costs[tables.vector[k].task, FACTOR] = 1.0
             costs[tables.vector[k].task, IN_VECTORS] = 1.0
+    for k in range(tables.fold.shape[0]):
+        if domains[tables.fold[k].kind] != _VECTOR:
+            continue
+        size = largest(
+            tables.universe, tables.fold[k].at, np.int64(domains[tables.fold[k].dim_size])
+        )
+        if size <= tables.fold[k].extent:  # else partial tiles, which have no vectors
+            costs[tables.fold[k].task, FOLDED] = tables.fold[k].ns
     for k in range(tables.chain.shape[0]):
         size = largest(
             tables.universe, tables.chain[k].at, np.int64(domains[tables.chain[k].dim_size])
@@ -104,7 +113,8 @@ def arithmetic(
         costs[tables.chain[k].task, COPIES] *= min(size, tables.chain[k].most)
     for t in range(n):
         p = phase[t]
-        ns = tables.task[t].operations_ns * costs[t, FACTOR]
+        folded = tables.task[t].starts_ns * costs[t, FACTOR] + costs[t, FOLDED]
+        ns = max(tables.task[t].operations_ns * costs[t, FACTOR], folded)
         costs[p, WORK] += ns
         costs[p, BUSIEST] = max(costs[p, BUSIEST], ns * costs[t, SHARE])
         copies = costs[t, COPIES]

@@ -206,8 +206,20 @@ def _crossing(bound: Bound, name: str, held_bytes: float) -> float:
 def _arithmetic_rates(space: Space) -> str:
     sizes = {task.dtype.size_bytes for task in space.problem.tasks}
     rates = {4: space.target.f32_flops_per_ns, 8: space.target.f64_flops_per_ns}
-    named = [f"{rates[n]:.0f} GFLOP/s (f{8 * n})" for n in sorted(sizes & set(rates))]
+    named = [
+        f"{rates[n]:.0f} GFLOP/s (f{8 * n}{_beside(space.target, n)})"
+        for n in sorted(sizes & set(rates))
+    ]
     return "at " + " and ".join(named) if named else "of no floating-point type"
+
+
+def _beside(target: Target, size_bytes: int) -> str:
+    """Returns the rate with additions beside multiply-adds as text; "" where it was not measured or is no higher."""
+    fused, mixed = {
+        4: (target.f32_flops_per_ns, target.f32_mixed_flops_per_ns),
+        8: (target.f64_flops_per_ns, target.f64_mixed_flops_per_ns),
+    }[size_bytes]
+    return f", with further additions {mixed:.0f}" if mixed > fused else ""
 
 
 def _phase(phase: Phase) -> str:

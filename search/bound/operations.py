@@ -26,6 +26,7 @@ from .weights import (
     flops_of,
     function_of,
     operands,
+    products,
     told,
     weight,
 )
@@ -140,7 +141,9 @@ class _TaskOperations:
                 n = min(n, max(1.0, varying - (varying == len(leaves))))
             size_bytes = (e.a if isinstance(e, ir.Compare) else e).dtype.size_bytes
             if n:
-                yield (size_bytes, function_of(e)), n * self.iterations(loops)
+                times, k = self.iterations(loops), products(e, leaves, n)
+                yield (size_bytes, "mul"), k * times
+                yield (size_bytes, function_of(e)), (n - k) * times
         for leaf in leaves:
             if leaf is not e:
                 yield from self.of(leaf)

@@ -100,6 +100,7 @@ _RATES: Mapping[str, Raise] = {
     "operations": _fields(
         *("f32_flops_per_ns", "f64_flops_per_ns"),
         *("scalar_f32_flops_per_ns", "scalar_f64_flops_per_ns"),
+        *("f32_mixed_flops_per_ns", "f64_mixed_flops_per_ns"),
     ),
     "chain": _latencies("add_latency_ns"),
     "ports": _ports,

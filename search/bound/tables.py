@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from math import prod
+from math import log2, prod
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,7 +26,7 @@ from .ports import MAX_PEELED, ports
 from .streams import is_fresh, passes, stream_tables
 from .tiles import tile_tables
 from .traffic import read_bytes, written_bytes
-from .weights import calls_of, expression_weight, flops_of
+from .weights import Amounts, calls_of, expression_weight, flops_of, products_of
 
 APART = -2  # in place of the variable of a flow
 _SIZES = {"f32": 4, "f64": 8}  # of the types that functions have rates for
@@ -75,10 +75,13 @@ class BoundTables(NamedTuple):
     stream: Table  # cores; is_in_place: lines are updated; first end of its points
     stream_point: Table  # read_bytes written_bytes; read_rate written_rate in bytes a ns
     # arithmetic
-    # operations_ns: on all cores, in vectors; lanes: by how much scalar code is slower; chain_ns: of one accumulator, 0 where there
-    # is more than one result; gathers_ns: on all cores, of loads that a body surely makes one by one; sums_ns: on one core, of sums
-    # each of which waits for the one before
+    # operations_ns: on all cores, in vectors; starts_ns: of the least instructions of these; lanes: by how much scalar code is
+    # slower; chain_ns: of one accumulator, 0 where there is more than one result; gathers_ns: on all cores, of loads that a body
+    # surely makes one by one; sums_ns: on one core, of sums each of which waits for the one before
     task: Table
+    # task; of an inner dim of a reduced loop: variables of kind and size, where its universe begins, extent; ns on all cores to
+    # fold a vector of sums for each result
+    fold: Table
     function: (
         Table  # kind: of a function and type; task; ns on all cores: in vectors, and one by one
     )
@@ -143,6 +146,7 @@ def build_tables(space: Space, compiler_vectorises: bool) -> BoundTables:
         ),
         **_touches(space),
         **_tasks(space, compiler_vectorises),
+        fold=_folds(space, universe),
         chain=_chains(space, universe),
         **ports(space, universe),
         **tile_tables(space, universe),
@@ -334,7 +338,7 @@ def _tasks(space: Space, compiler_vectorises: bool) -> dict[str, Any]:
     for t, task in enumerate(space.problem.tasks):
         amounts = counter.amounts(task)
         f32, f64 = flops_of(amounts)
-        ns = f32 / target.f32_flops_per_ns + f64 / target.f64_flops_per_ns
+        ns, starts_ns = _arithmetic_ns(target, amounts)
         # Compilers may put bodies into vectors that no choice puts there (codegen/write/outlining.py).
         is_free = compiler_vectorises or not task.is_structured
         lanes = 1.0 if is_free else _scalar_slowdown(target, task, f32 + f64)
@@ -343,17 +347,15 @@ def _tasks(space: Space, compiler_vectorises: bool) -> dict[str, Any]:
             gathers = body_operations(shown, space.profile).gathers(target.vector_bytes)
         gathers_ns = gathers / target.loads_per_ns if target.loads_per_ns else 0.0
         chain_ns = _chain_steps(task) * target.add_latency_ns
-        sums = (
-            points(task) if task.is_structured and task.is_reduction and task.dtype.is_float else 0
-        )
-        rows.append((ns, lanes, chain_ns, gathers_ns, sums * target.add_latency_ns))
+        sums = points(task) if task.is_structured and _has_slow_steps(task) else 0
+        rows.append((ns, starts_ns, lanes, chain_ns, gathers_ns, sums * target.add_latency_ns))
         in_vectors = is_free or expression_weight(task.finish) > 0
         for key, n in calls_of(amounts).items():
             if rate := function_rates(target).get(key):
                 alone = rate.vector_per_ns if in_vectors else rate.scalar_per_ns
                 functions.append((key, t, n / rate.vector_per_ns, n / alone))
     return {
-        "task": table(rows, "", "operations_ns lanes chain_ns gathers_ns sums_ns"),
+        "task": table(rows, "", "operations_ns starts_ns lanes chain_ns gathers_ns sums_ns"),
         "function": _functions(functions),
     }
 
@@ -373,6 +375,59 @@ def _functions(rows: Iterable[tuple[tuple[int, str], int, float, float]]) -> Tab
     kinds = {key: k for k, key in enumerate(dict.fromkeys(key for key, *_ in ordered))}
     numbered = ((kinds[key], *rest) for key, *rest in ordered)
     return table(numbered, "kind task", "vector_ns scalar_ns")
+
+
+def _arithmetic_ns(target: Target, amounts: Amounts) -> tuple[float, float]:
+    """Returns the least ns of operations on all cores, and of their instructions alone; both in vectors.
+
+    Only the units of multiply-adds multiply. An instruction does two operations at most, and one
+    multiplication.
+    """
+    (f32, f64), (f32_products, f64_products) = flops_of(amounts), products_of(amounts)
+    sizes = (
+        (4, f32, f32_products, target.f32_flops_per_ns),
+        (8, f64, f64_products, target.f64_flops_per_ns),
+    )
+    multiplied = sum(2 * n_products / fused for _, _, n_products, fused in sizes)
+    mixed = sum(n / target.mixed_flops(size) for size, n, _, _ in sizes)
+    starts = sum(max(k, n / 2) / target.starts(size) for size, n, k, _ in sizes)
+    return max(multiplied, mixed), starts
+
+
+def _folds(space: Space, universe: Universes) -> Table:
+    """Returns the table of reduced dims whose vectors of sums are folded.
+
+    Each result is the sum of the lanes of at least one vector, by halving: log2(lanes) instructions
+    on ever fewer elements (`fold` of codegen/bodies/c_vectors.py). Flags forbid compilers to join
+    folds of several results (-fno-tree-slp-vectorize). Of two tasks that may have equal sums the
+    first one counts.
+    """
+    rows, target, seen = [], space.target, set[object]()
+    for t, task in enumerate(space.problem.tasks):
+        lanes = target.lanes(task.lane_bytes)
+        key = (task.op, frozenset(arrays_read(task)), tuple(x.extent for x in task.loops))
+        if not _is_summed_whole(task) or lanes == 1 or key in seen:
+            continue
+        seen.add(key)
+        size = task.dtype.size_bytes
+        n_results = points(task, [x.name for x in task.loops if not x.is_reduction])
+        ns = n_results * log2(lanes) * target.scalar_slowdown(size) / target.starts(size)
+        for d in space.backbone.dims_of(t):
+            if d.level == INNER and d.loop.is_reduction:
+                v = space.variables
+                rows.append((t, v.kind[d], v.size[d], universe.at(d), d.loop.extent, ns))
+    return table(rows, "task kind dim_size at extent", "ns")
+
+
+def _is_summed_whole(task: Task) -> bool:
+    """True if each result of a task is a sum or a product of floats over all iterations of its loops."""
+    is_plain = task.is_structured and not task.is_guarded and not cuts_of(task)
+    return is_plain and _has_slow_steps(task)
+
+
+def _has_slow_steps(task: Task) -> bool:
+    """True for sums and products of floats. The least and the greatest of some have shorter latencies (one cycle on Zen)."""
+    return task.is_reduction and task.dtype.is_float and task.op in ("add", "mul")
 
 
 def _atomics(space: Space) -> Table:
@@ -426,7 +481,7 @@ def _chain_steps(task: Task) -> int:
 
     Other tasks overlap.
     """
-    if not task.is_structured or not task.is_reduction or not task.dtype.is_float:
+    if not task.is_structured or not _has_slow_steps(task):
         return 0
     if any(not loop.is_reduction and loop.extent > 1 for loop in task.loops):
         return 0

@@ -5,8 +5,22 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Sequence
 
-from ...kernels.ir.kernel import Binary, Bitcast, Cast, Compare, Const, Expr, Select, Unary
+from ...kernels.ir.kernel import (
+    Binary,
+    Bitcast,
+    Cast,
+    Compare,
+    Const,
+    Expr,
+    Load,
+    Local,
+    LocalElement,
+    Param,
+    Select,
+    Unary,
+)
 from ...kernels.ir.ops import OPS, is_reduction
+from ...kernels.ir.walk import walk
 
 # Guaranteed operations by size of an element in bytes and name of the function, "" for all but functions such as exp.
 Amounts = dict[tuple[int, str], float]
@@ -20,9 +34,18 @@ def flops_of(amounts: Amounts) -> tuple[float, float]:
     return float(f32), float(f64)
 
 
+def products_of(amounts: Amounts) -> tuple[float, float]:
+    """Returns the numbers of sure multiplications among the f32 and the f64 operations."""
+    return amounts.get((4, "mul"), 0.0), amounts.get((8, "mul"), 0.0)
+
+
 def calls_of(amounts: Amounts) -> dict[tuple[int, str], float]:
     """Returns how often functions are computed, by size of an element in bytes and name."""
-    return {(s, name): n / OPS[name].flops for (s, name), n in amounts.items() if name}
+    return {
+        (s, name): n / OPS[name].flops
+        for (s, name), n in amounts.items()
+        if name not in ("", "mul")
+    }
 
 
 def operands(e: Expr) -> tuple[Expr, ...]:
@@ -99,3 +122,18 @@ def chain(e: Expr) -> tuple[list[Expr], list[Expr]]:
         else:
             leaves.append(x)
     return nodes, leaves
+
+
+def products(e: Expr, leaves: Sequence[Expr], n: float) -> float:
+    """Returns how many of the `n` operations of a chain are surely multiplications.
+
+    `leaves`: the operands of the chain that ends in `e`. A compiler may add in place of a
+    multiplication by a constant (2 x is x + x), and each operand that may be one spares at most one.
+    """
+    if not isinstance(e, Binary) or e.op != "mul":
+        return 0.0
+    return max(0.0, n - sum(map(_may_be_constant, leaves)))
+
+
+def _may_be_constant(e: Expr) -> bool:
+    return not any(isinstance(x, Load | Param | Local | LocalElement) for x in walk(e))

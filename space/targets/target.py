@@ -84,6 +84,9 @@ class Target:
     # Of operations on single elements; 0: not known.
     scalar_f32_flops_per_ns: float = 0.0
     scalar_f64_flops_per_ns: float = 0.0
+    # The most operations of any mix of multiply-adds and additions, in vectors: some cores add in units of their own; 0: not known.
+    f32_mixed_flops_per_ns: float = 0.0
+    f64_mixed_flops_per_ns: float = 0.0
     add_latency_ns: float = 0.3  # from one dependent floating-point addition to the next, at least
     # Loads and stores of one element each, and of whole vectors, that all cores together start; 0: not known.
     loads_per_ns: float = 0.0
@@ -160,6 +163,21 @@ class Target:
         vectors = self.f64_flops_per_ns if is_double else self.f32_flops_per_ns
         single = self.scalar_f64_flops_per_ns if is_double else self.scalar_f32_flops_per_ns
         return max(1.0, vectors / single if single else self.lanes(size_bytes) / 2)
+
+    def mixed_flops(self, size_bytes: int) -> float:
+        """Returns the most operations a ns on floats of `size_bytes` in any mix of multiply-adds and additions, in vectors.
+
+        Where it is not known, each multiply-add has an addition beside it (Zen: two units of each kind).
+        """
+        is_double = size_bytes > 4
+        fused = self.f64_flops_per_ns if is_double else self.f32_flops_per_ns
+        mixed = self.f64_mixed_flops_per_ns if is_double else self.f32_mixed_flops_per_ns
+        return max(fused, mixed or fused * 1.5)
+
+    def starts(self, size_bytes: int) -> float:
+        """Returns the most elements a ns for which vector instructions of arithmetic start; a multiply-add is one instruction."""
+        fused = self.f64_flops_per_ns if size_bytes > 4 else self.f32_flops_per_ns
+        return self.mixed_flops(size_bytes) - fused / 2
 
     @property
     def own_cache_bytes(self) -> int:

@@ -126,6 +126,7 @@ def test_a_calibration_of_an_older_version_is_read(tmp_path):
     ):
         del content["target"][name]
     names = ("vector_loads", "stores", "vector_stores", "scalar_f32_flops", "scalar_f64_flops")
+    names += ("f32_mixed_flops", "f64_mixed_flops")
     for name in names:
         del content["target"][f"{name}_per_ns"]
     for name in ("factors", "alarms", "unsure", "other_work"):
@@ -222,6 +223,7 @@ def test_guess_is_faster_than_what_is_measured(cpu):
     assert guess.memory_read_bytes_per_ns > measured.memory_read_bytes_per_ns
     assert guess.f32_flops_per_ns > measured.f32_flops_per_ns
     assert 0 < measured.scalar_f32_flops_per_ns < measured.f32_flops_per_ns
+    assert guess.mixed_flops(4) > measured.mixed_flops(4) >= measured.f32_flops_per_ns
     assert guess.scalar_f32_flops_per_ns > measured.scalar_f32_flops_per_ns
     rates = {(x.op, x.dtype): x for x in measured.functions}
     assert {("exp", "f32"), ("sin", "f64"), ("pow", "f32"), ("gamma", "f64")} <= rates.keys()

@@ -19,13 +19,14 @@ from kernelscape.kernels.ir.access import Access
 from kernelscape.kernels.ir.affine import Affine
 from kernelscape.kernels.ir.arrays import ArrayInfo
 from kernelscape.kernels.ir.domain import Loop
-from kernelscape.kernels.ir.kernel import Binary, DType, Load, LoopIndex, Param, Select
+from kernelscape.kernels.ir.kernel import Binary, Const, DType, Load, LoopIndex, Param, Select
 from kernelscape.kernels.ir.task import Task
 from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.search.bound.bounder import Bounder
 from kernelscape.search.bound.explain import explain
 from kernelscape.search.bound.operations import SureOperations, named_flops
 from kernelscape.search.bound.traffic import distinct_elements, line_bytes, read_bytes
+from kernelscape.search.bound.weights import flops_of, products_of
 from kernelscape.search.starts.complete import complete_sketch
 from kernelscape.search.starts.sketches import Along, Fusion, Sketch, TileSizes
 from kernelscape.space import choices as ch
@@ -412,6 +413,38 @@ def test_loads_under_conditions_are_not_sure() -> None:
     assert read_bytes(task(Select(zero, load(I, J), x, DType.f32)), MATRIX) == 0
 
 
+@pytest.mark.parametrize(("name", "rate"), [("vadd", 750.0), ("sscal", 250.0), ("axpy", 500.0)])
+def test_additions_may_run_beside_multiply_adds(name: str, rate: float) -> None:
+    """Kind: the peak of multiply-adds as that of additions, which some cores make in units of their own (Zen, Golden Cove)."""
+    n = 2**20
+    space = library_space(name, round_target(f32_mixed_flops_per_ns=750.0), n=n)
+    found = terms(Bounder(space), root_of(space))["operations"]
+    flops = {"vadd": 2, "sscal": 1, "axpy": 2}[name]
+    assert found == pytest.approx(flops * n / rate)
+    text = " ".join(explain(Bounder(space).bound(root_of(space)), space))
+    assert "at 500 GFLOP/s (f32, with further additions 750)" in text
+
+
+@kernel
+def greatest(a: types.ndarray(), r: types.ndarray()) -> None:
+    acc = a[0]
+    for i in range(a.shape[0]):
+        acc = max(acc, a[i])
+    r[0] = acc
+
+
+def test_steps_of_a_maximum_are_no_additions() -> None:
+    """Kind: the latency of an addition for each step, where the maximum of two takes one cycle (Zen)."""
+
+    def sequence(a: object, r: object) -> None:
+        greatest(a, r)
+
+    arrays = np.zeros(2**16, np.float32), np.zeros(1, np.float32)
+    space = build_space(normalise(record_sequence(sequence, arrays)), round_target())
+    assert space.problem.tasks[-1].is_reduction
+    assert "chain" not in terms(Bounder(space), root_of(space))
+
+
 def test_operations_invariant_in_a_loop_run_once() -> None:
     alpha, x = Param("alpha", DType.f32), Load("x", (LoopIndex("j"),), DType.f32)
 
@@ -421,6 +454,10 @@ def test_operations_invariant_in_a_loop_run_once() -> None:
     scaled = task(times(times(alpha, load(I, J)), x))
     assert SureOperations().count(scaled) == (64 * 64, 0)  # alpha * x[j] can be made first
     assert named_flops(scaled) == 2 * 64 * 64
+    two = Const(2.0, DType.f32)
+    doubled = SureOperations().amounts(task(times(two, load(I, J))))
+    assert (flops_of(doubled), products_of(doubled)) == ((64 * 64, 0), (0, 0))  # x + x as well
+    assert products_of(SureOperations().amounts(scaled)) == (64 * 64, 0)
     counter = SureOperations()
     assert counter.count(task(times(load(I, J), x))) == (64 * 64, 0)
     assert counter.count(task(times(x, load(I, J)))) == (0, 0)  # the same value again

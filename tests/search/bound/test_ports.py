@@ -463,11 +463,26 @@ def test_the_busiest_thread_has_whole_register_tiles() -> None:
     assert operations(16) == pytest.approx(operations(8) * (1 + 1 / 1.3) * 2 / 3)
 
 
+def test_lanes_of_sums_are_folded_once_a_result() -> None:
+    """Kind: vectors along a reduced loop with the bound of those along results."""
+    space = library_space("matmul", round_target(), m=N, n=N, k=N)
+    whole, tile = 2 * N**3 / 500, {"i": 4, "j": 4, "k": 16}
+    along_results = decided(space, "ijk", "j", {"i": 4, "j": 64})
+    assert term(space, along_results, "operations") == pytest.approx(whole)
+    # Four halvings of sixteen lanes, in instructions as fast as those of single elements.
+    folded = whole + 4 * N**2 * 16 / 250
+    assert term(space, decided(space, "ijk", "k", tile), "operations") == pytest.approx(folded)
+    # Units that only add take part in folds: here as many as those of multiply-adds.
+    beside = library_space("matmul", round_target(f32_mixed_flops_per_ns=750.0), m=N, n=N, k=N)
+    assert term(beside, decided(beside, "ijk", "k", tile), "operations") == pytest.approx(whole)
+
+
 # --- against the loop IR -------------------------------------------------------------------------
 
 N_JUDGED = 6
 JUDGED = {
     "matmul": {"m": 40, "n": 24, "k": 40},
+    "matmul_strided": {"m": 40, "n": 24, "k": 40},
     "bicgk": {"m": 72, "n": 80},
     "gemver": {"m": 72, "n": 72},
     "axpydot": {"n": 5000},
@@ -482,7 +497,7 @@ def judged(sequence: str, ports: dict[str, float]) -> Bounder:
     return Bounder(library_space(sequence, target, **JUDGED[sequence]))
 
 
-@pytest.mark.parametrize("sequence", list(JUDGED))
+@pytest.mark.parametrize("sequence", ["matmul", "bicgk", "gemver", "axpydot"])
 def test_the_bound_counts_no_more_than_the_loop_ir(sequence: str) -> None:
     """Kind: a term above what a candidate does. The judge runs the loops of the loop IR on a machine with all registers."""
     loads, stores = judged(sequence, LOADS), judged(sequence, STORES)
@@ -497,6 +512,25 @@ def test_the_bound_counts_no_more_than_the_loop_ir(sequence: str) -> None:
             assert ns <= 1.001 * n
             nearest = max(nearest, ns / max(n, 1))
     assert nearest > 0.7  # and does not count next to nothing
+
+
+@pytest.mark.parametrize("sequence", ["matmul", "matmul_strided"])
+def test_folds_count_no_more_than_those_of_the_loop_ir(sequence: str) -> None:
+    """Kind: a fold that no candidate makes. Only folds take time here: each halving a ns."""
+    facts = {"f32_flops_per_ns": 1e12, "scalar_f32_flops_per_ns": 2.0}
+    bounder, shares = judged(sequence, facts), list[float]()
+    kind = bounder.space.variables.kind[bounder.space.backbone.dim(0, "k", INNER)]
+    along = root_of(bounder.space).decide(kind, 1 << ch.VECTOR)
+    assert isinstance(along, Candidate)
+    rng = np.random.default_rng(5)
+    for _ in range(N_JUDGED // 2):
+        made = along.random_completion(rng)
+        found = count_ports(made) if isinstance(made, Candidate) else PortCounts(is_whole=False)
+        if found.is_whole:
+            ns = dict(bounder.bound(made).terms)["operations"]
+            assert ns <= 2 * found.folds * 1.001
+            shares.append(ns / max(2 * found.folds, 1))
+    assert max(shares) > 0.1
 
 
 def test_loops_of_merged_tasks_stay_where_both_have_many_operations() -> None:
