@@ -28,7 +28,7 @@ def leaves_of(
     """
     known = {a.name: a for a in arrays}
     problem = Problem("", tuple(arrays), (), tuple(tasks), "")
-    kept = {name for t in tasks for name in kept_in(t, problem) | read_ahead(t, problem)}
+    kept = {name for t in tasks for name in kept_in(t, problem) | read_ahead(t)}
     written = {name for t in tasks for name in arrays_written(t)}
     found = []
     for used in trees:
@@ -86,12 +86,21 @@ def kept_in(task: Task, problem: Problem) -> set[str]:
     return found if rows is None else found | {rows.array}
 
 
-def read_ahead(task: Task, problem: Problem) -> set[str]:
-    """Returns arrays that a task may read before its loop: for rows of iterations (`scatter` GREEDY), or for their lengths."""
+def read_ahead(task: Task) -> set[str]:
+    """Returns arrays that a task may read before its loop, for the lengths of iterations."""
     if task.body is None or len(task.loops) != 1:
         return set()
-    rows = (x.rows for x in scatters(task, problem) if x.rows is not None)
-    made = (inspector(task, (x,)) for x in rows)
-    found = {name for x in made if x is not None for name in x.arrays_read}
     length = run_time_length(task.loops[0].name, task.body.statements)
-    return found if length is None else found | {x.array for x in loads(length)}
+    return set() if length is None else {x.array for x in loads(length)}
+
+
+def read_for_rows(task: Task, problem: Problem) -> dict[str, frozenset[str]]:
+    """Returns, by updated array, the arrays that a task reads before its loop to find rows of iterations (`scatter` GREEDY).
+
+    They are read as the program has them: copies in another layout may have changed by then.
+    """
+    if task.body is None or len(task.loops) != 1:
+        return {}
+    rows = {x.array: x.rows for x in scatters(task, problem) if x.rows is not None}
+    made = {name: inspector(task, (x,)) for name, x in rows.items()}
+    return {name: frozenset(x.arrays_read) for name, x in made.items() if x is not None}

@@ -43,7 +43,7 @@ def lists_of(
     shrunk = {(s.tree, s.node) for s in every if isinstance(s, ir.Deactivate)}
     found, known = list[ListRecords](), {a.name for a in arrays}
     problem = Problem("", tuple(arrays), (), tuple(tasks), "")
-    kept = {name for t in tasks for name in kept_in(t, problem) | read_ahead(t, problem)}
+    kept = {name for t in tasks for name in kept_in(t, problem) | read_ahead(t)}
     written = {name for t in tasks for name in arrays_written(t)}
     taken: dict[str, int] = {}
     for t in tasks:

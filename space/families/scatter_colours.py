@@ -10,6 +10,7 @@ from __future__ import annotations
 from ...kernels.analysis.updated_rows import inspector
 from ...kernels.ir.on_trees import ANEW, AS_IS, IF_OLD
 from ...kernels.ir.task import Problem, Task
+from ...kernels.sparse.leaves import read_for_rows
 from ..backbone.colourings import colourable, earlier_colouring, rows_of
 from ..draft import Draft, Family, Phrases, all_but, bits
 from ..targets.kind import CPU
@@ -61,6 +62,21 @@ def of_coloured_blocks(s: Draft) -> None:
             s.b.clause("blocks of a colouring", [*coloured, (var, bits(0))])
 
 
+def of_layouts(s: Draft) -> None:
+    """Semantics: rows are found before the loop, in the program's arrays, and copies in other layouts may have changed by then."""
+    leaves, lists = s.problem.parts.leaves, s.problem.parts.lists
+    copied = [(x.name, kind, x.arrays) for x in leaves for kind in ("leaf_layout", "cell_order")]
+    copied += [(x.name, "record", (x.array,)) for x in lists]
+    found = {t: read_for_rows(s.problem.tasks[t], s.problem) for t, _ in s.v.scatter}
+    for name, kind, arrays in copied:
+        layouts = (var for site, var in s.v.of_trees[kind].items() if site.name == name)
+        for layout in layouts:
+            for (t, array), how in s.v.scatter.items():
+                if found[t].get(array, frozenset()) & {*arrays}:
+                    other = (how, all_but(SCATTER, GREEDY))
+                    s.b.clause("layouts of rows", [other, (layout, bits(0))])
+
+
 def of_earlier_tasks(s: Draft) -> None:
     """Semantics: a task with another's colouring runs behind it, has equal blocks, and updates rows that it has coloured."""
     colouring, blocks = s.v.of_tasks["colouring"], s.v.of_tasks["greedy_block"]
@@ -95,5 +111,8 @@ PHRASES = Phrases(
 )
 
 FAMILY = Family(
-    "scatter_colours", {CPU: (of_coloured_blocks, of_earlier_tasks)}, declare, (PHRASES,)
+    "scatter_colours",
+    {CPU: (of_coloured_blocks, of_layouts, of_earlier_tasks)},
+    declare,
+    (PHRASES,),
 )

@@ -20,6 +20,7 @@ from kernelscape.search.bound.bounder import Bounder
 from kernelscape.space.build import build_space
 from kernelscape.space.candidate import Candidate, Space
 from kernelscape.space.decisions import DecisionError, fix, restore, to_names
+from kernelscape.space.families.leaf_layout import AOS
 from kernelscape.testing import checking, sparse_emulation, sparse_periods
 from kernelscape.testing.sparse_emulation import Shape
 
@@ -183,8 +184,17 @@ def test_fields_that_a_colouring_reads_keep_their_layout() -> None:
     problem = normalise(record_program(both, ())[0])
     space = build_space(problem, checking.target(2, 32))
     (var,) = space.variables.scatter.values()
-    assert "GREEDY" in {space.choices[var].values[k] for k in space.root().values(var)}
-    read, moved = (arrays_read(t) for t in problem.tasks[-1:] + problem.tasks[-2:-1])
-    laid_out = {name for x in problem.parts.leaves for name in x.arrays}
-    assert len(laid_out) == 1
-    assert laid_out <= set(moved) - set(read)
+    root = space.root()
+    assert isinstance(root, Candidate)
+    assert "GREEDY" in values(root, var)
+    (read,) = (x for x in problem.parts.leaves if {*x.arrays} & {*arrays_read(problem.tasks[-1])})
+    layouts = space.variables.of_trees["leaf_layout"]
+    assert len(layouts) == 2
+    for site, layout in layouts.items():
+        copied = root.decide(layout, 1 << AOS)
+        assert isinstance(copied, Candidate)
+        assert ("GREEDY" in values(copied, var)) == (site.name != read.name)
+
+
+def values(candidate: Candidate, var: int) -> set[str]:
+    return {candidate.space.choices[var].values[k] for k in candidate.values(var)}
