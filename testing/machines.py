@@ -55,7 +55,7 @@ def round_target(**changes: Any) -> Target:
         for name, size in (("f32", 4), ("f64", 8))
     }
     mixed = {
-        f"{name}_mixed_flops_per_ns": {**facts, **changes}[f"{name}_flops_per_ns"]
+        f"{name}_mixed_flops_per_ns": 0.75 * {**facts, **changes}[f"{name}_flops_per_ns"]
         for name in ("f32", "f64")
     }
     return Target(**{**facts, **scalar, **mixed, **changes})

@@ -94,8 +94,8 @@ def _place_rescaled(launch: loop_ir.Launch, plan: Plan, notes: Notes) -> None:
 def place_block_sums(launch: loop_ir.Launch, plan: Plan) -> loop_ir.Launch:
     """Places the phases of reductions on a GPU. The threads of a block reduce together.
 
-    Results of several blocks are combined by a kernel of its own, or added atomically to one
-    result.
+    Results of several blocks are combined by a kernel of its own or by the last block, or added
+    atomically to one result.
     """
     notes, accumulators = Notes(launch.tasks), {}
     for loops, t in loop_ir.paths(launch.nodes):

@@ -133,10 +133,9 @@ class _Kernels:
         # Behind a barrier a thread finds what others wrote, but where one assignment is all there is, whose elements are a thread's
         # own. A compiler that takes such a pointer for the only one reads before the barrier.
         plans = [self.plan.tasks[t] for t in tasks]
-        is_one = len(plans) <= 1 and all(
-            t.task.is_structured and not t.by_last_block for t in plans
-        )
-        meet = threads_meet(body) and not is_one
+        is_last = any(t.by_last_block for t in plans)  # it meets inside of a helper
+        is_one = len(plans) <= 1 and all(t.task.is_structured for t in plans)
+        meet = is_last or (threads_meet(body) and not is_one)
         opening = []
         for a in self.plan.problem.arrays:
             own = self.names[a.name]

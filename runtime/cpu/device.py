@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..api.backend import AbstractDevice, AbstractMachine, AbstractReporter, AbstractStoredFacts
+from ..api.errors import DeviceError
 from ..device import DeviceOptions
 from .builder import CpuBuilder
 from .compiler import compiler_named, find_compiler, other_compilers
@@ -47,7 +48,10 @@ class CpuMachine(AbstractMachine):
 
         assert library is not None
         text = functions_text(open_probe(library).ks_vector_bytes())
-        functions = self._builder.build_own_text("functions.c", text)
+        try:
+            functions = self._builder.build_own_text("functions.c", text)
+        except DeviceError:  # without a compiler the rates of functions stay unknown
+            return run_probe(library, n_threads)
         # Before and behind the others: other work disturbs whole seconds.
         before = function_samples(functions, n_threads)
         samples = run_probe(library, n_threads)

@@ -135,6 +135,7 @@ struct Thread {
   int vote;
   unsigned mask; /* of the lanes that run together with this one */
   uint32_t fence, found, acquired; /* its last fence, what it found published, and all before which it is ordered */
+  bool has_written; /* to global memory since its last fence or barrier */
   Copy *copies;
   int n_copies, n_copies_max, n_done, group;
 };
@@ -158,6 +159,7 @@ static dim3 block_size, grid_size;
 static unsigned n_threads, n_finished;
 static uint32_t interval, first_of_block, first_of_launch, block_serial;
 static uint32_t n_fences, own_release_clock;
+static bool block_has_written; /* before its last barrier, to global memory, and made no fence since */
 static unsigned n_at_mask;
 static bool has_changed; /* since the last round of threads began */
 static int vote_or, vote_and, vote_count;
@@ -342,6 +344,7 @@ EMULATOR_OWN static inline void meet(const Region &r, Cell &c, uintptr_t a, Kind
     meet_reads(r, c, a, kind);
     if (is_strong(kind)) hand_over(c.release_clock, kind);
     else c.release_clock = 0;
+    now->has_written |= !is_strong(kind) && !r.is_shared;
     c.write_interval = interval;
     c.write_clock = n_fences;
     c.write_thread = (uint16_t)now->linear;
@@ -495,6 +498,7 @@ EMULATOR_OWN static void start_fiber(unsigned k) {
   t->state = READY;
   t->n_copies = t->n_done = t->group = 0;
   t->fence = t->found = t->acquired = 0;
+  t->has_written = false;
 }
 
 EMULATOR_OWN static unsigned random_below(unsigned n) {
@@ -563,11 +567,16 @@ EMULATOR_OWN static bool release() {
   vote_or = 0, vote_and = 1, vote_count = 0;
   uint32_t acquired = 0;
   for (unsigned k = 0; k < n_threads; k++) {
+    block_has_written |= threads[k].has_written;
     uint32_t own = threads[k].acquired > threads[k].found ? threads[k].acquired : threads[k].found;
     acquired = acquired > own ? acquired : own;
   }
+  /* What is published next is the whole block's: a fence of one thread does not cover what another wrote without one. */
+  uint32_t fence = block_has_written ? 0 : ++n_fences;
   for (unsigned k = 0; k < n_threads; k++) {
     threads[k].state = READY;
+    threads[k].fence = fence;
+    threads[k].has_written = false;
     int vote = threads[k].vote;
     threads[k].acquired = acquired;
     vote_or |= vote != 0, vote_and &= vote != 0, vote_count += vote != 0;
@@ -580,6 +589,7 @@ EMULATOR_OWN static void run_block() {
   static uint16_t turn[MAX_THREADS];
   n_finished = 0;
   n_at_mask = 0;
+  block_has_written = false;
   block_serial++;
   first_of_block = ++interval;
   memset(warp_time, 0, sizeof warp_time);
@@ -716,6 +726,7 @@ EMULATOR_OWN static inline void give_way(int line) {
 EMULATOR_OWN static inline void fence(int line) {
   give_way(line);
   now->fence = ++n_fences;
+  now->has_written = block_has_written = false;
   if (now->acquired < now->found) now->acquired = now->found;
 }
 

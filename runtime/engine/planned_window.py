@@ -155,6 +155,7 @@ class PlannedWindow(AbstractDeferringExecutor):
         self._follows = True  # the held calls are the first ones of `_expected`
         self._before: RanWindow | None = None
         self._rotation: Rotation[RanWindow] | None = None  # that the program follows
+        self._n_rest = 0  # calls that stay deferred behind the windows that run now
         self._ran: dict[tuple[int, ...], RanWindow] = {}
         # By instance: equal kernels are of other fields.
         self._kernels = ByIdentity[Any, tuple[Caller | None]]()
@@ -327,6 +328,7 @@ class PlannedWindow(AbstractDeferringExecutor):
         if n_whole < len(held) and not keeps_rest:
             ends.append(len(held))
         parts = (held[first:stop] for first, stop in zip([0, *ends], ends, strict=False))
+        self._n_rest = len(held) - n_whole if keeps_rest else 0
         self._run_windows(why, ((self._window(calls), calls) for calls in parts))
         return None
 
@@ -336,6 +338,7 @@ class PlannedWindow(AbstractDeferringExecutor):
             missing = self._missing(self._held)
             if missing is not None:
                 return missing
+        self._n_rest = 0
         self._run_windows("a window that ran before", ((expected, self._held[:]),))
         return None
 
@@ -410,19 +413,23 @@ class PlannedWindow(AbstractDeferringExecutor):
         """Returns the window that is expected behind `ran`, which runs now."""
         before, rotation = self._before, self._rotation
         if rotation is not None and rotation.holds(ran):
-            rotation.n_whole += ran is rotation.rotated
+            if ran is rotation.rotated:
+                rotation.note(is_whole=True)
             return rotation.rotated
         if rotation is not None and rotation.holds(before):
-            rotation.n_cut += 1
+            rotation.note(is_whole=False)
         elif before is not None:
             before.behind = ran
         rotation = self._rotation = self._rotation_of(ran)
         return ran.behind or ran if rotation is None else rotation.prologue
 
     def _rotation_of(self, ran: RanWindow) -> Rotation[RanWindow] | None:
-        """Returns the rotation of a window; None if it does not follow itself, or if the rotation does not pay."""
+        """Returns the rotation of a window; None if it does not follow itself, or if the rotation does not pay.
+
+        None also where calls stay deferred: they begin the window itself, which is run whole once more.
+        """
         bound = ran.bound
-        if bound is None or bound.kernels.rotation == 0 or ran.behind is not ran:
+        if bound is None or bound.kernels.rotation == 0 or ran.behind is not ran or self._n_rest:
             return None
         if ran.rotation is None:
             first = list(ran.shape[: bound.kernels.rotation])

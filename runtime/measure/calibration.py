@@ -155,7 +155,7 @@ def merge(old: Calibration, new: Calibration) -> Calibration:
         n_calibrations=old.n_calibrations + 1,
         factors=old.factors or new.factors,
         alarms=old.alarms + new.alarms,
-        unsure=tuple(n for n in new.unsure if n in old.unsure),
+        unsure=tuple(n for n in new.unsure if n in old.unsure or n not in old.spreads),
     )
 
 
@@ -163,6 +163,7 @@ def at_best(target: Target, other: Target) -> Target:
     """Returns `target` with the larger of two rates and the smaller of two latencies."""
     names = [f.name for f in fields(Target) if f.name.endswith("_per_ns")] + ["core_boost"]
     rates = {n: max(getattr(target, n), getattr(other, n)) for n in names}
+    rates |= {f"{n}_mixed_flops_per_ns": _mixed(n, target, other) for n in ("f32", "f64")}
     latencies = {n: min(getattr(target, n), getattr(other, n)) for n in LATENCIES}
     seen = {level.name: level.read_bytes_per_ns for level in other.levels}
     levels = tuple(
@@ -174,6 +175,17 @@ def at_best(target: Target, other: Target) -> Target:
     return replace(
         target, levels=levels, streams=streams, functions=functions, **rates, **latencies
     )
+
+
+def _mixed(name: str, *targets: Target) -> float:
+    """Returns the rate of multiply-adds beside additions, at the highest rate of multiply-adds alone.
+
+    A run that other work disturbed was slow at both.
+    """
+    fused = [getattr(x, f"{name}_flops_per_ns") for x in targets]
+    mixed = [getattr(x, f"{name}_mixed_flops_per_ns") for x in targets]
+    pairs = zip(mixed, fused, strict=True)
+    return max(rate * max(fused) / own if own else rate for rate, own in pairs)
 
 
 def _merge_functions(

@@ -140,10 +140,25 @@ class BodyOperations:
         for n in self.needed:
             for e in n.expressions:
                 for key, amount in self.of(e, n, seen):
-                    sums[key] = sums.get(key, 0.0) + amount
+                    self._add(sums, key, amount)
             for size_bytes, amount in self.updates(n, seen):
                 sums[size_bytes, ""] = sums.get((size_bytes, ""), 0.0) + amount
         return sums
+
+    @staticmethod
+    def _add(sums: Amounts, key: tuple[int, str], amount: float) -> None:
+        """Adds an item. Of each function the one call that runs most counts as such, the others as operations.
+
+        Neighbouring iterations may share the values of others: unrolled, `exp(x[i + 1])` is
+        `exp(x[i])` of the next one.
+        """
+        size_bytes, name = key
+        if name in ("", "mul"):
+            sums[key] = sums.get(key, 0.0) + amount
+            return
+        most, least = max(amount, sums.get(key, 0.0)), min(amount, sums.get(key, 0.0))
+        sums[key] = most
+        sums[size_bytes, ""] = sums.get((size_bytes, ""), 0.0) + least
 
     # --- how often a block runs
 

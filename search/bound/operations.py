@@ -10,11 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from math import prod
+from typing import Any
 
 from ...kernels.analysis.domain_bounds import branch_cuts, cuts_of, points, taken
+from ...kernels.analysis.must_execute import surely
 from ...kernels.ir import kernel as ir
-from ...kernels.ir.affine import Affine
+from ...kernels.ir.affine import Affine, to_affine
 from ...kernels.ir.task import Task, extents
+from ...kernels.ir.walk import rewrite
 from ...kernels.tasks.guarded_bodies import followed
 from ...kernels.tasks.profile import Profile
 from .bodies import body_operations
@@ -76,7 +79,8 @@ class SureOperations:
             self._apart(task, counter)
         value = taken(task) if branch_cuts(task) else task.value
         for e in (value, task.finish):
-            for key, n in counter.of(e) if e is not None else ():
+            certain = frozenset(map(id, surely(e))) if e is not None else frozenset[int]()
+            for key, n in counter.of(e, certain) if e is not None else ():
                 sums[key] = sums.get(key, 0.0) + n
         if task.is_reduction and task.dtype.is_float and task.value is not None:
             loops = "".join(f"{x.extent}{'r' if x.is_reduction else ''} " for x in task.loops)
@@ -129,8 +133,12 @@ class _TaskOperations:
             self.seen.add(_PARTLY + text)
         return not is_partly_known
 
-    def of(self, e: ir.Expr) -> Iterator[tuple[tuple[int, str], float]]:
-        """Yields the operations of every node of `e` that was not counted before, as items of `Amounts`."""
+    def of(self, e: ir.Expr, certain: frozenset[int]) -> Iterator[tuple[tuple[int, str], float]]:
+        """Yields the operations of every node of `e` that was not counted before, as items of `Amounts`.
+
+        `certain`: the nodes, by `id`, that are evaluated whatever value each condition has. The
+        functions of others are counted as operations only: a compiler may leave them out.
+        """
         nodes, leaves = chain(e)
         loops = self.loops(e)
         new = [x for x in nodes if self.is_new(self.text(x))]
@@ -143,10 +151,40 @@ class _TaskOperations:
             if n:
                 times, k = self.iterations(loops), products(e, leaves, n)
                 yield (size_bytes, "mul"), k * times
-                yield (size_bytes, function_of(e)), (n - k) * times
+                yield (size_bytes, self.call_of(e, certain)), (n - k) * times
         for leaf in leaves:
             if leaf is not e:
-                yield from self.of(leaf)
+                yield from self.of(leaf, certain)
+
+    def call_of(self, e: ir.Expr, certain: frozenset[int]) -> str:
+        """Returns the name of the function that a node surely computes anew; "" if there is none.
+
+        Neighbouring iterations may share a value: unrolled, `exp(x[i + 1])` is `exp(x[i])` of the
+        next one. Signs are left out, since some functions have equal values for both.
+        """
+        name = function_of(e) if id(e) in certain else ""
+        if not name:
+            return ""
+        text = f"call {self.text(rewrite(e, self._in_place))}"
+        is_new = text not in self.seen
+        self.seen.add(text)
+        return name if is_new else ""
+
+    def _in_place(self, x: Any) -> Any:
+        """Returns a load without the constants of its indices, and an operand without its sign; anything else as it is."""
+        match x:
+            case ir.Unary(op="neg"):
+                return x.x
+            case ir.Load():
+                terms = [self._terms(i) for i in x.indices]
+                return x if None in terms else ir.Param(f"{x.array}{terms}", x.dtype)
+        return x
+
+    def _terms(self, index: ir.Expr) -> list[tuple[str, int]] | None:
+        affine = to_affine(index)
+        if affine is None:
+            return None
+        return sorted((self.names.get(name, name), k) for name, k in affine.terms)
 
     def loops(self, e: ir.Expr) -> frozenset[str]:
         """Returns the loops on whose indices the value of `e` depends."""

@@ -84,7 +84,7 @@ class Target:
     # Of operations on single elements; 0: not known.
     scalar_f32_flops_per_ns: float = 0.0
     scalar_f64_flops_per_ns: float = 0.0
-    # The most operations of any mix of multiply-adds and additions, in vectors: some cores add in units of their own; 0: not known.
+    # Operations of as many multiply-adds as additions, in vectors: some cores add in units of their own; 0: not known.
     f32_mixed_flops_per_ns: float = 0.0
     f64_mixed_flops_per_ns: float = 0.0
     add_latency_ns: float = 0.3  # from one dependent floating-point addition to the next, at least
@@ -167,17 +167,20 @@ class Target:
     def mixed_flops(self, size_bytes: int) -> float:
         """Returns the most operations a ns on floats of `size_bytes` in any mix of multiply-adds and additions, in vectors.
 
+        All units of multiply-adds are busy then, and additions start beside them.
+        """
+        fused = self.f64_flops_per_ns if size_bytes > 4 else self.f32_flops_per_ns
+        return self.starts(size_bytes) + fused / 2
+
+    def starts(self, size_bytes: int) -> float:
+        """Returns the most elements a ns for which vector instructions of arithmetic start; a multiply-add is one instruction.
+
         Where it is not known, each multiply-add has an addition beside it (Zen: two units of each kind).
         """
         is_double = size_bytes > 4
         fused = self.f64_flops_per_ns if is_double else self.f32_flops_per_ns
         mixed = self.f64_mixed_flops_per_ns if is_double else self.f32_mixed_flops_per_ns
-        return max(fused, mixed or fused * 1.5)
-
-    def starts(self, size_bytes: int) -> float:
-        """Returns the most elements a ns for which vector instructions of arithmetic start; a multiply-add is one instruction."""
-        fused = self.f64_flops_per_ns if size_bytes > 4 else self.f32_flops_per_ns
-        return self.mixed_flops(size_bytes) - fused / 2
+        return max(fused / 2, (mixed or fused * 1.5) * 2 / 3)  # two instructions have three operations
 
     @property
     def own_cache_bytes(self) -> int:

@@ -63,7 +63,7 @@ class Told:
         monkeypatch.setattr(session_module, "open_device", lambda *_: device)
         workload = library_workload(load("axpydot"), {"n": 64}, "f32", 1)
         self.folder, self.told, self.gaps = folder, [], []
-        options = Options(target="fake", time_limit_s=None, max_evals=32, store=False)
+        options = Options(target="fake", time_limit_s=None, max_evals=64, store=False)
         self.run = explore_workload(workload, options, directory=folder, on_event=self.hear)
 
     def hear(self, event: object) -> None:

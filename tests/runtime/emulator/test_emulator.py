@@ -451,6 +451,36 @@ def test_a_fence_of_one_thread_orders_no_others(emulator):
 
 
 @pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize(
+    ("written", "is_found"),
+    [
+        ("    __threadfence();\n    __syncthreads();\n", False),
+        ("    __syncthreads();\n    if (threadIdx.x == 0) __threadfence();\n", False),
+        ("    if (threadIdx.x == 0) __threadfence();\n    __syncthreads();\n", True),
+        ("    if (threadIdx.x > 0) __threadfence();\n    __syncthreads();\n", True),
+        (
+            "    if (threadIdx.x == 0) __threadfence();\n    __syncthreads();\n    __syncthreads();\n",
+            True,
+        ),
+    ],
+)
+def test_a_fence_covers_what_others_wrote_behind_a_barrier_only(emulator, written, is_found, order):
+    """A block counts for what all of its threads have written: each needs a fence, or one fence behind a barrier."""
+    body = (
+        "    __shared__ int before;\n"
+        f"    y[t] = t;\n{written}"
+        "    if (threadIdx.x == 0) {\n        before = atomicAdd(&n[0], 1);\n        __threadfence();\n    }\n"
+        "    __syncthreads();\n"
+        "    if (before == 1) n[8 + threadIdx.x] = y[(t + 32) % 64] + y[t];\n"
+    )
+    source = gpu.counting(body, threads=32, blocks=2)
+    if is_found:
+        assert "another block of this launch wrote" in failure(emulator, source, order)
+    else:
+        load(emulator, source).run(arrays(emulator, source), order)
+
+
+@pytest.mark.parametrize("order", ORDERS)
 def test_plain_accesses_to_what_others_change_are_found(emulator, order):
     body = "    if (t == 40) store_strong(&n[0], 1);\n    else y[t] = n[0];\n"
     assert "byte 0 of n" in failure(emulator, gpu.counting(body), order)

@@ -16,6 +16,7 @@ from kernelscape.kernels.fields.program import current_program
 from kernelscape.runtime import engine as engine_room
 from kernelscape.runtime.engine.engine import Engine, EngineOptions
 from kernelscape.runtime.engine.planned_window import PlannedWindow
+from kernelscape.runtime.engine.rotation import Rotation
 
 pytestmark = pytest.mark.compiler
 Period = Callable[[], None]
@@ -436,7 +437,8 @@ def test_a_stream_of_periods_is_rotated_where_loops_of_two_periods_join(
 
     with ks.interpret():
         wanted, _ = told(0)
-    for limit in (20, 100):
+    # A limit may leave as many calls as a rotated window would have in front.
+    for limit in (20, 23, 25, 100) if pauses == 0 else (20, 100):
         found, n_launches = told(limit)
         assert found == wanted
         if pauses == 0:
@@ -445,6 +447,17 @@ def test_a_stream_of_periods_is_rotated_where_loops_of_two_periods_join(
             assert n_launches < 2.5 + n_more
         else:
             assert n_launches == 3 + n_more
+
+
+def test_a_rotation_that_paid_is_given_up_where_reads_cut_it_from_then_on() -> None:
+    rotation = Rotation("prologue", "rotated")
+    for _ in range(100_000):
+        rotation.note(is_whole=True)
+    cuts = 0
+    while rotation.pays:
+        rotation.note(is_whole=False)
+        cuts += 1
+    assert cuts < 10
 
 
 @pytest.mark.parametrize(("program", "wanted"), TABLE)

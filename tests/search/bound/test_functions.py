@@ -40,7 +40,7 @@ def one(x: nd, y: nd):
 @ks.kernel
 def twice(x: nd, y: nd):
     for i in range(x.shape[0]):
-        y[i] = ks.exp(x[i]) + 2.0 * ks.exp(x[i]) + ks.exp(-x[i])
+        y[i] = ks.exp(x[i]) + 2.0 * ks.exp(x[i]) + ks.exp(x[i] * x[i])
 
 
 @ks.kernel
@@ -60,6 +60,52 @@ def some(x: nd, y: nd):
     for i in range(x.shape[0]):
         if x[i] > 0:
             y[i] = ks.exp(x[i])
+
+
+@ks.kernel
+def one_side(x: nd, y: nd):
+    for i in range(x.shape[0]):
+        y[i] = ks.pow(x[i], y[i]) if x[i] > 0.0 else 0.0
+
+
+@ks.kernel
+def either(x: nd, y: nd):
+    for i in range(x.shape[0]):
+        y[i] = ks.exp(x[i]) if x[i] > 0.0 else ks.sin(x[i])
+
+
+@ks.kernel
+def later(x: nd, y: nd):
+    for i in range(x.shape[0]):
+        v = x[i]
+        if x[i] > 0.0:
+            v = ks.exp(x[i])
+        y[i] = v
+
+
+@ks.kernel
+def summed(x: nd, y: nd):
+    for i in range(x.shape[0]):
+        if x[i] > 0.0:
+            y[0] += ks.exp(x[i])
+
+
+@ks.kernel
+def neighbours(x: nd, y: nd):
+    for i in range(1, x.shape[0] - 1):
+        y[i] = ks.exp(x[i - 1]) + ks.exp(x[i]) + ks.exp(x[i + 1])
+
+
+@ks.kernel
+def signs(x: nd, y: nd):
+    for i in range(x.shape[0]):
+        y[i] = ks.sin(x[i]) * ks.sin(-x[i])
+
+
+@ks.kernel
+def neighbours_of_a_body(x: nd, y: nd):
+    for i in range(x.shape[0] - 1):
+        y[int(x[i])] = ks.exp(x[i]) + ks.exp(x[i + 1])
 
 
 @ks.kernel
@@ -95,6 +141,27 @@ def test_the_function_that_is_computed_most_counts_in_vectors_and_alone(fn, call
     space = space_of(fn, dtype)
     assert functions_ns(space, root_of(space)) == pytest.approx(calls * N / WIDE)
     assert functions_ns(space, without_vectors(space)) == pytest.approx(calls * N / ALONE)
+
+
+@pytest.mark.parametrize("fn", [one_side, either, later, summed])
+def test_functions_count_only_where_conditions_cannot_leave_them_out(fn) -> None:
+    """The kind: a side of a condition that no iteration may take."""
+    assert functions_ns(space_of(fn), root_of(space_of(fn))) == 0
+
+
+@pytest.mark.parametrize(("fn", "n"), [(neighbours, N - 2), (signs, N)])
+def test_values_that_iterations_may_share_count_once(fn, n) -> None:
+    """The kind: unrolled, an iteration takes what the one before has computed; so do functions that are even or odd."""
+    space = space_of(fn)
+    assert functions_ns(space, root_of(space)) == pytest.approx(n / WIDE)
+
+
+def test_of_a_body_the_call_that_runs_most_counts() -> None:
+    space = space_of(neighbours_of_a_body)
+    assert not space.problem.tasks[0].is_structured
+    assert functions_ns(space, root_of(space)) == pytest.approx(
+        (N - 1) / WIDE * space.target.cores / CLOCK_SLACK
+    )
 
 
 def test_functions_of_bodies_count_in_vectors() -> None:
