@@ -48,7 +48,8 @@ class _Kernels:
         self.counters = BlockCounters.of(plan, self.workspace)
         problem = self.plan.problem
         self.names = c_names(named_in(problem), RESERVED_CUDA)
-        sizes = [a.size_bytes // a.dtype.size_bytes for a in problem.arrays]
+        placed_arrays = (a for a in problem.arrays if a.role != "temp" or a.name in self.offsets)
+        sizes = [a.size_bytes // a.dtype.size_bytes for a in placed_arrays]
         sizes += [p.loop.extent + p.n_blocks * p.tile for t in plan.tasks for p in t.loops]
         self.index_type = "int" if max(sizes, default=0) < _INT_LIMIT else "long long"
         self.functions: list[c.Function] = []

@@ -182,8 +182,8 @@ def _mixed(name: str, *targets: Target) -> float:
 
     A run that other work disturbed was slow at both.
     """
-    fused = [getattr(x, f"{name}_flops_per_ns") for x in targets]
-    mixed = [getattr(x, f"{name}_mixed_flops_per_ns") for x in targets]
+    fused: list[float] = [getattr(x, f"{name}_flops_per_ns") for x in targets]
+    mixed: list[float] = [getattr(x, f"{name}_mixed_flops_per_ns") for x in targets]
     pairs = zip(mixed, fused, strict=True)
     return max(rate * max(fused) / own if own else rate for rate, own in pairs)
 
