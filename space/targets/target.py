@@ -180,7 +180,8 @@ class Target:
         is_double = size_bytes > 4
         fused = self.f64_flops_per_ns if is_double else self.f32_flops_per_ns
         mixed = self.f64_mixed_flops_per_ns if is_double else self.f32_mixed_flops_per_ns
-        return max(fused / 2, (mixed or fused * 1.5) * 2 / 3)  # two instructions have three operations
+        # Two instructions, a multiply-add and an addition, have three operations.
+        return max(fused / 2, (mixed or fused * 1.5) * 2 / 3)
 
     @property
     def own_cache_bytes(self) -> int:
