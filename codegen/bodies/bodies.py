@@ -148,9 +148,8 @@ class BodyWriter:
                 place = self.v.element(array, indices)
                 x = self.w.converted(self.v.evaluate(value), place.dtype).x
                 if array in self.v.strong:
-                    publishes = not isinstance(
-                        value, ir.Const
-                    )  # a mark says nothing of other stores
+                    # A constant marks the element, and says nothing of other stores.
+                    publishes = not isinstance(value, ir.Const)
                     self.w.write(self.w.memory.strong_store(self.w, place.x, x, publishes))
                 else:
                     self.w.write(c.Assign(place.x, x))

@@ -198,7 +198,7 @@ print(now[5])
 
 
 def test_windows_of_fields_that_are_swapped_are_one(explore) -> None:
-    """What is found for one of them is run for the other, too."""
+    """The plan that is found for one of them runs for the other, too."""
     Path("program.py").write_text(SWAPPED)
     code, out, err = explore("run", "program.py", "--max-evals", "1", "-o", "found", "--json")
     assert code == 0, err

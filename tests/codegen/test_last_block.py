@@ -13,27 +13,10 @@ from kernelscape.testing import checking
 from kernelscape.testing.syntax import calls, program_of
 
 from . import gpu_cases
+from .test_gpu_reductions import column_maxima, column_sums
 
 pytestmark = gpu_cases.NEEDS_COMPILER
 nd = types.ndarray()
-
-
-@kernel
-def column_sums(a: nd, out: nd):
-    for j in range(a.shape[1]):
-        acc = a[0, j] - a[0, j]
-        for i in range(a.shape[0]):
-            acc += a[i, j]
-        out[j] = acc
-
-
-@kernel
-def column_maxima(a: nd, out: nd):
-    for j in range(a.shape[1]):
-        acc = a[0, j]
-        for i in range(a.shape[0]):
-            acc = max(acc, a[i, j])
-        out[j] = acc
 
 
 @kernel
@@ -78,7 +61,7 @@ class Emulated:
         self.inputs = checking.make_inputs(recording, problem, given, {})
 
     def fault(self, folder, **texts):
-        """What is wrong with the text, in which each name of `texts` is replaced by its value."""
+        """The fault that the emulator finds in the text, "" for none; each name of `texts` is replaced by its value."""
         text = self.source.text
         for old, new in texts.items():
             assert old in text

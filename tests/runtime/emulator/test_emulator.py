@@ -440,7 +440,7 @@ def test_a_missing_fence_before_the_last_block_is_found(emulator):
 @pytest.mark.parametrize("name", FENCES)
 @pytest.mark.parametrize("order", ORDERS)
 def test_a_value_that_is_handed_over_without_a_fence_is_found(emulator, order, name):
-    """Of the thread that stores it, and of those that read it."""
+    """The fence may be missing in the thread that stores the value, or in those that read it."""
     said = failure(emulator, gpu.counting(handed_over(**{name: ""})), order)
     assert "reads byte 4 of n, which thread (40, 0, 0) of the block wrote" in said
 
@@ -498,7 +498,7 @@ def test_a_standstill_names_kernel_and_line(emulator, order):
 
 
 def test_a_fence_behind_the_count_is_too_late(emulator):
-    """What a block leaves is seen by who reads the count only if a fence stands between both."""
+    """A fence between partial results and the count makes them visible to the block that reads the count."""
     source = gpu.last_block("")
     counted = "is_last = atomicAdd(&n_finished, 1u) == gridDim.x - 1;"
     assert counted in source.text

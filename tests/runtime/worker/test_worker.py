@@ -195,7 +195,7 @@ def test_what_is_slower_than_any_claim_is_verified_where_it_is_timed(cpu, worker
 
 @dataclass(frozen=True)
 class KnownRounding:
-    """What measuring the rounding of an input set shows: at level 1, that results may be off by an eighth."""
+    """A stand-in for the rounding of an input set: at level 1 results may be off by an eighth."""
 
     plain: dict
 
