@@ -236,8 +236,13 @@ class AbstractMachine(ABC):
         """Returns the library that measures memory and cores in a worker's child; None if there is none."""
         return None
 
-    def take_samples(self, library: Path | None, n_threads: int) -> dict[str, list[float]]:
-        """Measures all facts, in a worker's child with its `probe_library`, and returns the samples by name.
+    def calibration_libraries(self) -> tuple[Path, ...]:
+        """Returns the libraries with which a worker's child measures all facts, the `probe_library` first; () without it."""
+        library = self.probe_library()
+        return () if library is None else (library,)
+
+    def take_samples(self, libraries: Sequence[Path], n_threads: int) -> dict[str, list[float]]:
+        """Measures all facts, in a worker's child with the `calibration_libraries`, and returns the samples by name.
 
         Raises DeviceError.
         """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING
 from ..api.backend import AbstractDevice, AbstractMachine, AbstractReporter, AbstractStoredFacts
 from ..api.errors import DeviceError
 from ..device import DeviceOptions
+from ..host import vector_bytes
 from .builder import CpuBuilder
 from .compiler import compiler_named, find_compiler, other_compilers
 from .runner import CpuRunner
@@ -41,22 +43,28 @@ class CpuMachine(AbstractMachine):
     def probe_library(self) -> Path:
         return self._builder.build_own("probe.c")
 
-    def take_samples(self, library: Path | None, n_threads: int) -> dict[str, list[float]]:
-        from .function_rates import function_samples, functions_text
-        from .probe import run_probe
-        from .streams import open_probe
+    def calibration_libraries(self) -> tuple[Path, ...]:
+        from .function_rates import functions_text
 
-        assert library is not None
-        text = functions_text(open_probe(library).ks_vector_bytes())
+        probe = self.probe_library()
         try:
-            functions = self._builder.build_own_text("functions.c", text)
+            text = functions_text(vector_bytes())
+            return probe, self._builder.build_own_text("functions.c", text)
         except DeviceError:  # without a compiler the rates of functions stay unknown
-            return run_probe(library, n_threads)
-        # Before and behind the others: other work disturbs whole seconds.
-        before = function_samples(functions, n_threads)
-        samples = run_probe(library, n_threads)
-        behind = function_samples(functions, n_threads)
-        return samples | {name: found + behind[name] for name, found in before.items()}
+            return (probe,)
+
+    def take_samples(self, libraries: Sequence[Path], n_threads: int) -> dict[str, list[float]]:
+        from .function_rates import function_samples
+        from .probe import run_probe
+
+        probe, *functions = libraries
+        # Functions before and behind the others: other work disturbs whole seconds.
+        before = [function_samples(x, n_threads) for x in functions]
+        samples = run_probe(probe, n_threads)
+        behind = [function_samples(x, n_threads) for x in functions]
+        for first, last in zip(before, behind, strict=True):
+            samples |= {name: found + last[name] for name, found in first.items()}
+        return samples
 
     def look(self, library: Path, n_threads: int, whole: bool) -> dict[str, list[float]]:
         from .probe import run_state_probe

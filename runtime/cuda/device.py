@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -48,7 +49,7 @@ class CudaMachine(AbstractMachine):
         device.runner.check()
         return calibrate(device, self.gpu.profile)
 
-    def take_samples(self, library: Path | None, n_threads: int) -> dict[str, list[float]]:
+    def take_samples(self, libraries: Sequence[Path], n_threads: int) -> dict[str, list[float]]:
         from .probe import take_samples
 
         return take_samples(CudaDevice(self._options), self.gpu.profile)

@@ -194,7 +194,7 @@ def renamed(request: messages.Request, rename: Rename) -> messages.Request:
         case messages.Probe():
             return messages.Probe(rename(PROBE), request.whole)
         case messages.Calibrate():
-            return messages.Calibrate(None if request.library is None else rename(PROBE))
+            return messages.Calibrate(tuple(rename(PROBE) for _ in request.libraries[:1]))
         case messages.TimeFunction():
             return request
 

@@ -80,12 +80,11 @@ class Evaluator:
             return messages.Broken(traceback.format_exc())
 
     def _probe(self, request: messages.Probe | messages.Calibrate) -> dict[str, list[float]]:
-        library = None if request.library is None else Path(request.library)
         with unlimited_memory():
             if isinstance(request, messages.Calibrate):
-                return self._machine.take_samples(library, self._n_threads)
-            assert library is not None
-            return self._machine.look(library, self._n_threads, request.whole)
+                libraries = list(map(Path, request.libraries))
+                return self._machine.take_samples(libraries, self._n_threads)
+            return self._machine.look(Path(request.library), self._n_threads, request.whole)
 
     def _prepare(self, request: messages.Prepare) -> messages.Ready:
         if self._runner.limits_memory:

@@ -126,7 +126,7 @@ class Probe(msgspec.Struct, tag=True, frozen=True):
 
 
 class Calibrate(msgspec.Struct, tag=True, frozen=True):
-    library: str | None
+    libraries: tuple[str, ...]
 
 
 class TimeFunction(msgspec.Struct, tag=True, frozen=True):

@@ -321,8 +321,8 @@ class Worker(AbstractWorker):
 
     def calibrate(self) -> dict[str, list[float]]:
         """Returns all calibration samples by name (the probe.py of a backend interprets them); takes about 5 s."""
-        library = self._device.machine.probe_library()
-        return self._rates(messages.Calibrate(None if library is None else str(library)), 120.0)
+        libraries = self._device.machine.calibration_libraries()
+        return self._rates(messages.Calibrate(tuple(map(str, libraries))), 120.0)
 
     def time_function(self, module: str, attribute: str, protocol: Protocol = FINAL) -> Outcome:
         """Times an importable Python function `attribute` (dots allowed) of `module` on input set 0.

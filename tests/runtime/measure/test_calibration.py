@@ -11,7 +11,10 @@ from math import inf
 import msgspec
 import pytest
 from kernelscape.runtime.api.calibration import Calibration
+from kernelscape.runtime.api.errors import DeviceError
+from kernelscape.runtime.cpu import probe as probing
 from kernelscape.runtime.cpu import streams
+from kernelscape.runtime.cpu.builder import CpuBuilder
 from kernelscape.runtime.cpu.compiler import Library, build_library, find_compiler
 from kernelscape.runtime.cpu.probe import (
     guess_target,
@@ -206,6 +209,26 @@ def test_a_look_at_memory_goes_through_more_than_the_caches_and_not_for_seconds(
 ):
     assert probed_bytes(cache_mib << 20, False) == quick_mib << 20
     assert probed_bytes(cache_mib << 20, True) == whole_mib << 20
+
+
+def test_the_device_builds_what_measures_functions_and_does_without_where_it_cannot(
+    cpu, monkeypatch
+):
+    """The kind: a child knows no options, and would build with another compiler than programs have."""
+    probe, functions = cpu.machine.calibration_libraries()
+    assert probe == cpu.machine.probe_library()
+    assert functions.is_file()
+    build = CpuBuilder.build_own_text
+
+    def refusing(builder, name, text):
+        if name == "functions.c":
+            raise DeviceError("no compiler")
+        return build(builder, name, text)
+
+    monkeypatch.setattr(CpuBuilder, "build_own_text", refusing)
+    assert cpu.machine.calibration_libraries() == (probe,)
+    monkeypatch.setattr(probing, "run_probe", lambda library, n_threads: {"launch_ns": [1.0]})
+    assert cpu.machine.take_samples([probe], 1) == {"launch_ns": [1.0]}
 
 
 def test_guess_is_faster_than_what_is_measured(cpu):
