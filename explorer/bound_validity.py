@@ -166,7 +166,7 @@ class Claims:
         """Computes the bound for memory `rates` (bytes per ns) that the final re-measurement took beside the best."""
         self.now_ns = bound_now(self._root, rates)
         if self.now_ns is None:
-            has_probe = self._device.machine.probe_library() is not None
+            has_probe = bool(self._device.machine.probe_libraries())
             self.why_not_now = (
                 "arrays this small stay in caches" if has_probe else "nothing probes its memory"
             )

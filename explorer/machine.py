@@ -34,7 +34,7 @@ def open_worker(device: AbstractDevice) -> AbstractWorker:
 
 def conditions_of(device: AbstractDevice, worker: AbstractWorker) -> Conditions:
     """Returns the current conditions: compiler, flags, memory speed. For a fleet, those of its devices."""
-    is_probed = device.machine.probe_library() is not None
+    is_probed = bool(device.machine.probe_libraries())
     if isinstance(device, RemoteDevice):
         return device.conditions(worker.probe() if is_probed else 0.0)
     return take_conditions(

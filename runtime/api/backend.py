@@ -232,17 +232,15 @@ class AbstractMachine(ABC):
         """
         raise DeviceError("this backend has no facts that could be measured")
 
-    def probe_library(self) -> Path | None:
-        """Returns the library that measures memory and cores in a worker's child; None if there is none."""
-        return None
+    def probe_libraries(self, *, every: bool = False) -> tuple[Path, ...]:
+        """Returns the library that measures memory and cores in a worker's child; () if there is none.
 
-    def calibration_libraries(self) -> tuple[Path, ...]:
-        """Returns the libraries with which a worker's child measures all facts, the `probe_library` first; () without it."""
-        library = self.probe_library()
-        return () if library is None else (library,)
+        With `every` those behind it that only a calibration needs.
+        """
+        return ()
 
     def take_samples(self, libraries: Sequence[Path], n_threads: int) -> dict[str, list[float]]:
-        """Measures all facts, in a worker's child with the `calibration_libraries`, and returns the samples by name.
+        """Measures all facts, in a worker's child with `every` one of the `probe_libraries`, and returns the samples by name.
 
         Raises DeviceError.
         """

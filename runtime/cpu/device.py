@@ -40,13 +40,12 @@ class CpuMachine(AbstractMachine):
 
         return calibrate(CpuDevice(self._builder.options))
 
-    def probe_library(self) -> Path:
-        return self._builder.build_own("probe.c")
-
-    def calibration_libraries(self) -> tuple[Path, ...]:
+    def probe_libraries(self, *, every: bool = False) -> tuple[Path, ...]:
         from .function_rates import functions_text
 
-        probe = self.probe_library()
+        probe = self._builder.build_own("probe.c")
+        if not every:
+            return (probe,)
         try:
             text = functions_text(vector_bytes())
             return probe, self._builder.build_own_text("functions.c", text)

@@ -219,8 +219,8 @@ class RemoteMachine(backend.AbstractMachine):
     def facts(self) -> Target:
         return self._target
 
-    def probe_library(self) -> Path | None:
-        return Path(PROBE) if self._first.has_probe else None
+    def probe_libraries(self, *, every: bool = False) -> tuple[Path, ...]:
+        return (Path(PROBE),) if self._first.has_probe else ()
 
     def stored_facts(self) -> backend.AbstractStoredFacts:
         return GivenFacts(tuple(self._first.factors))

@@ -120,7 +120,7 @@ class DeviceSite:
 
         def found(name: str) -> str:
             if name == PROBE:
-                return str(self._device.machine.probe_library())
+                return str(self._device.machine.probe_libraries()[0])
             if not self._store.has(name):
                 missing.append(name)
             return str(self._store.path(name))
@@ -265,7 +265,7 @@ def facts_of(name: str, device: AbstractDevice) -> SlotFacts:
         flags=list(reporter.flags()),
         factors=[] if stored is None else list(stored.factors()),
         cpu=cpu_key(),
-        has_probe=machine.probe_library() is not None,
+        has_probe=bool(machine.probe_libraries()),
         times_count=machine.times_count,
         makes_libraries=builder.makes_libraries,
         most_together=builder.most_together,

@@ -246,10 +246,10 @@ class Worker(AbstractWorker):
         read_bytes: float,
         written_bytes: float,
     ) -> tuple[list[Outcome], dict[str, list[float]]]:
-        library = self._device.machine.probe_library()
-        if library is None or not artifacts:
+        libraries = self._device.machine.probe_libraries()
+        if not libraries or not artifacts:
             return self.interleave(artifacts, protocol), {}
-        beside = messages.MemoryProbe(str(library), read_bytes, written_bytes)
+        beside = messages.MemoryProbe(str(libraries[0]), read_bytes, written_bytes)
         deadline_s = _PROBE_S + self._interleave_deadline_s(artifacts, protocol)
         while True:
             answer = self._ask(messages.Interleave(list(artifacts), protocol, beside), deadline_s)
@@ -306,22 +306,22 @@ class Worker(AbstractWorker):
         return self.deadline_s(protocol, 1, workspace_bytes) * n_timed
 
     def probe(self) -> float:
-        library = self._device.machine.probe_library()
-        if library is None:
+        libraries = self._device.machine.probe_libraries()
+        if not libraries:
             return self._device.machine.facts().memory_read_bytes_per_ns
-        return max(self._rates(messages.Probe(str(library)), 30.0)["memory_read"])
+        return max(self._rates(messages.Probe(str(libraries[0])), 30.0)["memory_read"])
 
     def probe_state(self) -> dict[str, list[float]]:
         """Returns samples by name (memory_read, memory_copy_nt, ..., launch_ns, barrier_ns).
 
         Bytes are counted as a program accesses them.
         """
-        library = self._device.machine.probe_library()
-        return {} if library is None else self._rates(messages.Probe(str(library), True), 30.0)
+        libraries = self._device.machine.probe_libraries()
+        return self._rates(messages.Probe(str(libraries[0]), True), 30.0) if libraries else {}
 
     def calibrate(self) -> dict[str, list[float]]:
         """Returns all calibration samples by name (the probe.py of a backend interprets them); takes about 5 s."""
-        libraries = self._device.machine.calibration_libraries()
+        libraries = self._device.machine.probe_libraries(every=True)
         return self._rates(messages.Calibrate(tuple(map(str, libraries))), 120.0)
 
     def time_function(self, module: str, attribute: str, protocol: Protocol = FINAL) -> Outcome:

@@ -176,7 +176,7 @@ def test_footprints_are_dense_where_the_last_cache_ends():
 def test_a_disturbed_look_at_memory_counts_only_where_there_is_no_other(cpu, monkeypatch):
     waited = count(0, 10**9)
     assert cpu.runner.harness is not None  # the probe needs the team of threads that it brings
-    probe = streams.NowProbe(cpu.machine.probe_library(), 1, 2e6, 0.0)
+    probe = streams.NowProbe(cpu.machine.probe_libraries()[0], 1, 2e6, 0.0)
     try:
         monkeypatch.setattr(streams, "waited_ns", lambda: next(waited))
         for _ in range(6):  # every second one is of reads
@@ -215,8 +215,8 @@ def test_the_device_builds_what_measures_functions_and_does_without_where_it_can
     cpu, monkeypatch
 ):
     """The kind: a child knows no options, and would build with another compiler than programs have."""
-    probe, functions = cpu.machine.calibration_libraries()
-    assert probe == cpu.machine.probe_library()
+    probe, functions = cpu.machine.probe_libraries(every=True)
+    assert (probe,) == cpu.machine.probe_libraries()
     assert functions.is_file()
     build = CpuBuilder.build_own_text
 
@@ -226,7 +226,7 @@ def test_the_device_builds_what_measures_functions_and_does_without_where_it_can
         return build(builder, name, text)
 
     monkeypatch.setattr(CpuBuilder, "build_own_text", refusing)
-    assert cpu.machine.calibration_libraries() == (probe,)
+    assert cpu.machine.probe_libraries(every=True) == (probe,)
     monkeypatch.setattr(probing, "run_probe", lambda library, n_threads: {"launch_ns": [1.0]})
     assert cpu.machine.take_samples([probe], 1) == {"launch_ns": [1.0]}
 
@@ -279,7 +279,7 @@ def test_an_element_that_is_counted_again_and_again_takes_what_was_calibrated(cp
     again = ctypes.CDLL(str(built.path)).again
     again.restype, again.argtypes, n = ctypes.c_double, [ctypes.c_int64], 1_000
     assert cpu.runner.harness is not None  # the probe needs the team of threads that it brings
-    probe = open_probe(cpu.machine.probe_library())
+    probe = open_probe(cpu.machine.probe_libraries()[0])
     counted = probe.ks_atomic_i32
     counted.restype, counted.argtypes = ctypes.c_double, [ctypes.c_int, ctypes.c_int64]
     calibrated = taken = inf
