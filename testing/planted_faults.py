@@ -19,6 +19,7 @@ SPARSE = tuple(
 STATEMENTS = "tests/kernels/sparse/test_statements.py"
 PROBES = "tests/kernels/sparse/test_probes.py"
 PLANS = "tests/runtime/engine/test_planned_window.py::test_plans_notice_what_changes_cells_between_windows"
+ACCESSES = "tests/runtime/engine/test_planned_window.py::test_an_access_ends_a_window_only_where_a_call_of_it_depends_on_it"
 WINDOWS = "tests/kernels/tasks/test_window_kernels.py"
 MERGED = "tests/kernels/transforms/test_merged_calls.py"
 EFFECTS = "tests/kernels/analysis/test_effects.py"
@@ -197,6 +198,13 @@ FAULTS = (
         "            flags[flags == 0] = -number\n",
         "",
         (PLANS,),
+    ),
+    Fault(
+        "a host access: what a write of Python must wait for",
+        "runtime/engine",
+        "self._used if access.writes else self._written",
+        "self._written",
+        (ACCESSES,),
     ),
     Fault(
         "a legality rule: what a loop of a window moves past",

@@ -29,6 +29,18 @@ from .sparse_programs import World, ks
 T = TypeVar("T")
 _MOST_CELLS = 60
 _MOST_APPENDS = 3  # calls a period, of two cells each, so that no list is full
+# Operations of Python, and reads, that stand between the calls of a period.
+_HOST = (
+    "clear",
+    "take",
+    "take_plain",
+    "fill_rest",
+    "copy_plain",
+    "write_rest",
+    "read",
+    "read_plain",
+    "read_rest",
+)
 _CHANGES = ("store", "fill", "drop", "thin", "renew", "append", "empty", "clear", "mark_cells")
 _PLAIN = (1, 5, 20, 50, 200)  # limits of a window
 
@@ -107,10 +119,13 @@ def drawn(of: int, most_calls: int = 40) -> Program:
 
     n = int(rng.integers(5, most_calls + 1))
     few = [call(words) for _ in range(int(rng.integers(1, 9)))]
+    of_python = [call(_HOST) for _ in range(int(rng.integers(1, 4)))]
     period: list[Call] = []
     while len(period) < n:
         some = [few[int(rng.integers(len(few)))] for _ in range(int(rng.integers(1, 4)))]
         period += some * int(rng.choice([1, 1, 2, 3]))
+        if rng.integers(3):
+            period.append(of_python[int(rng.integers(len(of_python)))])
     too_many = [k for k, (what, _) in enumerate(period[:n]) if what == "append"][_MOST_APPENDS:]
     period = [x for k, x in enumerate(period[:n]) if k not in too_many]
     between: list[tuple[Call, ...]] = [()] * 4
@@ -120,24 +135,54 @@ def drawn(of: int, most_calls: int = 40) -> Program:
     return Program(tree, appends, tuple(period), tuple(between))
 
 
+def made(world: World, what: str, c: int) -> Any:
+    """Makes a call of a kernel or an operation of Python. Returns what is read, None where nothing is."""
+    (rows, columns), (a, b, _) = world.x.shape, world.tree.least
+    row, column = c % rows, 3 * c % columns
+    match what:
+        case "take" | "take_plain":
+            given = (np.arange(rows * columns).reshape(rows, columns) + c) % 20
+            given = given.astype(world.x.dtype.numpy)
+            (world.x if what == "take" else world.plain).from_numpy(given)
+            given[...] = 99  # the call has the array as it was
+        case "fill_rest":
+            world.rest.fill(c % 7)
+        case "copy_plain":
+            world.plain.copy_from(world.rest)
+        case "write_rest":
+            world.rest[row, column] = c % 9
+        case "read":
+            return world.x[row + a, column + b]
+        case "read_plain":
+            return world.plain[row, column]
+        case "read_rest":
+            return world.rest[row, column]
+        case _:
+            world.call(what, c)
+    return None
+
+
 def seen(program: Program, limit: int) -> tuple[list[list[Any]], int]:
-    """Returns the fields after each period, and the number of calls that ran by plans; `limit` 0: by the interpreter."""
+    """Returns what is read in each period and the fields after it, and the number of calls that ran by plans.
+
+    `limit` 0: by the interpreter.
+    """
     options = {"async_mode": True, "async_flush_every": limit} if limit else {}
     world = World(program.tree, **options)
     fields = [getattr(world, name) for name in ("x", "y", "other", "mark", "plain", "rest", "grid")]
     fields += [*world.seen, world.at, world.sums, *([world.v] if world.v is not None else [])]
     found = []
     for more in program.between:
+        read = []
         for calls in (program.period, more):
-            for what, c in calls:
-                world.call(what, c)
+            read += [made(world, what, c) for what, c in calls]
             ks.sync()
         if program.appends:
             world.lists.deactivate_all()
         if limit:
             current_program().follower.plans.complete()  # type: ignore[union-attr]
         items = sorted(world.items.to_numpy().ravel().tolist())
-        found.append([*(x.to_numpy().tolist() for x in fields), items])
+        found.append([read, *(x.to_numpy().tolist() for x in fields), items])
     return found, int(ks.engine.stats().n_planned)
 
 

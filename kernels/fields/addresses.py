@@ -11,7 +11,7 @@ from ..ir.errors import ProgramTypeError
 from .caller_location import fail
 from .element_fields import ScalarField
 from .field import AbstractField, AbstractLeaf
-from .host_access import settle_for_python
+from .host_access import settle_for_sharing
 from .tree import SNode
 
 
@@ -21,11 +21,11 @@ def get_addr(field: Any, at: Any) -> int:
     `field` is a field, or its node. An inactive element of a pointer node has the address of the zeros that a read of it returns.
     In kernels the address is a u64. It is valid until the program ends. LanguageError for anything else, and for indices outside.
     """
-    settle_for_python()
     leaf = field_at(field)
     if leaf is None:
         fail(f"ks.get_addr takes a field, or the node of one, not {field!r}", ProgramTypeError)
     cells = leaf.cells
+    settle_for_sharing(leaf if cells is None else cells)
     item: tuple[int, ...]
     if cells is None:
         item = leaf.index(at)

@@ -59,7 +59,7 @@ class ScalarField(AbstractLeaf):
         cells = self.cells
         if cells is not None:
             return python_number(cells.read(self._sparse_index(key))[self.component])
-        return python_number(self.array[self.index(key)])
+        return python_number(self.readable[self.index(key)])
 
     def __setitem__(self, key: Any, value: Any) -> None:
         cells = self.cells
@@ -149,7 +149,7 @@ class MatrixField(AbstractLeaf):
         if self.cells is not None:
             return self.cells.element(self._sparse_index(key))
         at = self._components_at(key)
-        return Matrix.of_element(self.array[at], lambda: np.asarray(self.writable[at]))
+        return Matrix.of_element(self.readable[at], lambda: np.asarray(self.writable[at]), self)
 
     def __setitem__(self, key: Any, value: Any) -> None:
         values = element_values(

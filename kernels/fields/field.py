@@ -25,7 +25,12 @@ from ..ir.kernel import DType
 from . import field_memory
 from .caller_location import assigned_name, caller, fail
 from .conversion import element_values, number
-from .host_access import host_kernels, settle_for_python, settle_for_writing
+from .host_access import (
+    host_kernels,
+    settle_for_reading,
+    settle_for_sharing,
+    settle_for_writing,
+)
 from .matrix import Matrix
 from .program import current_program, needed_program
 from .sparse_cells import SparseCells
@@ -220,17 +225,27 @@ class AbstractLeaf(AbstractField):
     def array(self) -> NDArray[Any]:
         """The field's NumPy array, components before indices: (*element_shape, *shape), with (1,) for shape ().
 
-        It is zero at first, and stays the same array until the program ends. Deferred kernels run before it is returned.
+        It is zero at first, and stays the same array until the program ends. Deferred kernels that use it run before.
         LanguageError if the field is sparse, and in a recorded sequence after its first call.
         """
-        settle_for_python()
+        settle_for_sharing(self)
+        return self.storage
+
+    @property
+    def readable(self) -> NDArray[Any]:
+        """The array, for a read from Python: deferred kernels that write it run before."""
+        settle_for_reading(self)
         return self.storage
 
     @property
     def writable(self) -> NDArray[Any]:
         """The array, for a write from Python; a sequence that is being recorded notes the write."""
-        settle_for_writing(self.label, lambda: (self.storage,))
+        settle_for_writing(self)
         return self.storage
+
+    def arrays(self) -> tuple[NDArray[Any], ...]:
+        """Returns the array of a dense field, in a tuple; deferred kernels are not run first."""
+        return (self.storage,)
 
     @property
     def storage(self) -> NDArray[Any]:
@@ -301,7 +316,7 @@ class AbstractLeaf(AbstractField):
         n = len(self.element_shape)
         if self.cells is not None:
             return np.moveaxis(self.cells.dense(self.shape), range(n), range(-n, 0))
-        return self._with_trailing(self.array)
+        return self._with_trailing(self.readable)
 
     def _with_trailing(self, array: NDArray[Any]) -> NDArray[Any]:
         """Returns a view of an array like this field's, with the axes that `trailing` has."""
@@ -327,6 +342,22 @@ class AbstractLeaf(AbstractField):
         kernels = host_kernels()
         if kernels is not None and kernels.take(self, arr):
             return
+        values = self.converted(arr)
+        if self.cells is not None:
+            n = len(self.element_shape)
+            self.cells.take(np.moveaxis(values, range(values.ndim - n, values.ndim), range(n)))
+        else:
+            self.put(values)
+
+    def put(self, values: NDArray[Any]) -> None:
+        """Sets the elements of a dense field from an array of shape (*shape, *element_shape) and of its type."""
+        self._with_trailing(self.writable)[...] = values
+
+    def converted(self, arr: Any) -> NDArray[Any]:
+        """Returns an argument of `from_numpy` in the field's type, of shape (*shape, *element_shape).
+
+        LanguageError for what is no such array.
+        """
         if not isinstance(arr, np.ndarray | np.generic):
             fail(
                 f"{self.label}.from_numpy takes a NumPy array, not {type(arr).__name__}",
@@ -345,12 +376,7 @@ class AbstractLeaf(AbstractField):
                 f"{self.label} takes an array of numbers, not one of {arr.dtype}", ProgramValueError
             )
         with np.errstate(all="ignore"):
-            values = arr.astype(self.dtype.numpy, copy=False)
-            if self.cells is not None:
-                n = len(self.element_shape)
-                self.cells.take(np.moveaxis(values, range(arr.ndim - n, arr.ndim), range(n)))
-            else:
-                self._with_trailing(self.writable)[...] = values
+            return np.asarray(arr).astype(self.dtype.numpy, copy=False)
 
     def to_torch(self, device: Any = None) -> Any:
         """Returns a copy like that of `to_numpy`, as a tensor on `device`.
@@ -427,9 +453,9 @@ class AbstractLeaf(AbstractField):
                 if self.cells is not None:
                     self.cells.take_all(given.astype(self.dtype.numpy, copy=False))
                 else:
-                    self.writable[...] = given.astype(self.dtype.numpy).reshape(self.array.shape)
+                    self.writable[...] = given.astype(self.dtype.numpy).reshape(self.storage.shape)
             else:
-                self.writable[...] = other.array.astype(self.dtype.numpy, copy=False)
+                self.writable[...] = other.readable.astype(self.dtype.numpy, copy=False)
 
     def __str__(self) -> str:
         return str(self.to_numpy()) if self._place is not None else repr(self)
@@ -446,6 +472,8 @@ def lend(field: AbstractLeaf) -> None:
     Prepared calls, which assume that only kernels change it, are dropped.
     """
     program = current_program()
+    if field.cells is None:
+        settle_for_sharing(field)
     if not field.is_lent and program is not None:
         program.outdate()
     for x in field.sharing:

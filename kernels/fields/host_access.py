@@ -10,7 +10,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from .caller_location import fail
-from .following import AbstractFollower
+from .following import AbstractFollower, AbstractMemory, HostAccess
 
 
 class AbstractHostKernels(ABC):
@@ -85,25 +85,46 @@ def settle() -> None:
         _follower.release()
 
 
-def settle_for_python() -> None:
-    """Runs the deferred kernels before Python reads or writes fields.
+def settle_for(memory: AbstractMemory, *, writes: bool = False) -> None:
+    """Runs deferred kernels, in order, until none is left that writes `memory`; with `writes` none that reads it either."""
+    if _follower is not None and _follower.waits:
+        _follower.release_for(HostAccess(memory, writes))
+
+
+def settle_for_reading(memory: AbstractMemory) -> None:
+    """Runs the deferred kernels that write `memory`, before Python reads it.
 
     LanguageError in a recorded sequence after its first call.
     """
+    _refuse_in_sequence(memory, "reads")
+    settle_for(memory)
+
+
+def settle_for_writing(memory: AbstractMemory) -> None:
+    """Runs the deferred kernels that use `memory`, before Python writes to it.
+
+    A sequence that is being recorded notes the write. LanguageError after its first call.
+    """
+    _refuse_in_sequence(memory, "writes")
+    settle_for(memory, writes=True)
+    found = _recording.get()
+    if found is not None:
+        found.note_write(memory.label, memory.arrays())
+
+
+def settle_for_sharing(memory: AbstractMemory) -> None:
+    """Runs the deferred kernels that use `memory`, before others can read and write it at any time.
+
+    LanguageError in a recorded sequence after its first call.
+    """
+    _refuse_in_sequence(memory, "uses")
+    settle_for(memory, writes=True)
+
+
+def _refuse_in_sequence(memory: AbstractMemory, verb: str) -> None:
     found = _recording.get()
     if found is not None and found.has_calls:
         fail(
-            "a sequence only calls kernels, but Python reads or writes a field after the first call: do that before, or in a kernel"
+            f"a sequence only calls kernels, but Python {verb} {memory.label} after the first call: do that before, or in a "
+            "kernel; a loop that ends by a value is ks.repeat(n, until=...)"
         )
-    settle()
-
-
-def settle_for_writing(label: str, arrays: Callable[[], Iterable[NDArray[Any]]]) -> None:
-    """Runs the deferred kernels before Python writes to `arrays` of the field `label`.
-
-    A sequence that is being recorded notes the write.
-    """
-    settle_for_python()
-    found = _recording.get()
-    if found is not None:
-        found.note_write(label, arrays())

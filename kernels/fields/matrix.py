@@ -21,7 +21,8 @@ from ..ir.ops import OPS
 from . import methods
 from .caller_location import fail
 from .conversion import array_of, element_values
-from .host_access import settle
+from .following import AbstractMemory
+from .host_access import settle_for
 from .program import element_dtype
 
 
@@ -65,13 +66,14 @@ class Matrix(NDArrayOperatorsMixin):
     the given values: i64, f64 or truth values for Python's numbers.
     """
 
-    __slots__ = ("_begin", "_data", "_is_element", "_joined")
+    __slots__ = ("_begin", "_data", "_is_element", "_joined", "_memory")
     _data: NDArray[Any]
     _is_element: bool
     _begin: (
         Callable[[], NDArray[Any]] | None
     )  # gives the components where they are before they are written
     _joined: Callable[..., Any] | None  # makes one truth value of those of `v == w` and `v != w`
+    _memory: AbstractMemory | None  # that the components are in, which deferred kernels may use
 
     def __init__(self, items: Any, dt: Any = None) -> None:
         if not isinstance(items, (list, tuple, np.ndarray, Matrix)):
@@ -87,18 +89,22 @@ class Matrix(NDArrayOperatorsMixin):
             )
         self._data = np.array(data, dtype=None if dt is None else element_dtype(dt).numpy)
         self._is_element = False
-        self._begin = self._joined = None
+        self._begin = self._joined = self._memory = None
 
     @classmethod
     def of_element(
-        cls, view: NDArray[Any], begin: Callable[[], NDArray[Any]] | None = None
+        cls,
+        view: NDArray[Any],
+        begin: Callable[[], NDArray[Any]] | None = None,
+        memory: AbstractMemory | None = None,
     ) -> Matrix:
-        """Returns the matrix that is a view of a field's element; `view`: its components.
+        """Returns the matrix that is a view of an element; `view`: its components.
 
-        `begin`: called before a write, returns the array to write to.
+        `begin`: called before a write, returns the array to write to. `memory`: the field of the program with the element.
         """
         made = cls.__new__(cls)
         made._data, made._is_element, made._begin, made._joined = view, True, begin, None
+        made._memory = memory
         return made
 
     @property
@@ -116,9 +122,9 @@ class Matrix(NDArrayOperatorsMixin):
 
     @property
     def _settled(self) -> NDArray[Any]:
-        """Components after all kernels called so far have run."""
-        if self._is_element:
-            settle()
+        """Components after the kernels called so far that write them have run."""
+        if self._memory is not None:
+            settle_for(self._memory)
         return self._data
 
     def get_shape(self) -> tuple[int, ...]:
@@ -174,8 +180,6 @@ class Matrix(NDArrayOperatorsMixin):
     def _write(self, place: Any, value: Any) -> None:
         shape = np.shape(self._data[place]) if np.ndim(value) else ()
         what = "this part of a vector or matrix"
-        if self._is_element:
-            settle()
         if self._begin is not None:
             self._data = self._begin()
         self._data[place] = element_values(

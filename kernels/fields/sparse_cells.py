@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import cached_property
 from math import prod
 from typing import TYPE_CHECKING, Any
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 
 from .caller_location import fail
 from .contiguous import Boxes, activate_all, boxes_of
+from .host_access import settle_for_reading, settle_for_writing
 from .matrix import Matrix
 from .scalar_access import OneCell
 from .storage import TreeStorage
@@ -35,8 +37,24 @@ class SparseCells:
 
     @property
     def storage(self) -> TreeStorage:
-        """Storage of the tree, after deferred kernels have run."""
-        return self.structure.storage
+        """Storage of the tree for a read of the field, after deferred kernels have run."""
+        settle_for_reading(self)
+        return self.structure.memory
+
+    @property
+    def writable(self) -> TreeStorage:
+        """Storage of the tree for a write to the field, after deferred kernels have run."""
+        settle_for_writing(self)
+        return self.structure.memory
+
+    @property
+    def label(self) -> str:
+        """The name of the field in messages."""
+        return self.structure.leaf(self.number).label
+
+    def arrays(self) -> Iterable[Array]:
+        """Returns the arrays of the tree; deferred kernels are not run first."""
+        return self.structure.arrays()
 
     @staticmethod
     def of(place: SNode) -> SparseCells:
@@ -51,7 +69,7 @@ class SparseCells:
 
     def read(self, index: tuple[int, ...]) -> Array:
         """Returns the components of the element at an index; zeros if the cell is inactive."""
-        self.structure.settle()
+        settle_for_reading(self)
         item, active = self._one.find(index)
         if active:
             return np.asarray(self.values[..., item])
@@ -60,12 +78,12 @@ class SparseCells:
     def element(self, index: tuple[int, ...]) -> Matrix:
         """Returns the vector or matrix at an index as a view; writing a component activates the cell."""
         return Matrix.of_element(
-            self.read(index), lambda: np.asarray(self.values[..., self.activated(index)])
+            self.read(index), lambda: np.asarray(self.values[..., self.activated(index)]), self
         )
 
     def activated(self, index: tuple[int, ...]) -> int:
         """Makes the cell at an index active, for a write, and returns its item (number in memory)."""
-        self.structure.settle_for_writing()
+        settle_for_writing(self)
         return self._one.activate(index)
 
     def dense(self, shape: tuple[int, ...]) -> Array:
@@ -89,7 +107,7 @@ class SparseCells:
 
     def take(self, given: Array) -> None:
         """Sets the active elements from an array that has all elements."""
-        boxes = boxes_of(self.structure.writable, self.node)
+        boxes = boxes_of(self.writable, self.node)
         active = boxes.active()
         for at in np.ndindex(*self.values.shape[:-1]):
             found = boxes.in_space(np.ascontiguousarray(given[at]))[boxes.at]
@@ -97,12 +115,12 @@ class SparseCells:
 
     def take_all(self, given: Array) -> None:
         """Makes all elements active, and sets them from an array."""
-        activate_all(self.structure.writable, self.node)
+        activate_all(self.writable, self.node)
         self.take(given)
 
     def fill(self, value: Array) -> None:
         """Sets the active elements to one value."""
-        boxes = boxes_of(self.structure.writable, self.node)
+        boxes = boxes_of(self.writable, self.node)
         active = boxes.active()
         for at in np.ndindex(*self.values.shape[:-1]):
             _set(self.values[at], boxes, active, value[at])

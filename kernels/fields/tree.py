@@ -7,7 +7,7 @@ elements are in the storage of its tree (storage.py).
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any
@@ -19,7 +19,7 @@ from ..ir.logical import FieldPlace
 from ..ir.structure import KINDS, Kind, NodeKind, StructureTree, TreeNode
 from ..sparse.layout import layout_of
 from .caller_location import fail
-from .host_access import host_kernels, settle_for_python, settle_for_writing
+from .host_access import host_kernels, settle_for_reading, settle_for_writing
 from .statistics import TreeStatistics, statistics_of
 from .storage import TreeStorage
 
@@ -396,22 +396,23 @@ class Structure:
     @property
     def storage(self) -> TreeStorage:
         """Storage of the tree for reads from Python, after deferred kernels have run."""
-        self.settle()
+        settle_for_reading(self)
         return self.memory
-
-    def settle(self) -> None:
-        """Runs deferred kernels, which may change the tree."""
-        settle_for_python()
-
-    def settle_for_writing(self) -> None:
-        """Runs deferred kernels before Python writes to the tree; a sequence being recorded notes the write."""
-        settle_for_writing("cells of a sparse tree", self.memory.arrays.values)
 
     @property
     def writable(self) -> TreeStorage:
         """Storage of the tree for writes from Python, after deferred kernels have run."""
-        self.settle_for_writing()
+        settle_for_writing(self)
         return self.memory
+
+    @property
+    def label(self) -> str:
+        """The name of the tree in messages."""
+        return "cells of a sparse tree"
+
+    def arrays(self) -> Iterable[Any]:
+        """Returns the arrays of the tree; deferred kernels are not run first."""
+        return self.memory.arrays.values()
 
     @property
     def released(self) -> str:

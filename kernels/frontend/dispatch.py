@@ -18,6 +18,7 @@ TYPE_CHECKING = (
 if TYPE_CHECKING:
     from typing import Any
 
+    from ..fields.following import HostAccess
     from .instance import KernelCall
 
 Caller = Callable[..., bool]
@@ -93,6 +94,10 @@ class AbstractDeferringExecutor(Executor):
     @abstractmethod
     def release(self) -> None: ...
 
+    def release_for(self, access: HostAccess) -> None:
+        """Runs deferred calls in order, until an access of Python's conflicts with none that is left."""
+        self.release()
+
     @abstractmethod
     def end(self) -> None:
         """Completes the deferred calls at the end of the program."""
@@ -139,7 +144,7 @@ def eager() -> Executor:
 def window(limit: int) -> AbstractDeferringExecutor:
     """Returns an executor that defers those calls of a program whose code is still being compiled.
 
-    `limit` above 0: up to `limit` calls are deferred until Python reads a field, and run by one plan for all of them.
+    `limit` above 0: up to `limit` calls are deferred until Python needs their values, and run by one plan for all of them.
     """
     return _make_window(limit)
 

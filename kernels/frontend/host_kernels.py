@@ -1,10 +1,11 @@
-"""Python's operations on whole fields (`fill`, `copy_from`) as kernel calls, to be recorded or deferred."""
+"""Python's operations on whole fields (`fill`, `copy_from`, `from_numpy`, `deactivate_all`) as calls, recorded or deferred."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,8 @@ from ..fields.field import AbstractLeaf
 from ..fields.host_access import AbstractHostKernels, AbstractRecording
 from ..fields.matrix import Matrix
 from ..fields.node_cells import deactivate
-from ..fields.tree import SNode
+from ..fields.program import needed_program
+from ..fields.tree import NodeTree, PlacedField, SNode
 from ..ir.kernel import DType, Location
 from .call_cache import SLOW
 from .dispatch import Executor, chosen, using
@@ -35,41 +37,73 @@ class _Write:
 
 
 class WaitingAccesses(AbstractHostKernels):
-    """Python's fills and copies of fields in a program with deferred calls.
+    """Python's operations on whole fields in a program with deferred calls.
 
     Frequently repeated ones become kernels, whose calls are deferred like others.
     """
 
     def __init__(self) -> None:
-        self._n_made: dict[tuple[int, ...], int] = {}
+        self._n_made: dict[tuple[object, ...], int] = {}
+        self._copies: dict[AbstractLeaf, AbstractLeaf] = {}
 
     def fill(self, field: AbstractLeaf, value: Any) -> bool:
-        return self._is_usual(field) and _call(_filling(field), field, _filled(field, value))
+        if not self._is_usual("fill", field):
+            return False
+        return _call(_filling(field), field, _filled(field, value))
 
     def copy(self, field: AbstractLeaf, other: AbstractLeaf) -> bool:
-        if not _is_copied(field, other) or not self._is_usual(field, other):
+        if not _is_copied(field, other) or not self._is_usual("copy", field, other):
             return False
         return _call(_copying(), field, other, other if field.cells is not None else field)
 
     def take(self, field: AbstractLeaf, array: Any) -> bool:
-        return False  # NumPy's arrays may change before the call runs
+        """Copies the array, which may change before the call runs, to a dense field, from which the kernel takes it.
+
+        A field has one such copy: its second `from_numpy` runs the deferred calls up to the first one.
+        """
+        if not self._is_usual("take", field):
+            return False
+        copy = self._copy_of(field)
+        if copy is None:
+            return False
+        copy.put(field.converted(array))
+        return _call(_copying(), field, copy, field)
 
     def deactivate_all(self, node: SNode) -> bool:
-        return False  # Python empties pools faster than a kernel does
+        return self._is_usual("deactivate_all", node) and _call(*_emptied(node))
 
-    def _is_usual(self, *fields: AbstractLeaf) -> bool:
+    def _is_usual(self, operation: str, *on: AbstractLeaf | SNode) -> bool:
         """True from the third time on for these fields, outside of `using` blocks.
 
         Before that, compiling a kernel for the operation would cost more than it saves.
         """
         if chosen() is not None:
             return False
-        key = tuple(map(id, fields))
+        key = (operation, *map(id, on))
         n = self._n_made[key] = self._n_made.get(key, 0) + 1
         return n > _SELDOM
 
+    def _copy_of(self, field: AbstractLeaf) -> AbstractLeaf | None:
+        """Returns the dense field that arrays for `field` are copied to; None if it is too large."""
+        found = self._copies.get(field)
+        if found is not None:
+            return found
+        n_elements = prod((*field.shape, *field.element_shape))
+        if n_elements * field.dtype.stored.size_bytes > _MOST_BYTES:
+            return None
+        for gone in [x for x in self._copies if x.is_gone]:
+            self._copies.pop(gone).release("the field that it is for is gone")
+        made = self._copies[field] = field.like(f"{field.name or 'field'}_given")
+        place = SNode("place", None, NodeTree(is_final=True))
+        made.set_place(PlacedField(field.shape, field.offset, place))
+        needed_program("a field").fields.append(made)
+        return made
+
 
 _SELDOM = 2  # times
+_MOST_BYTES = (
+    64 << 20
+)  # of an array that is copied: beyond it the copy costs more than the end of a window
 
 
 class RecordedAccesses(AbstractRecording):
@@ -114,10 +148,7 @@ class RecordedAccesses(AbstractRecording):
         return self._call(_taking(), field, array)
 
     def deactivate_all(self, node: SNode) -> bool:
-        owner = node.parent() if node.has is not None and node.has.length else node
-        if owner is None or owner.kind == "root":
-            return self._call(_emptying(), node)
-        return self._call(_deactivating(), node, owner)
+        return self._call(*_emptied(node))
 
     def _call(self, kernel: Kernel, *args: Any) -> bool:
         """Records a call of a kernel; False, without recording, if the enclosing block has another executor."""
@@ -134,6 +165,14 @@ def _call(kernel: Kernel, *args: Any) -> bool:
     if kernel.quick.call(args) is SLOW:
         kernel.call_from(caller(), args, {})
     return True
+
+
+def _emptied(node: SNode) -> tuple[Any, ...]:
+    """Returns the kernel that makes all cells of a node inactive, and its arguments."""
+    owner = node.parent() if node.has is not None and node.has.length else node
+    if owner is None or owner.kind == "root":
+        return _emptying(), node
+    return _deactivating(), node, owner
 
 
 def _filled(field: AbstractLeaf, value: Any) -> Any:

@@ -59,9 +59,9 @@ def init(
     `offline_cache` (True) compiled kernels are stored for later processes. With False none is stored, and none stored by an earlier
     process is used. `ad_stack_size` is the most iterations of a loop of unknown length whose locals an adjoint keeps; 0: it grows.
 
-    `async_mode` (False): calls on fields wait until Python reads or writes a field, or `async_flush_every` (1024) of them wait.
-    Calls that come again run by a plan for all of them, built in the background. Values are the same; an error of a kernel on a
-    full tree is raised when it runs.
+    `async_mode` (False): calls on fields wait until Python reads what they write or writes what they use, or `async_flush_every`
+    (1024) of them wait. Calls that come again run by a plan for all of them, built in the background. Values are the same; an
+    error of a kernel on a full tree is raised when it runs.
 
     `decisions` names results of `explore run program.py:function`: a best.json or the directory of its run, or several. With True
     they are those of the tuned store for this file on this machine. Wherever the program then calls these kernels on fields in that

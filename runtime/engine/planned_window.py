@@ -1,9 +1,9 @@
 """Planned window, `ks.init(async_mode=True)`: deferred calls, run by one plan when Python needs their values.
 
-A window (the deferred calls) ends at a read of Python, at `ks.sync`, at a call that cannot be deferred, at a limit, or when it
-equals the window expected next: programs repeat themselves. Calls that repeat within a window are windows of their own. A
-window that runs again gets a plan (plan_bank.py); without one the calls run one by one. A window that follows itself may begin
-some calls later (rotation.py).
+A window (the deferred calls) ends at `ks.sync`, at a call that cannot be deferred, at a limit, where Python reads memory that they
+write or writes memory that they use, or when it equals the window expected next: programs repeat themselves. Calls that repeat
+within a window are windows of their own. A window that runs again gets a plan (plan_bank.py); without one the calls run one by
+one. A window that follows itself may begin some calls later (rotation.py).
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from ...kernels.ir.kernel import For, ForActive
 from ...kernels.sparse.redundancy import work_on_trees
 from ..by_identity import ByIdentity
 from . import current_engine
+from .held_memory import HeldMemory, written_arrays
 from .loaded import rows_of_kernel
 from .plan_bank import BoundPlan, PlanBank, WindowPlan
 from .rotation import Rotation
@@ -35,6 +36,7 @@ from .window_calls import head_of, period_of, window_calls
 from .window_stats import Stats
 
 if TYPE_CHECKING:  # the frontend is imported while the engine looks for its compiler
+    from ...kernels.fields.following import HostAccess
     from ...kernels.fields.tree import Structure
     from ...kernels.frontend.instance import Instance, KernelCall
     from ...kernels.ir.kernel import Location
@@ -49,6 +51,7 @@ class WaitingKernel:
     def __init__(self, instance: Instance, where: Location, behind: DeferralWindow) -> None:
         self.ir, self.instance, self.where, self._behind = instance.ir, instance, where, behind
         self.n_arrays = len(self.ir.arrays)
+        self.written = written_arrays(self.ir)
         self._scalars = rows_of_kernel(self.ir)[self.n_arrays :]
         stated = self.ir if instance.logical is None else instance.logical.ir
         self.n_loops = sum(isinstance(s, For | ForActive) for s in stated.body)
@@ -150,6 +153,7 @@ class PlannedWindow(AbstractDeferringExecutor):
         self._has_plans = plans
         # A call leaves it once it has run, or once nobody could tell that it has not.
         self._held: list[Held] = []
+        self._memory = HeldMemory()  # of the deferred calls
         self._is_running = False  # deferred calls, on the thread that has the lock
         self._expected: RanWindow | None = None
         self._follows = True  # the held calls are the first ones of `_expected`
@@ -255,9 +259,14 @@ class PlannedWindow(AbstractDeferringExecutor):
             self.behind.settle(call)
         except Exception:
             with self._lock:
-                self._held = []
+                self._drop()
                 self._follows = self._is_begun()
             raise
+
+    def _drop(self) -> None:
+        """Drops all deferred calls."""
+        self._memory.clear()  # first: after an interrupt it is of no more calls than are deferred
+        self._held = []
 
     def give_way(self) -> bool:
         self._end("a call that cannot wait")
@@ -268,6 +277,16 @@ class PlannedWindow(AbstractDeferringExecutor):
             self._end(f"Python, {caller()}")
         self.behind.release()
 
+    def release_for(self, access: HostAccess) -> None:
+        if self._is_running or self._conflicts(access):
+            self._end(access.says)
+        self.behind.release_for(access)
+
+    def _conflicts(self, access: HostAccess) -> bool:
+        """True if a deferred call conflicts with `access`; waits for those that another thread runs."""
+        with self._lock:
+            return self._memory.conflicts(self._held, access)
+
     def outdate(self) -> None:
         with self._lock:
             self._forget()
@@ -275,7 +294,7 @@ class PlannedWindow(AbstractDeferringExecutor):
     def end(self) -> None:
         """Drops the deferred calls, since the fields that they write are deleted."""
         with self._lock:
-            self._held = []
+            self._drop()
             self._forget()
             self.plans.clear()
         self.behind.end()
@@ -354,6 +373,7 @@ class PlannedWindow(AbstractDeferringExecutor):
         An error drops all deferred calls. After an interrupt those that have not run are still deferred.
         """
         self._follows = False  # until it is known again
+        self._memory.clear()
         self._is_running = True  # before `try` nothing is called, so no signal is handled between
         try:
             begin = perf_counter()

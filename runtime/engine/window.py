@@ -2,7 +2,7 @@
 
 The first call of a kernel does not stop the program while a compiler runs: it is deferred, with all calls after it, and their
 kernels are compiled in parallel. A deferred call runs at the first later call at which its code is loaded, or when Python needs
-its values. Calls whose errors, prints or results the program could miss are never deferred.
+values of it or of a call behind it. Calls whose errors, prints or results the program could miss are never deferred.
 """
 
 from __future__ import annotations
@@ -21,8 +21,10 @@ from ...kernels.ir.walk import nested_statements
 from ..by_identity import ByIdentity
 from ..records.signature import number
 from . import current_engine
+from .held_memory import conflicts
 
 if TYPE_CHECKING:  # the frontend is imported while the engine looks for its compiler
+    from ...kernels.fields.following import HostAccess
     from ...kernels.frontend.instance import KernelCall
 
 _MOST_HELD = 64  # calls: a loop of Python around them has then met all of its kernels
@@ -94,6 +96,15 @@ class DeferralWindow(AbstractDeferringExecutor):
         if self.waits:
             with self._lock:
                 self.waits = bool(self._held)
+
+    def release_for(self, access: HostAccess) -> None:
+        while self._conflicts(access):
+            self._run_first()
+
+    def _conflicts(self, access: HostAccess) -> bool:
+        """True if a deferred call conflicts with `access`; waits for one that another thread runs."""
+        with self._lock:
+            return any(conflicts(c.instance.ir, c.in_order[0], access) for c in self._held)
 
     def end(self) -> None:
         """Drops the deferred calls, since the fields that they write are deleted."""

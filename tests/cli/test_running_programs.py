@@ -66,7 +66,10 @@ def test_a_program_is_watched_searched_and_checked(explore) -> None:
     (window,) = [line for line in lines if line["event"] == "window"]
     assert (window["kernels"], window["share"]) == ("shift, take", 1.0)
     assert window["runs"] == 8  # the first four are behind `fill`, in a window that comes once
-    assert window["ends"] == {"Python, program.py:27": 4, "a window that ran before": 4}
+    assert window["ends"] == {
+        "Python reads the field made in program.py:5, program.py:27": 4,
+        "a window that ran before": 4,
+    }
     assert window["best_ns"] > 0
     assert lines[-1] == {"event": "program_run", "directory": "found", "exit": 0}
     for line in lines:

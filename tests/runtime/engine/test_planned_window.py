@@ -188,8 +188,23 @@ STEPS: tuple[Callable[[Any], Any], ...] = (
     lambda p: p.lift(),
     lambda p: p.raise_all(),
     lambda p: p.cut(),
+    lambda p: given(p.x, 3),
+    lambda p: given(p.s, 5),
+    lambda p: given(p.v, 2),
+    lambda p: p.t.parent().deactivate_all(),
+    lambda p: p.cells.deactivate_all(),
+    lambda p: ks.deactivate_all_snodes(),
 )
 N_OF_KERNELS = 16  # of the steps, from the first
+
+
+def given(field: Any, first: int) -> None:
+    """Gives a field an array that changes at once."""
+    array = np.arange(first, first + field.shape[0], dtype=np.int32)
+    if field.element_shape:
+        array = np.stack([array, -array], axis=1)
+    field.from_numpy(array)
+    array[...] = -1
 
 
 def drawn(seed: int) -> list[Callable[[Any], Any]]:
@@ -417,7 +432,67 @@ def test_a_period_that_is_known_is_one_launch_of_its_plan() -> None:
     assert now.n_launches - before.n_launches == now.n_windows - before.n_windows == 20
     p.first()
     assert p.x[0] == 81
-    assert any(end.startswith(f"Python, {__file__}:") for end in ks.engine.stats().ends)
+    assert any(end.startswith("Python reads the field ") for end in ks.engine.stats().ends)
+
+
+def test_an_access_ends_a_window_only_where_a_call_of_it_depends_on_it() -> None:
+    """The kind: a read or a write of Python that no deferred call can tell."""
+    ks.init(async_mode=True, async_flush_every=50)
+    p = program()
+    q, w = ks.field(ks.i32, 16), ks.Vector.field(2, ks.i32, 16)
+    q[2], w[3] = 5, [1, 2]
+    element = w[3]
+    p.mix()  # writes y, reads x and y
+    p.loop()  # the tree of s
+    assert (q[2], p.x[3], p.t[1], element.y, w.to_numpy()[3].tolist()) == (5, 0, 0, 2, [1, 2])
+    q[2], p.t[1], element.x = 6, 1, 7
+    q.fill(3)
+    q.from_numpy(np.ones(16, np.int32))
+    q.copy_from(p.x)
+    assert window().waits and not ks.engine.stats().ends
+    p.x[3] = 4
+    (end,) = ks.engine.stats().ends
+    assert end.startswith("Python writes the field ") and f"{__file__}:" in end
+    assert p.y[3] == 0
+    p.mix()
+    assert window().waits and p.y[3] == 8
+    p.grow(1)
+    assert window().waits and p.s[1] == 1
+    assert ks.engine.stats().n_windows == 3
+
+
+def test_deferred_calls_run_before_others_share_their_memory() -> None:
+    """The kind: memory that is written behind the window's back while calls that read it are deferred."""
+    ks.init(async_mode=True, async_flush_every=50)
+    p = program()
+    p.shift()
+    p.x.array[...] = 2
+    assert p.z[5] == 0
+    p.mix()
+    np.from_dlpack(p.x)
+    assert not window().waits and p.y[5] == 4
+
+
+def test_operations_of_python_on_whole_fields_are_deferred() -> None:
+    """From the third time on; their values are those of the call."""
+    ks.init(async_mode=True, async_flush_every=50)
+    p = program()
+    for k in range(5):
+        p.grow(1)
+        given(p.x, k)
+        given(p.s, k)
+        given(p.v, k)
+        p.cells.deactivate_all()
+        p.block.deactivate_all()
+        assert p.x.to_numpy().tolist() == [*range(k, k + 16)]
+        assert p.v.to_numpy()[3].tolist() == [k + 3, -k - 3]
+        assert not p.s.to_numpy().any()
+    assert ks.engine.stats().n_calls == 2 * 1 + 3 * 6
+    given(p.x, 7)
+    given(p.x, 8)  # which runs the first one
+    with pytest.raises(ks.LanguageError, match="takes an array of shape"):
+        p.x.from_numpy(np.zeros(3, np.int32))
+    assert p.x[0] == 8
 
 
 def test_threads_children_and_interrupts_run_each_call_once() -> None:

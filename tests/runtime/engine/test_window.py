@@ -98,6 +98,25 @@ def test_kernels_of_first_calls_are_compiled_side_by_side(engine, monkeypatch):
     assert not waits()
 
 
+def test_an_access_waits_only_for_code_of_calls_that_it_depends_on(engine, monkeypatch):
+    p = program()
+    build, is_read = engine._build, threading.Event()
+
+    def late(ir: object, *given: object) -> object:
+        assert ir.name != "copy" or is_read.wait(timeout=60)
+        return build(ir, *given)
+
+    monkeypatch.setattr(engine, "_build", late)
+    p.add(3)
+    p.copy()  # to y, whose code comes when x is read
+    assert p.x[7] == 3
+    p.at[3] = 1
+    assert waits()
+    is_read.set()
+    assert p.y[7] == 3
+    assert not waits()
+
+
 def test_calls_that_can_be_missed_only_run_at_once(engine, capfd):
     """Results, prints and errors are those of the call itself, behind the calls before it."""
     p = program()
