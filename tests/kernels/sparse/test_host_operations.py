@@ -134,3 +134,28 @@ def test_writes_of_what_a_sequence_does_not_use_are_none_of_its_business(fields)
         fields.use()
 
     assert len(record_program(step, ())[0].calls) == 1
+
+
+ACCESSES: tuple[tuple[Callable[[Any], Any], str], ...] = (
+    (lambda f: f.n[None], "reads the field"),
+    (lambda f: f.v[3], "reads the field"),
+    (lambda f: f.s[2], "reads the field"),
+    (lambda f: f.s.to_numpy(), "reads the field"),
+    (lambda f: ks.length(f.cells, [0]), "reads cells of a sparse tree"),
+    (lambda f: f.a.__setitem__(3, 1.0), "writes the field"),
+    (lambda f: f.s.__setitem__(2, 1.0), "writes the field"),
+    (lambda f: ks.activate(f.block, 3), "writes cells of a sparse tree"),
+    (lambda f: np.from_dlpack(f.a), "uses the field"),
+)
+
+
+@pytest.mark.parametrize(("access", "said"), ACCESSES)
+def test_an_access_behind_the_first_call_is_an_error(fields, access: Any, said: str) -> None:
+    """The kind: a value that is that of the recording in every replay."""
+
+    def step() -> None:
+        fields.use()
+        access(fields)
+
+    with pytest.raises(ks.LanguageError, match=f"Python {said}.* after the first call: do that"):
+        record_program(step, ())
