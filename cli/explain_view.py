@@ -10,12 +10,14 @@ from msgspec import UNSET
 from ..explorer.component_accounts import ComponentAccount
 from ..explorer.explanation import Account, Explanation, Fruitless, PruningSummary, Untried
 from ..explorer.result_text import TimeUnit
+from ..explorer.rewrites import Rewrites
 from ..runtime.records.record import LaunchRecord
 from ..search.bound.explain import ResourceUse, size_text
 from ..search.line import line_fields
 
 _REFUSALS = 12  # constraints named; -v shows all
 _COMPONENTS = 10  # named, those that take most; -v shows all, with decisions
+_NEEDLESS = 6  # needless operations of a kind named; -v shows all
 _CHOICES = 8  # choices of a kind named; -v shows all
 _PREFIXES = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
 _RESOURCES = {
@@ -43,6 +45,8 @@ def explain_lines(e: Explanation, verbosity: int) -> Iterator[str]:
         yield from (f"  {line}" for line in _component_lines(e.components, unit, verbosity))
     yield from ("", "Why the best differs from the default")
     yield from (f"  {line}" for line in _difference_lines(e, unit, verbosity))
+    yield from ("", "What rules left out")
+    yield from (f"  {line}" for line in _rewrite_lines(e.rewrites, verbosity))
     yield from ("", "What was pruned, and by what")
     yield from (f"  {line}" for line in _pruned_lines(e.pruned, verbosity))
     yield from ("", "What was never tried")
@@ -184,6 +188,28 @@ def _difference_lines(e: Explanation, unit: TimeUnit, verbosity: int) -> Iterato
     )
     for x in e.changed if verbosity > 1 else ():
         yield f"  {x.choice}: {x.default} -> {x.best}"
+
+
+# --- what rules left out -------------------------------------------------------------------------
+
+
+def _rewrite_lines(r: Rewrites, verbosity: int) -> Iterator[str]:
+    rows = (
+        ("lists", r.lists, "still valid, used again"),
+        ("activations", r.activations, "of cells that are active already"),
+        ("stores", r.stores, "that nobody reads"),
+    )
+    for name, found, what in rows:
+        yield f"{name:<14} {len(found)} {what}"
+        shown = found if verbosity > 1 else found[:_NEEDLESS]
+        yield from (f"{'':<14}   {x}" for x in shown)
+        if len(shown) < len(found):
+            yield f"{'':<14}   and {len(found) - len(shown)} more (-v)"
+    n = len(r.async_faults)
+    yield f"{'AsyncTaichi':<14} {_count(n, 'pattern', 'patterns')} of calls that it gets wrong"
+    yield from (
+        f"{'':<14}   {x.text} ({x.rule}; probes {', '.join(x.probes)})" for x in r.async_faults
+    )
 
 
 # --- what was pruned -----------------------------------------------------------------------------

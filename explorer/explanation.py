@@ -52,6 +52,7 @@ from ..space.decisions import fixed_text
 from .component_accounts import ComponentAccount, component_accounts
 from .registers import Launches, registers_of_tasks, reported_launches
 from .results import stored_best
+from .rewrites import Rewrites, rewrites_of
 from .stages import NonAffineRow, non_affine_rows
 
 _SLACK = 1e-3  # a time so little below the bound is noise of the clock
@@ -130,6 +131,7 @@ class Explanation(AbstractLine, frozen=True, tag="explanation", kw_only=True):
     components: tuple[ComponentAccount, ...]  # of the best; empty where there is one, or no journal
     default: Account | None
     changed: tuple[Changed, ...]
+    rewrites: Rewrites  # the same for each implementation
     pruned: PruningSummary | None
     untried: tuple[Untried, ...] | None
     file: Inside[BestFile]
@@ -198,7 +200,7 @@ def explain_run(path: str | Path) -> Explanation:
             f"{place} was measured on {file.conditions.machine} and this machine is {here}: its"
             " times can only be explained there"
         )
-    _, problem = rebuild_problem(file.stored, file.problem_key)
+    recording, problem = rebuild_problem(file.stored, file.problem_key)
     target = device.machine.facts()
     space = space_of(problem, target, file)
     notes = []
@@ -256,6 +258,7 @@ def explain_run(path: str | Path) -> Explanation:
         ),
         default=None if default is None else _account(default, bounder, scale, file.baseline_ns),
         changed=() if default is None else _changed(space, default, best),
+        rewrites=rewrites_of(recording),
         pruned=None if records is None else _pruned(records),
         untried=None if records is None else _untried(root, records, bounder, cut_ns / scale),
         file=file,

@@ -1,7 +1,7 @@
 """Normalisation: a recorded sequence of kernel calls becomes a Problem, a list of tasks in normal form.
 
 The normal form is that of kernels/ir/task.py.
-Calls become tasks one by one (recorded_calls). Then the tasks of the whole sequence are cleaned up (initialisers).
+Calls become tasks one by one (recorded_calls). Then the tasks of the whole sequence are cleaned up (cleaned_calls).
 """
 
 from __future__ import annotations
@@ -28,19 +28,11 @@ from ..sparse.list_records import lists_of
 from ..sparse.naming import shared_parts
 from ..sparse.states import node_states
 from ..sparse.tables import tables_of
-from .copies import without_copies
-from .coverage import ActiveStores
+from .cleaned_calls import cleaned_calls
 from .ends import check_ends
-from .initialisers import (
-    absorb_initialisers,
-    drop_dead,
-    first_unwritten,
-    fix_orders,
-    zero_temporaries,
-)
+from .initialisers import first_unwritten
 from .non_affine import PRINTED
-from .recorded_calls import RecordedCalls, calls_of
-from .residues import by_residue
+from .recorded_calls import RecordedCalls
 
 if TYPE_CHECKING:
     from ..frontend.recorder import Recording
@@ -52,16 +44,11 @@ def normalise(recording: Recording, formula: str = "") -> Problem:
     The tasks have the same meaning, are machine-independent, and equal for equivalent spellings.
     Assertions are left to the reference, which runs them.
     """
-    recording, calls = calls_of(by_residue(recording))
+    cleaned = cleaned_calls(recording)
+    recording, calls, temporaries = cleaned.recording, cleaned.calls, dict(cleaned.temporaries)
     known = calls.known
-    temporaries = {t.name: t for t in (*recording.temps, *calls.temps)}
     _check_unseen(calls.tasks, recording)
-    done = zero_temporaries(tuple(calls.tasks), recording.temps)
-    in_trees = {array for used in recording.trees for _, array in used.sections}
-    done = without_copies(done, known, temporaries, in_trees | recording.ending)
-    stores = ActiveStores.of(recording.trees)
-    done = fix_orders(absorb_initialisers(drop_dead(done, known, temporaries, stores)), known)
-    done = _named(drop_dead(done, known, temporaries, stores))
+    done = _named(cleaned.tasks)
     taken = {*known, *(p.name for p in recording.scalars)}
     done = _named_steps(done, taken)
     temporaries[PRINTED.name] = PRINTED

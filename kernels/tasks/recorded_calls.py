@@ -62,7 +62,8 @@ def calls_of(recording: Recording) -> tuple[Recording, RecordedCalls]:
 class RecordedCalls:
     """Calls of a recording as tasks, before the clean-up across calls.
 
-    `known`: all arrays by name. `temps`: the temporaries that calls need.
+    `known`: all arrays by name. `temps`: the temporaries that calls need. `labels`: the name of each call. `derived`: its redundant
+    operations on trees, None for a kernel on plain arrays.
     """
 
     def __init__(self, recording: Recording) -> None:
@@ -75,18 +76,18 @@ class RecordedCalls:
         self.tasks: list[Task] = []
         self.temps: list[ArrayParam] = []
         self._first: list[int] = []  # task of each call
-        self._labels = _labels(recording)
+        self.labels = _labels(recording)
+        logical = [None if c.logical is None else c.logical.ir for c in recording.calls]
+        facts = Facts({t.tree.name: t.tree for t in recording.trees})
+        self.derived = derived_in_order(logical, recording.repeats, facts)
         self._add_all()
 
     def _add_all(self) -> None:
         recording = self._recording
         taken = TakenLists()
-        logical = [None if c.logical is None else c.logical.ir for c in recording.calls]
-        facts = Facts({t.tree.name: t.tree for t in recording.trees})
-        every = derived_in_order(logical, recording.repeats, facts)
         found: dict[_Key, _Normalised] = {}
         for call, label, derived, around in zip(
-            recording.calls, self._labels, every, self._around, strict=True
+            recording.calls, self.labels, self.derived, self._around, strict=True
         ):
             key = id(call.ir), id(call.logical), call.arrays, call.scalars, derived, around
             same = found.get(key)
@@ -106,7 +107,7 @@ class RecordedCalls:
         n_tasks = [end - first for first, end in pairwise((*self._first, len(self.tasks)))]
         if max(n_tasks, default=0) <= 1 and all(t.is_structured for t in self.tasks):
             return ()
-        return whole_calls(self._recording, self.known, self._labels, self._around)
+        return whole_calls(self._recording, self.known, self.labels, self._around)
 
     def may_share_loops(self, number: int) -> bool:
         """True if loops of two steps of repeat `number` may be fused into one loop."""

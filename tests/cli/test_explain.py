@@ -78,6 +78,7 @@ def test_text_has_its_sections_and_json_is_one_object(explore, run: Path) -> Non
     assert fields["event"] == "explanation"
     assert fields["best"]["binding"] in {t["resource"] for t in fields["best"]["terms"]}
     assert fields["pruned"]["evaluations"] == N_EVALUATIONS
+    assert not any(fields["rewrites"].values())  # of a dense sequence without dead stores
 
 
 def test_another_source_than_the_one_timed_is_said(found: Explanation, copy: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import runpy
 import warnings
 from fnmatch import fnmatch
@@ -99,6 +100,14 @@ def test_replaying_needs_no_program(found: Path, explore) -> None:
     code, out, err = explore("replay", found)
     assert code in (0, 6), err
     assert "verified on" in out
+
+
+@pytest.mark.compiler
+def test_what_rules_left_out_is_explained(found: Path, explore) -> None:
+    code, out, err = explore("explain", found)
+    assert code == 0, err
+    assert re.search(r"\n  lists +1 still valid, used again\n +back0: pointer node 0 of ", out)
+    assert re.search(r"\n  AsyncTaichi +0 patterns of calls", out)
 
 
 @pytest.mark.compiler

@@ -12,6 +12,9 @@ import pytest
 from kernelscape.kernels.fields.canonical_state import canonical
 from kernelscape.kernels.fields.program import current_program
 from kernelscape.kernels.frontend.recorder import record_program
+from kernelscape.kernels.tasks.async_taichi import async_faults
+from kernelscape.kernels.tasks.cleaned_calls import CleanedCalls, cleaned_calls
+from kernelscape.kernels.tasks.needless import needless_work
 from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.runtime import engine as engine_room
 from kernelscape.runtime.engine import toolchain
@@ -400,3 +403,86 @@ def test_windows_of_any_limit_do_what_the_kernels_say(
     assert n_planned > 20
     ks.reset()
     engine.close()
+
+
+# Rules of AsyncTaichi that go wrong, by probe; none in others. `ret_reduce` keeps its sums in fields here, not in temporaries.
+WRONG = {
+    "args_differ": ["fusion"],
+    "args_differ_indep": ["dead stores"],
+    "deact_demote": ["activation demotion"],
+    "deact_demote_cell": ["activation demotion"],
+    "dse_component_grow": ["dead stores"] * 2,
+    "dse_component_shrink": ["dead stores"] * 2,
+    "dse_partial": ["dead stores"],
+    "dse_range_activation": ["dead stores"],
+    "dse_sparse_grow": ["dead stores"] * 3,
+    "same_range_of_another_shape": ["dead stores"],
+}
+
+
+def _cleaned(calls: Callable[[], None]) -> CleanedCalls:
+    return cleaned_calls(record_program(calls, ())[0])
+
+
+@pytest.mark.parametrize("probe", PROBES, ids=lambda p: p.__name__)
+def test_patterns_that_async_taichi_gets_wrong_are_found(probe: Callable[[Fields], None]) -> None:
+    fields = Fields()
+    found = async_faults(_cleaned(lambda: probe(fields)))
+    assert [x.rule for x in found] == WRONG.get(probe.__name__, [])
+
+
+def test_patterns_on_dense_fields_and_in_repeats_are_found() -> None:
+    """Programs of AsyncTaichi's authors that are right there, and those that are wrong, differ in one premise."""
+    x, y, s, t = (ks.field(ks.i32, n) for n in (16, 16, (), ()))
+
+    @ks.kernel
+    def sum_of(a: ks.template(), to: ks.template()) -> None:
+        n = 0
+        for i in a:
+            n += a[i]
+        to[None] = n
+
+    @ks.kernel
+    def scale(a: ks.template(), b: ks.template(), c: int) -> None:
+        for i in a:
+            a[i] += c * b[i]
+
+    def rules(calls: Callable[[], None]) -> list[str]:
+        return [x.rule for x in async_faults(_cleaned(calls))]
+
+    def steps(n: int, growth: int) -> Callable[[], None]:
+        def calls() -> None:
+            for k in range(n):
+                scale(x, y, 1 + growth * k)
+
+        return calls
+
+    def between() -> None:
+        scale(x, y, 1)
+        scale(y, x, 2)
+        scale(x, y, 2)
+
+    assert rules(lambda: (sum_of(x, s), sum_of(y, t))) == ["statements of equal text"]
+    assert rules(lambda: (sum_of(x, s), sum_of(x, s))) == []
+    assert rules(steps(2, 1)) == ["fusion"]
+    assert rules(steps(2, 0)) == []
+    assert rules(steps(40, 1)) == ["fusion"]
+    assert rules(between) == []
+    assert rules(lambda: (put(x, 1), fill(x, 0, 8, 2))) == ["dead stores"]
+    assert rules(lambda: (put(x, 1), fill(x, 0, 16, 2))) == []
+    assert rules(lambda: (put(x, 1), total(x, s), fill(x, 0, 8, 2))) == []
+
+
+def test_needless_operations_are_named_with_their_calls() -> None:
+    fields = Fields()
+    found = needless_work(_cleaned(lambda: same_range_of_another_shape(fields)))
+    (_, listed), (_, active) = (x[0].split(": ") for x in (found.lists, found.activations))
+    assert [x.split(": ")[0] for x in found.lists] == ["down1"]
+    assert listed.startswith("pointer node 0 of ") and active.startswith("dense node 1 of ")
+    found = needless_work(_cleaned(lambda: dse_sparse_grow(fields)))
+    assert [x.split(": ")[0] for x in found.stores] == ["fill0", "put0", "fill1"]
+    assert all(x.endswith("_field0") for x in found.stores)
+    x, y = ks.field(ks.i32, 16), ks.field(ks.i32, 16)
+    found = needless_work(_cleaned(lambda: (put(x, 1), put(y, 2), put(x, 3))))
+    assert (found.lists, found.activations) == ((), ())
+    assert [x.split("_")[0] for x in found.stores] == ["put0: x"]
