@@ -236,7 +236,7 @@ class _Window:
         """A store is erased if the next access overwrites single elements, be it all of them or not, and its activation too."""
         users = defaultdict[str, list[int]](list)
         for k, piece in enumerate(self._pieces):
-            for array in piece.loaded | piece.written:
+            for array in (piece.loaded | piece.written) & self._known.keys():
                 users[array].append(k)
         for array, at in users.items():
             for k, n in pairwise(at):
@@ -302,7 +302,7 @@ def _arrays(call: Call, cleaned: CleanedCalls) -> dict[str, str]:
         by_tree = {t.tree.name: t.arrays for t in cleaned.recording.trees}
         for p in call.logical.ir.placed:
             key = f"field{numbers[p.array]}"
-            found[p.array] = by_tree[p.tree].get(key, f"{p.tree}_{key}")
+            found[p.array] = by_tree[p.tree].get(key, "")  # "": of a field that is never accessed
     return found
 
 

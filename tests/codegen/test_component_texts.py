@@ -23,7 +23,9 @@ from kernelscape.runtime.fake.device import FakeDevice
 from kernelscape.runtime.worker.messages import Done, Work
 from kernelscape.runtime.worker.pool import LocalPool
 from kernelscape.space.build import build_space
+from kernelscape.search.bound.bounder import Bounder
 from kernelscape.space.candidate import Candidate
+from kernelscape.space.component_space import component_spaces
 from kernelscape.space.components import components_of
 from kernelscape.testing import checking
 from kernelscape.testing.components import add_up, exchanged, scale, turn, two_candidates
@@ -110,6 +112,26 @@ def test_units_are_those_of_the_whole_plan(drawn: tuple[Candidate, Candidate]) -
             launches = [x for x in plan.launches if tasks_of(x[0])[0] in tasks]
             found = unit_of(lower_unit(plan, launches), C_TEAM)
             assert found is not None and found.text.text == unit.text
+
+
+def test_bounds_of_components_add_up_since_they_share_no_launch(
+    root: Candidate, drawn: tuple[Candidate, Candidate]
+) -> None:
+    """The bound of a sequence is the sum, then; a longest path is never more. It is no more than the whole has by itself."""
+    for candidate in drawn:
+        plan = plan_of(candidate)
+        for launch in plan.launches:
+            tasks = {t for node in launch for t in tasks_of(node)}
+            assert sum(not tasks.isdisjoint(own) for own in plan.components) == 1
+        total_ns = 0.0
+        for same in component_spaces(root, candidate):
+            part = same.space.root()
+            assert isinstance(part, Candidate)
+            domains = part.domains.copy()
+            domains[same.choices[0]] = candidate.domains[same.choices[0]]
+            bound_ns = Bounder(same.space).ns(Candidate(same.space, domains))
+            total_ns += len(same.places) * bound_ns
+        assert 0 < total_ns <= Bounder(root.space).ns(candidate) * (1 + 1e-9)
 
 
 def test_components_are_timed_when_asked(drawn: tuple[Candidate, Candidate]) -> None:
