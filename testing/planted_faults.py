@@ -264,6 +264,20 @@ FAULTS = (
         ("tests/kernels/tasks/test_extremes.py",),
     ),
     Fault(
+        "AsyncTaichi's faults: loops with a path between as one",
+        "kernels/tasks",
+        "if differ and is_one and not self._has_path(k, n):",
+        "if differ and is_one:",
+        (PROBES,),
+    ),
+    Fault(
+        "needless work: dead stores of one of two removals",
+        "kernels/tasks",
+        "dropped = (every, live), (joined, done)",
+        "dropped = ((joined, done),)",
+        (PROBES,),
+    ),
+    Fault(
         "calls that are not split: temporaries without their zeros",
         "kernels/tasks",
         "every = map(_without_loops, zero_temporaries(tuple(tasks), recording.temps))",

@@ -22,8 +22,8 @@ from kernelscape.runtime.cpu.dialect import C_TEAM
 from kernelscape.runtime.fake.device import FakeDevice
 from kernelscape.runtime.worker.messages import Done, Work
 from kernelscape.runtime.worker.pool import LocalPool
-from kernelscape.space.build import build_space
 from kernelscape.search.bound.bounder import Bounder
+from kernelscape.space.build import build_space
 from kernelscape.space.candidate import Candidate
 from kernelscape.space.component_space import component_spaces
 from kernelscape.space.components import components_of
