@@ -503,6 +503,15 @@ FAULTS = (
         ("tests/kernels/sparse/test_sums_by_cell.py::test_tiles_hold_maxima_and_counts",),
     ),
     Fault(
+        "copies of threads: plain updates of other arrays beside them",
+        "codegen/plan",
+        "u for u in conflicts if overlap is None and u.array not in copied",
+        "u for u in conflicts if overlap is None and not copied",
+        (
+            "tests/runtime/engine/test_threads.py::test_threads_activate_the_cells_that_they_add_to_in_copies",
+        ),
+    ),
+    Fault(
         "sums by cell: a problem that was decided for updates in place",
         "codegen/plan",
         "if value == SCATTER[TILE] and problem.tasks[site[0]].logical is not None:",

@@ -195,8 +195,10 @@ class _Rules:
         if is_plain and nest_facts.overlap_of(loop, conflicts, cores) is not None:
             return SCATTER[COLOUR]
         dtypes = {a.name: a.dtype for a in self.problem.arrays}
-        n_bytes = nest_facts.copies_bytes(self.problem, loop, conflicts)
-        updated = work.updates_of(loop.body, conflicts, dtypes, n_bytes)
+        copied = nest_facts.copyable(self.problem, loop, conflicts)
+        beside = {u.array for u in conflicts} - {a.name for a in copied}
+        n_bytes = sum(a.size_bytes for a in copied)
+        updated = work.updates_of(loop.body, conflicts, dtypes, n_bytes, beside)
         return updated.way(work.iteration_ns(loop.body), whole, cores)
 
     @staticmethod

@@ -9,6 +9,7 @@ from ...kernels.analysis import wavefronts
 from ...kernels.analysis.accesses import analyse
 from ...kernels.analysis.conflicts import conflicting
 from ...kernels.ir import kernel as ir
+from ...kernels.ir.arrays import ArrayInfo
 from ...kernels.ir.body import Closure, Reason, Site
 from ...kernels.ir.domain import UNBOUNDED, Loop
 from ...kernels.ir.task import Problem
@@ -198,23 +199,22 @@ def scattered(loop: ir.For, sums: Sequence[Sum]) -> list[ir.Update]:
     return [u for u in shared_updates(loop) if (u.array, u.indices) not in summed]
 
 
-def copies_bytes(problem: Problem, loop: ir.For, scattered: Sequence[ir.Update]) -> int:
-    """Returns the bytes of the arrays that `scattered` updates, if threads may add to private copies; else 0.
+def copyable(
+    problem: Problem, loop: ir.For, scattered: Sequence[ir.Update]
+) -> tuple[ArrayInfo, ...]:
+    """Returns the arrays of `scattered` updates to which threads may add in private copies.
 
-    That is allowed if nothing else in the loop accesses the arrays, and all updates are additions
-    whose results are unused.
+    That is allowed if nothing else in the loop accesses an array, and all of its updates are additions whose results are unused.
     """
     inside = list(nested_statements(loop.body))
     names = {u.array for u in scattered}
-    seen = {x.array for s in inside for e in children(s) for x in walk(e) if isinstance(x, ir.Load)}
-    seen |= {s.array for s in inside if isinstance(s, ir.Store)}
-    others = (s for s in inside if isinstance(s, ir.Update) and s.array in names)
-    if names & seen or any(s.op != "add" or s.result for s in others):
-        return 0
-    arrays = [a for a in problem.arrays if a.name in names]
-    if any(a.dtype in (ir.DType.f16, ir.DType.bool_) for a in arrays):
-        return 0
-    return sum(a.size_bytes for a in arrays)
+    names -= {
+        x.array for s in inside for e in children(s) for x in walk(e) if isinstance(x, ir.Load)
+    }
+    names -= {s.array for s in inside if isinstance(s, ir.Store)}
+    names -= {s.array for s in inside if isinstance(s, ir.Update) and (s.op != "add" or s.result)}
+    lacking = (ir.DType.f16, ir.DType.bool_)
+    return tuple(a for a in problem.arrays if a.name in names and a.dtype not in lacking)
 
 
 def overlap_of(loop: ir.For, scattered: Sequence[ir.Update], cores: int) -> int | None:

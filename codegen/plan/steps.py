@@ -80,7 +80,8 @@ class _Steps:
         conflicts = nest_facts.scattered(loop, sums) if how else []
         is_private = how == SCATTER[PRIVATE]
         levels = sum(self.is_parallel(x.loop) for x in nest_facts.perfect_nest(loop))
-        copied = tuple(dict.fromkeys(u.array for u in conflicts)) if is_private else ()
+        found = nest_facts.copyable(self.problem, loop, conflicts) if is_private else ()
+        copied = tuple(a.name for a in found)
         partition = self.partition(loop, copied)
         # Elsewhere threads would run iterations twice, or conflict: there updates are atomic.
         is_plain = partition.schedule == SCHEDULE[BLOCKED] and levels < 2 and not sums
@@ -97,7 +98,7 @@ class _Steps:
             ),
             scalar=frozenset(x.loop for x in inside if self.value("iterations", x.loop) == SCALAR),
             sums=sums,
-            atomics=frozenset(() if is_private or overlap is not None else conflicts),
+            atomics=frozenset(u for u in conflicts if overlap is None and u.array not in copied),
             lanes=self.lanes(inside),
             copies=copies_of(
                 [

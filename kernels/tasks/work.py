@@ -6,14 +6,14 @@ they only have to separate a loop of microseconds from one of milliseconds, and 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
 from math import inf, prod
 
 from ..analysis.must_execute import blocks_of
-from ..ir.kernel import Const, DType, Expr, For, Stmt, Unary, Update, While
+from ..ir.kernel import Const, DType, Expr, For, If, Stmt, Unary, Update, While
 from ..ir.task import Task
-from ..ir.walk import blocks, children, walk
+from ..ir.walk import blocks, children, loads, walk
 from .guarded_bodies import followed
 from .profile import Profile
 
@@ -75,12 +75,14 @@ def task_ns(task: Task, profile: Profile | None = None) -> float:
 class Updates:
     """Cost per iteration of updates of shared elements: in ns on one core, and in ns by atomic operations.
 
-    `n_bytes`: size of their arrays if threads may add to private copies; else 0.
+    `n_bytes`: size of the arrays to which threads may add in private copies. `beside_ns`: time, by atomic operations, of updates
+    of other arrays in a loop with such copies.
     """
 
     plain_ns: float
     atomic_ns: float
     n_bytes: int
+    beside_ns: float = 0.0
 
     def way(self, between_ns: float, iterations: float | None, cores: int) -> str:
         """Returns the cheapest value of the choice `scatter`: one thread, atomics, or private copies.
@@ -93,25 +95,33 @@ class Updates:
         copied = self.n_bytes * (cores - 1)
         in_copies_ns = inf
         if iterations and 0 < copied <= MOST_COPY_BYTES:
-            in_copies_ns = by_one_ns / cores + COPY_NS_PER_BYTE * copied / iterations
+            in_copies_ns = (by_one_ns + self.beside_ns) / cores
+            in_copies_ns += COPY_NS_PER_BYTE * copied / iterations
         if min(by_atomics_ns, in_copies_ns) > by_one_ns:
             return BY_ONE
         return IN_COPIES if in_copies_ns < by_atomics_ns else BY_ATOMICS
 
 
 def updates_of(
-    body: Sequence[Stmt], updates: Sequence[Update], dtypes: dict[str, DType], n_bytes: int
+    body: Sequence[Stmt],
+    updates: Sequence[Update],
+    dtypes: dict[str, DType],
+    n_bytes: int,
+    beside: Container[str] = (),
 ) -> Updates:
     """Returns the ns an iteration of a loop spends on some updates in its body: plain on one core, and as atomic operations.
 
-    `dtypes`: types of their arrays, by name. `n_bytes`: size of these arrays if threads may add to private copies; else 0.
+    `dtypes`: types of their arrays, by name. `n_bytes`: size of the arrays to which threads may add in private copies. `beside`:
+    the other arrays.
     """
-    plain_ns = atomic_ns = 0.0
+    plain_ns = atomic_ns = beside_ns = 0.0
     for u, n in _executions(body, 1.0):
         if any(u is x for x in updates):
+            one_ns = n * _atomic_ns(u, dtypes[u.array])
             plain_ns += n * PLAIN_UPDATE_NS
-            atomic_ns += n * _atomic_ns(u, dtypes[u.array])
-    return Updates(plain_ns, atomic_ns, n_bytes)
+            atomic_ns += one_ns
+            beside_ns += one_ns if u.array in beside else 0.0
+    return Updates(plain_ns, atomic_ns, n_bytes, beside_ns)
 
 
 def _atomic_ns(u: Update, dtype: DType) -> float:
@@ -137,9 +147,27 @@ def _expression_ns(e: Expr) -> float:
 
 
 def _executions(body: Sequence[Stmt], n: float) -> Iterator[tuple[Update, float]]:
-    """Yields the updates in a body that runs `n` times, each with its estimated number of executions."""
+    """Yields the updates in a body that runs `n` times, each with its estimated number of executions.
+
+    Those of a first visit are left out.
+    """
     for s in body:
         if isinstance(s, Update):
             yield s, n
-        for inner in blocks(s):
+        for inner in () if _is_first_visit(s) else blocks(s):
             yield from _executions(inner, n * _trips(s))
+
+
+def _is_first_visit(s: Stmt) -> bool:
+    """True for a branch that runs once an element, as activation does: its condition is false from then on.
+
+    It raises elements that its condition loads, or repeats an exchange until it succeeds.
+    """
+    if not isinstance(s, If) or s.orelse:
+        return False
+    read = {x.array for x in loads(s.condition)}
+    raised = (x for x in s.then if isinstance(x, Update) and x.op in ("bit_or", "max"))
+    if any(x.result and x.array in read for x in raised):
+        return True
+    rounds = (y for x in s.then if isinstance(x, While) for y in x.body)
+    return any(isinstance(y, Update) and y.result and y.op == "bit_or" for y in rounds)
