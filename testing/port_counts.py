@@ -30,6 +30,7 @@ from ..codegen.plan.candidates import plan_of
 from ..codegen.plan.plan import LoopPlan, Plan, TaskPlan
 from ..space.backbone import MID, OUTER
 from ..space.candidate import Candidate
+from ..space.families.tiling import vector_width
 from ..space.targets.target import Target
 from . import meaning
 
@@ -59,7 +60,7 @@ class PortCounts:
 def count_ports(candidate: Candidate) -> PortCounts:
     """Returns what all launches of a complete candidate of structured tasks load and store."""
     plan = plan_of(candidate)
-    lanes = [candidate.space.target.lanes(t.lane_bytes) for t in plan.problem.tasks]
+    lanes = _lanes(plan, candidate.space.target)
     total = PortCounts()
     for launch in launches_of(plan, candidate.space.target):
         machine = _Machine(plan, launch, lanes, total, candidate.space.target)
@@ -68,10 +69,19 @@ def count_ports(candidate: Candidate) -> PortCounts:
     return total
 
 
+def _lanes(plan: Plan, target: Target) -> list[int]:
+    """Returns the number of elements in a vector of each task; of short rows they are fewer than a register holds."""
+    every = [target.lanes(p.task.lane_bytes) for p in plan.tasks]
+    return [
+        n if p.vector is None else vector_width(p.vector.inner, n)
+        for p, n in zip(plan.tasks, every, strict=True)
+    ]
+
+
 def count_barriers(candidate: Candidate) -> int:
     """Returns how often the team of each launch of a complete candidate synchronises in its loops."""
     plan = plan_of(candidate)
-    lanes = [candidate.space.target.lanes(t.lane_bytes) for t in plan.problem.tasks]
+    lanes = _lanes(plan, candidate.space.target)
     total = 0
     for launch in launches_of(plan, candidate.space.target):
         machine = _Machine(plan, launch, lanes, PortCounts(), candidate.space.target)

@@ -30,6 +30,7 @@ from ...kernels.ir.kernel import Binary, Expr, Select, Unary
 from ...kernels.ir.task import Task
 from ...space.backbone import INNER, MID, OUTER, Dim
 from ...space.candidate import Space
+from ...space.families.tiling import widest_vector
 from ...space.targets.target import Target
 from .columns import Universes, table
 from .traffic import sure_loads
@@ -124,7 +125,8 @@ class _Tables:
                 for x in (x for x in moved if d.loop.name in x.loops):
                     self._row(t, task, x, vector, d, place)
                 ends = (first, len(self.rows), other, len(self.others))
-                lanes = space.target.lanes(task.lane_bytes) if vector else 1
+                lanes = space.target.lanes(task.lane_bytes)
+                lanes = widest_vector(_extent(task, vector), lanes) if vector else 1
                 spills = self._spills(task, moved, d) if vector else (0.0,) * 4
                 where = (place.get(vector, -1), place[d.loop.name], d.level)
                 self.groups.append((t, kind, lanes, *where, *ends, *spills))
@@ -167,7 +169,8 @@ class _Tables:
             self.spared.append((place[loop.name], *orders))
         self.sources += [(order,) for order in x.sources]
         wide = max(1, target.vector_bytes // x.size_bytes)
-        lanes = _lanes(space, x, vector, wide)
+        along = widest_vector(_extent(task, vector), wide) if vector else 1
+        lanes = wide if x.is_wide else _lanes(space, x, vector, along)
         most = wide if vector in x.loops or x.is_wide else 1
         rates = _rates(target, x.is_store)
         sides = ((x.n, lanes), (x.n, max(lanes, most)), (x.spared, lanes))
@@ -192,10 +195,15 @@ def _rates(target: Target, is_store: bool) -> tuple[float, float]:
     return target.loads_per_ns, target.vector_loads_per_ns
 
 
+def _extent(task: Task, name: str) -> int:
+    return next(x.extent for x in task.loops if x.name == name)
+
+
 def _lanes(space: Space, x: _Moved, vector: str, wide: int) -> int:
-    """Returns the greatest number of elements that one load or store covers, if loop `vector` is vectorised ("": none is)."""
-    if x.is_wide:
-        return wide
+    """Returns the greatest number of elements that one load or store covers, if loop `vector` is vectorised ("": none is).
+
+    `wide`: elements of a vector.
+    """
     if vector not in x.loops:
         return 1
     apart = abs(flat_strides(x.access, space.problem.array(x.access.array)).get(vector, 0))

@@ -31,6 +31,7 @@ from ...space.families.row_lengths import UNSORTED
 from ...space.families.row_stores import BY_ELEMENT, IN_ROWS
 from ...space.families.scatter_colours import GENERATE, IF_CHANGED, REUSE
 from ...space.families.scatter_sorts import SORT_ANEW, SORT_IF_CHANGED
+from ...space.families.tiling import widest_vector
 from ..tree.ordering import open_in_order
 from .profitability import what_pays
 from .proposals import default_sketch, greedy_sketch, has_gaps, sketches
@@ -415,7 +416,7 @@ class _Wanted:
         if self.roles.vector.get(d.task) == d.loop.name:
             if self.tile.vectors == 0:
                 return 1
-            lanes = int(self.space.target.lanes(task.lane_bytes))
+            lanes = widest_vector(d.loop.extent, int(self.space.target.lanes(task.lane_bytes)))
             return max(1, min(self.tile.vectors, d.loop.extent // lanes)) * lanes
         if self.roles.rows.get(d.task) == d.loop.name:
             return int(max(1, min(self.tile.rows, d.loop.extent)))

@@ -14,6 +14,7 @@ from ...kernels.ir.access import flat_strides, index_loops
 from ...space import choices as ch
 from ...space.backbone import INNER, OUTER, Operand
 from ...space.candidate import Space
+from ...space.families.tiling import least_vector
 
 TaskLoop = tuple[int, str]
 _Score = Callable[[TaskLoop], tuple[float, ...] | None]
@@ -122,6 +123,11 @@ class _RoleFinder:
         d = self.space.backbone.dim(*key, level)
         return bool(int(self.space.model.initial[self.space.variables.kind[d]]) >> kind & 1)
 
+    def _holds_a_vector(self, key: TaskLoop) -> bool:
+        task = self.tasks[key[0]]
+        (loop,) = (x for x in task.loops if x.name == key[1])
+        return loop.extent >= least_vector(task, loop, self.space.target)
+
     def _loop(self, key: TaskLoop) -> tuple[bool, int, int]:
         """Returns (True for a reduction, extent, position in the source) of a loop."""
         names = [loop.name for loop in self.tasks[key[0]].loops]
@@ -130,8 +136,7 @@ class _RoleFinder:
 
     def _vector_score(self, key: TaskLoop) -> tuple[float, ...] | None:
         """Returns the number of contiguous accesses minus strided ones along a loop, over all tasks that share it."""
-        lanes = self.space.target.lanes(self.tasks[key[0]].lane_bytes)
-        if not self._may(key, INNER, ch.VECTOR) or self._loop(key)[1] < lanes:
+        if not self._may(key, INNER, ch.VECTOR) or not self._holds_a_vector(key):
             return None
         if self._loop(key)[0] and any(t == key[0] for t, _ in self.packed):
             return None  # packed blocks lie as vectors of results want them: no sum is taken out of lanes

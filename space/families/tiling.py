@@ -11,12 +11,14 @@ from ...kernels.analysis.scatters import scatters
 from ...kernels.analysis.speculation import may_blend
 from ...kernels.analysis.vectorisable import refusal
 from ...kernels.ir.access import flat_strides
+from ...kernels.ir.domain import Loop
 from ...kernels.ir.task import Task
 from ..backbone import INNER, MID, OUTER, Dim
 from ..backbone.patterns import windows
 from ..draft import Draft, Family, bits
 from ..engine.declarations import Term
 from ..targets.kind import CPU, GPU
+from ..targets.target import Target
 from .order import INSIDE, MERGED
 
 PARALLEL, LOOP, UNROLL, VECTOR, ABSENT, THREAD = range(6)
@@ -33,6 +35,7 @@ WITHOUT_LOOP = (ABSENT, THREAD)  # kinds of mid dims for which no loop is writte
 MAX_UNROLLED_COPIES = 64  # of one task's body: more only costs compile time and instruction cache
 MAX_VECTORS_PER_DIM = 8
 MAX_UNROLLED = 16  # copies along one dim
+NARROW_BYTES = 16  # least vectors of CPUs (SSE, NEON), for rows that are shorter than a register
 
 
 # --- sites -----------------------------------------------------------------------------------
@@ -163,6 +166,13 @@ def vector_width(size: int, lanes: int) -> int:
     return gcd(size, lanes)
 
 
+def widest_vector(extent: int, lanes: int) -> int:
+    """Width of the widest vectors, of at most `lanes` elements, along a loop of `extent` iterations."""
+    while lanes > extent:
+        lanes //= 2
+    return lanes
+
+
 @dataclass(frozen=True)
 class KindFitsSize:
     """Predicate: a kind of dim allows a size. Vectors have at least `narrowest` elements and at most `lanes`."""
@@ -197,10 +207,16 @@ def one_vector(a: int, b: int) -> bool:
     return not a == b == VECTOR
 
 
-def _registers(s: Draft, size: int, lanes: int) -> int:
-    """Number of vector registers for a dim of `size` iterations, if it is vectorised."""
-    width = vector_width(size, lanes) if s.kind.has_narrow_vectors else lanes
-    return -(-size // width)
+def least_vector(task: Task, loop: Loop, target: Target) -> int:
+    """Returns the least number of elements in a vector along a loop, where vectors fill registers.
+
+    A row of many that is shorter than a register has narrower vectors: small matrices of a batch have no others. Sums have none,
+    since folds would cost more than such vectors save.
+    """
+    lanes = target.lanes(task.lane_bytes)
+    narrow = NARROW_BYTES // task.lane_bytes
+    is_row = not loop.is_reduction and len(task.loops) > 1
+    return narrow if is_row and 1 < narrow <= loop.extent < lanes else lanes
 
 
 # --- constraints -----------------------------------------------------------------------------
@@ -252,17 +268,18 @@ def sizes_and_kinds(s: Draft) -> None:
     b, v = s.b, s.v
     for t, task in enumerate(s.problem.tasks):
         lanes = s.target.lanes(task.lane_bytes)
-        narrowest = min(2, lanes) if s.kind.has_narrow_vectors else lanes
         copies = []
         for d in s.backbone.dims_of(t):
             if d.level == OUTER:
                 continue
             sizes = v.universe[d]
+            least = least_vector(task, d.loop, s.target)
+            narrowest = min(2, lanes) if s.kind.has_narrow_vectors else least
             fits = KindFitsSize(sizes, lanes, narrowest)
             b.table2("size of a kind", v.kind[d], v.size[d], fits, share=fits)
             if d.level == INNER:
                 copies.append(Term((v.kind[d], bits(UNROLL)), v.size[d], sizes))
-                vectors = tuple(_registers(s, n, lanes) for n in sizes)
+                vectors = tuple(-(-n // max(narrowest, vector_width(n, lanes))) for n in sizes)
                 copies.append(Term((v.kind[d], bits(VECTOR)), v.size[d], vectors))
         if copies:
             b.product_at_most(f"unrolled copies of {task.name}", copies, MAX_UNROLLED_COPIES)

@@ -514,6 +514,39 @@ def test_the_bound_counts_no_more_than_the_loop_ir(sequence: str) -> None:
     assert nearest > 0.7  # and does not count next to nothing
 
 
+@kernel
+def products(a: types.ndarray(), b: types.ndarray(), c: types.ndarray()) -> None:
+    for h in range(c.shape[0]):
+        for i in range(c.shape[1]):
+            for j in range(c.shape[2]):
+                total = 0.0
+                for k in range(a.shape[2]):
+                    total += a[h, i, k] * b[h, k, j]
+                c[h, i, j] = total
+
+
+@pytest.mark.parametrize(("m", "vector_bytes"), [(4, 32), (8, 64), (12, 64)])
+def test_short_rows_in_vectors_count_no_more_than_the_loop_ir(m: int, vector_bytes: int) -> None:
+    """Kind: vectors counted wider than a row; the judge has those of the plan."""
+    arrays = tuple(np.zeros((20_000 // m**3, m, m), np.float32) for _ in range(3))
+    problem = normalise(record_sequence(lambda a, b, c: products(a, b, c), arrays))
+    targets = (round_target(cores=1, vector_bytes=vector_bytes, **x) for x in (LOADS, STORES))
+    loads, stores = (Bounder(build_space(problem, x)) for x in targets)
+    kind = loads.space.variables.kind[loads.space.backbone.dim(0, "j", INNER)]
+    rows = root_of(loads.space).decide(kind, 1 << ch.VECTOR)
+    assert isinstance(rows, Candidate)
+    rng, nearest = np.random.default_rng(m), 0.0
+    for _ in range(N_JUDGED // 2):
+        made = rows.random_completion(rng)
+        found = count_ports(made) if isinstance(made, Candidate) else PortCounts(is_whole=False)
+        if found.is_whole:
+            for bounder, n in ((loads, found.loads), (stores, found.stores)):
+                ns = dict(bounder.bound(made).terms).get("ports", 0.0)
+                assert ns <= 1.001 * n
+                nearest = max(nearest, ns / max(n, 1))
+    assert nearest > 0.5
+
+
 @pytest.mark.parametrize("sequence", ["matmul", "matmul_strided"])
 def test_folds_count_no_more_than_those_of_the_loop_ir(sequence: str) -> None:
     """Kind: a fold that no candidate makes. Only folds take time here: each halving a ns."""
