@@ -125,7 +125,7 @@ def sizes_of(s: Draft, d: Dim) -> tuple[int, ...]:
         return tuple(dict.fromkeys((1, wide)))
     if not task.is_structured and not has_threads and not (d.level == MID and has_blocks(s, d)):
         return (1,)
-    universe = s.kind.mid_sizes if d.level == MID else s.kind.inner_sizes
+    universe = s.kind.mid_sizes if d.level == MID else s.kind.tiles_of(d.loop.extent)
     return tuple(n for n in universe if n == 1 or n <= d.loop.extent)
 
 

@@ -17,6 +17,7 @@ CPU_KIND = TargetKind(
     # three quarters of a first cache of 32 KiB.
     mid_sizes=(1, 2, 4, 8, 16, 32, 64, 128, 192, 256, 384, 512, 1024, 4096),
     inner_sizes=(1, 2, 3, 4, 6, 8, 12, 14, 16, 32, 48, 64, 128),
+    most_whole=16,
     mid_dims_have_threads=False,
     shares_cells=False,
     has_teams=True,

@@ -24,6 +24,7 @@ GPU_KIND = TargetKind(
     # Mid dims may be threads, and those that reduce together come in powers of two.
     mid_sizes=(1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 4096),
     inner_sizes=CPU_KIND.inner_sizes,
+    most_whole=CPU_KIND.most_whole,
     mid_dims_have_threads=True,
     shares_cells=True,
     has_teams=False,  # a copy is in shared memory, and all threads of its block copy it

@@ -26,6 +26,7 @@ class TargetKind:
     # Universes of the integer choice `size`: 1 is in all, so that a level can be absent.
     mid_sizes: tuple[int, ...]
     inner_sizes: tuple[int, ...]
+    most_whole: int  # extents up to this one are inner sizes of their loops, too
     mid_dims_have_threads: bool  # mid dims may be shared out to the threads of a block
     shares_cells: bool  # loops over the cells of a leaf are dims: threads of a block may share them
     has_teams: bool  # all threads of a launch meet, and may pack a block together
@@ -39,3 +40,8 @@ class TargetKind:
     threads_at_once: int  # that read together: those of a warp
     # How many times the registers may be counted; (1,): they are not.
     register_rooms: tuple[int, ...]
+
+    def tiles_of(self, extent: int) -> tuple[int, ...]:
+        """Returns the sizes of register tiles of a loop: the inner sizes, and the whole extent of a short loop."""
+        whole = {extent} if 0 < extent <= self.most_whole else set[int]()
+        return tuple(sorted({*self.inner_sizes, *whole}))

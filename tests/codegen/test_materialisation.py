@@ -154,7 +154,7 @@ def test_decision_changes_text_and_words_and_no_bound() -> None:
 
 
 def test_filters_lose_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    small = replace(CPU_KIND, mid_sizes=(1,), inner_sizes=(1,))
+    small = replace(CPU_KIND, mid_sizes=(1,), inner_sizes=(1,), most_whole=1)
     monkeypatch.setitem(build.KINDS, CPU, small)
     _, problem, _ = problem_of(gradient)
     space = build_space(problem, checking.target(2, 16))

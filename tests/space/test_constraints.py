@@ -40,7 +40,7 @@ def library_problem(name, **sizes):
 
 @pytest.fixture
 def small_universes(monkeypatch):
-    small = replace(CPU_KIND, mid_sizes=(1, 2), inner_sizes=(1, 4))
+    small = replace(CPU_KIND, mid_sizes=(1, 2), inner_sizes=(1, 4), most_whole=1)
     monkeypatch.setitem(build.KINDS, CPU, small)
 
 

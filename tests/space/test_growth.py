@@ -76,7 +76,7 @@ def independent(x, y, s, z, w, n):
 def two_together(monkeypatch):
     monkeypatch.setattr(objects, "LAUNCH_TASKS", 2)
     monkeypatch.setattr(objects, "LAUNCH_OBJECTS", 0)
-    small = replace(CPU_KIND, mid_sizes=(1, 2), inner_sizes=(1, 4))
+    small = replace(CPU_KIND, mid_sizes=(1, 2), inner_sizes=(1, 4), most_whole=1)
     monkeypatch.setitem(build.KINDS, CPU, small)
 
 

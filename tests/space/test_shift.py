@@ -80,7 +80,7 @@ def test_tiles_may_go_to_threads_in_turn():
 
 
 def test_filters_lose_no_late_candidate(monkeypatch):
-    small = replace(CPU_KIND, mid_sizes=(1, 2), inner_sizes=(1, 2))
+    small = replace(CPU_KIND, mid_sizes=(1, 2), inner_sizes=(1, 2), most_whole=1)
     monkeypatch.setitem(build.KINDS, CPU, small)
     root = late_root("sgemvt", 3, 4)
     keys, open_ones = set(), [root]

@@ -106,7 +106,7 @@ def space_of(sequence, unseen=()):
 
 @pytest.fixture
 def few_sizes(monkeypatch):
-    small = replace(build.KINDS[CPU], mid_sizes=(1,), inner_sizes=(1, 4))
+    small = replace(build.KINDS[CPU], mid_sizes=(1,), inner_sizes=(1, 4), most_whole=1)
     monkeypatch.setitem(build.KINDS, CPU, small)
 
 

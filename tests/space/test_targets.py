@@ -21,7 +21,7 @@ from kernelscape.testing.syntax import loops, program_of
 
 
 def test_a_prime_to_unroll_a_loop_by_is_one_number(monkeypatch):
-    monkeypatch.setitem(build.KINDS, CPU, replace(CPU_KIND, inner_sizes=(1, 7)))
+    monkeypatch.setitem(build.KINDS, CPU, replace(CPU_KIND, inner_sizes=(1, 7), most_whole=1))
     args = load("vadd").make_arguments({"n": 30}, np.dtype(np.float32), np.random.default_rng(0))
     problem = normalise(record_sequence(load("vadd").sequence, args, "vadd"))
     space = build.build_space(problem, checking.target(1, 16))
