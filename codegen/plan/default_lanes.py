@@ -15,7 +15,7 @@ from ...kernels.ir.task import Problem
 from ...kernels.ir.walk import blocks, children, nested_statements, walk
 from ...space.families.ranges import ALONG, N_VECTORS, RANGES
 
-_LEAST_BYTES = 32  # of a register, from which on it pays
+LEAST_BYTES = 32  # of a register, from which on it pays
 # Cost of one of these, in operations on all lanes.
 _FUNCTION, _GATHER, _UPDATE = 8, 4, 6
 _IN_ROW = 2  # a load or store of one of several elements near one another, which are transposed
@@ -35,7 +35,7 @@ def lanes_of(
     It is the innermost loop with independent iterations. `are_apart(loops, body)`: True if no
     iteration accesses an element that another one stores, or reads one that another one updates.
     """
-    if vector_bytes < _LEAST_BYTES or refusal(nest[0].body, problem):
+    if vector_bytes < LEAST_BYTES or refusal(nest[0].body, problem):
         return None
     known = [loop for loop in nest if isinstance(loop.extent, ir.Const)]
     for levels in range(max(1, len(known)), 0, -1):
@@ -68,7 +68,7 @@ def ranges_of(
     `instead_of_lanes`: a loop around may be vectorised; then only loops that load at indirect indices are better. Of loops that lie
     in one another one is taken, the inner one where both pay.
     """
-    if vector_bytes < _LEAST_BYTES:
+    if vector_bytes < LEAST_BYTES:
         return {}
     found: list[ir.For] = []
     for s in reversed(lane_ranges(body, problem, fast_math)):  # inner loops first
@@ -110,7 +110,7 @@ def _is_row(loop: ir.For) -> bool:
 
 def _pays_along(loop: ir.For, fast_math: bool) -> bool:
     """True if vectors along a loop inside of a body are quicker than what compilers make of it."""
-    n_lanes = _LEAST_BYTES // widest(loop.body)
+    n_lanes = LEAST_BYTES // widest(loop.body)
     if isinstance(loop.extent, ir.Const) and int(loop.extent.value) < 2 * n_lanes:
         return False
     inside = list(nested_statements(loop.body))
@@ -156,7 +156,7 @@ def _pays(loop: ir.For, problem: Problem) -> bool:
     uniformity = Uniformity(loop.loop, loop.body, frozenset())
     inside = list(nested_statements(loop.body))
     inner = [s for s in inside if isinstance(s, ir.For)]
-    if inner and all(_runs_along_rows(s, uniformity) for s in inner):
+    if inner and all(runs_along_rows(s, uniformity) for s in inner):
         return False
 
     leaves_scalar = (
@@ -207,7 +207,7 @@ def _is_function(e: ir.Expr) -> bool:
     return False
 
 
-def _runs_along_rows(s: ir.For, uniformity: Uniformity) -> bool:
+def runs_along_rows(s: ir.For, uniformity: Uniformity) -> bool:
     """True if accesses are contiguous over the iterations of inner loop `s`, but not over the lanes of the outer loop.
 
     Compilers vectorise such an inner loop if it calls no functions.

@@ -13,15 +13,18 @@ from math import prod
 from typing import Any
 
 from ...kernels.analysis.conflicts import conflicting
-from ...kernels.analysis.inner_ranges import is_uneven, row_starts
+from ...kernels.analysis.inner_ranges import is_uneven, row_starts, widest
 from ...kernels.analysis.prefetch_sites import blocks_of
 from ...kernels.ir import kernel as ir
 from ...kernels.ir.task import Problem
 from ...kernels.ir.unrolling import few_rows
 from ...kernels.ir.walk import children, nested_statements, walk
 from ...kernels.tasks import work
+from ...kernels.tasks.batch_blocks import names_in
 from ...space.backbone import INNER, MID, OUTER
 from ...space.draft import Decisions
+from ...space.families.batch_layout import BATCH_LAYOUT, INTERLEAVED
+from ...space.families.local_arrays import IN_REGISTERS, LOCAL_ARRAYS
 from ...space.families.scatter import COLOUR, SCATTER
 from ...space.families.schedule import BALANCED, BLOCKED, GUIDED, SCHEDULE
 from ...space.families.tiling import DIM_KIND, LOOP, PARALLEL, VECTOR
@@ -29,8 +32,10 @@ from ...space.families.unrolling import ALL_COPIES, UNROLLED, place_of
 from ...space.targets.target import Target
 from ...space.values import PARTIALS, REDUCTION
 from . import nest_facts
+from .default_batches import batched_nest, is_short_in_locals
 from .default_lanes import lanes_of, ranges_of
 from .default_waves import wave_at
+from .layouts import laid_out
 from .nest_plan import ANY_ORDER, ONE_BY_ONE, SCALAR, Sum
 
 _AHEAD = "TWO"  # iterations of a loop over a list: with one the lines come late, with more they gain nothing on Zen 3
@@ -53,7 +58,8 @@ def defaults(
     declared parallel, by their names before they were made unique. `keeps_order`: an outermost loop whose iterations depend on
     their order is in order, as in a sequence; otherwise it is parallel by definition.
     """
-    rules = _Rules(problem, target, independent, keeps_order)
+    layouts = _Rules(problem, target, independent, keeps_order).layouts()
+    rules = _Rules(laid_out(problem, layouts, target), target, independent, keeps_order, layouts)
     rules.decide_body()
     return rules.decided
 
@@ -67,14 +73,16 @@ class _Rules:
         target: Target,
         independent: Container[str],
         keeps_order: bool,
+        layouts: Decisions | None = None,
     ) -> None:
         self.problem, self.target, self.independent = problem, target, independent
         self.keeps_order = keeps_order
+        self.batched = {loop for _, loop in (layouts or {}).get("batch_layout", {})}
         (self.task,) = problem.tasks
         assert self.task.body is not None
         self.body = self.task.body.statements
         self.shared = nest_facts.shared_locals(self.body)
-        self.decided: dict[str, dict[Any, str]] = {}
+        self.decided: dict[str, dict[Any, str]] = {k: {**v} for k, v in (layouts or {}).items()}
 
     def decide(self, kind: str, site: Any, value: str) -> None:
         self.decided.setdefault(kind, {})[site] = value
@@ -92,6 +100,22 @@ class _Rules:
                 behind = k + wave.n_statements
             elif isinstance(s, ir.For) and self.may_reorder(s):
                 self.decide_nest(s)
+
+    def layouts(self) -> Decisions:
+        """Returns the decisions about blocks of batches and local arrays."""
+        found: dict[str, dict[Any, str]] = {}
+        for s in self.body:
+            if not isinstance(s, ir.For) or not self.may_reorder(s):
+                continue
+            nest, n_bytes = nest_facts.perfect_nest(s), self.target.vector_bytes
+            batch = batched_nest(self.problem, self.task, nest, self.may_be_lanes, n_bytes)
+            if not batch:
+                continue
+            site = 0, batch[-1].loop
+            found.setdefault("batch_layout", {})[site] = BATCH_LAYOUT[INTERLEAVED]
+            if is_short_in_locals(self.problem, self.task, batch, names_in(self.body)):
+                found.setdefault("local_arrays", {})[site] = LOCAL_ARRAYS[IN_REGISTERS]
+        return found
 
     def may_reorder(self, loop: ir.For) -> bool:
         """True if the iterations of an outermost loop may run in any order."""
@@ -225,6 +249,11 @@ class _Rules:
         no accesses are contiguous then. Other loops inside are vectorised if none of the nest is.
         """
         body, fast_math, size = nest[0].body, self.task.fast_math, self.target.vector_bytes
+        for x in nest:
+            if x.loop in self.batched:
+                self.decide("dim_kind", (0, x.loop, INNER), DIM_KIND[VECTOR])
+                self.decide("size", (0, x.loop, INNER), str(size // widest(x.body)))
+                return
         lanes = lanes_of(self.problem, nest, self.may_be_lanes, size)
         ranges = ranges_of(self.problem, body, fast_math, size, instead_of_lanes=lanes is not None)
         for loop, value in ranges.items():

@@ -62,6 +62,16 @@ def perfect_nest(loop: ir.For) -> tuple[ir.For, ...]:
     return tuple(loops)
 
 
+def nest_down_to(body: Sequence[ir.Stmt], loop: str) -> tuple[ir.For, ...]:
+    """Returns the perfect nest that begins at a top-level loop of a body and ends with loop `loop`, outermost first."""
+    for s in body:
+        nest = perfect_nest(s) if isinstance(s, ir.For) else ()
+        names = [x.loop for x in nest]
+        if loop in names:
+            return nest[: names.index(loop) + 1]
+    raise ValueError(f"no nest of the body has a loop {loop}")
+
+
 def independent_levels(nest: Sequence[ir.For]) -> tuple[int, frozenset[str]]:
     """Returns the number of outer loops to distribute as one, and the loops that a compiler may assume independent.
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from ...kernels.analysis.accesses import analyse
 from ...kernels.analysis.scatters import scatters
+from ...kernels.ir.body import Body
 from ...kernels.ir.kernel import Stmt
 from ...kernels.ir.on_trees import EACH, making
 from ...kernels.ir.per_object import per_object
@@ -21,8 +22,9 @@ from ...kernels.sparse.hash_index import keyed
 from ...kernels.sparse.leaf_layout import laid_out
 from ...kernels.sparse.list_records import with_places
 from ...kernels.sparse.slot_table import tabled
-from ...kernels.tasks.batch_blocks import interleaved
+from ...kernels.tasks.batch_blocks import interleaved, names_in
 from ...kernels.tasks.shared_values import materialised, shared_values
+from ...kernels.tasks.standalone import nest_problem, with_loop_body
 from ...kernels.tasks.variants import arrays_of_sums, in_each, staged, with_sums
 from ...kernels.transforms.local_elements import in_locals
 from ...space.catalogue import KINDS
@@ -37,6 +39,7 @@ from ...space.families.materialisation import MATERIALISED, STORED, place_of
 from ...space.families.record import CELL, RECORD
 from ...space.families.scatter import SCATTER, TILE
 from ...space.targets.target import Target
+from . import nest_facts
 
 
 @dataclass(frozen=True)
@@ -62,6 +65,8 @@ class Decided:
 
 
 ProblemPass = Callable[[Problem, Decided], Problem]
+# Of a problem, its task and names that are taken elsewhere: another body of the task, None for the same.
+_BodyChange = Callable[[Problem, Task, frozenset[str]], Body | None]
 
 
 def values(problem: Problem, decided: Decided) -> Problem:
@@ -74,13 +79,8 @@ def values(problem: Problem, decided: Decided) -> Problem:
 
 def batches(problem: Problem, decided: Decided) -> Problem:
     """Returns the problem in which the decided bodies have their blocks of a batch in local arrays."""
-    layouts = decided.choices.get("batch_layout", {})
 
-    def made(task: Task, t: int) -> Task:
-        is_copied = layouts.get(t) == BATCH_LAYOUT[INTERLEAVED]
-        return replace(task, body=interleaved(problem, task)) if is_copied else task
-
-    return _each(problem, decided, made)
+    return _bodies(problem, decided, "batch_layout", BATCH_LAYOUT[INTERLEAVED], interleaved)
 
 
 def sums(problem: Problem, decided: Decided) -> Problem:
@@ -101,15 +101,47 @@ def sums(problem: Problem, decided: Decided) -> Problem:
 
 def local_arrays(problem: Problem, decided: Decided) -> Problem:
     """Returns the problem in which the decided bodies have a local for each element of their local arrays."""
-    where = decided.choices.get("local_arrays", {})
+
+    def made(_: Problem, task: Task, used: frozenset[str]) -> Body | None:
+        assert task.body is not None
+        found = in_locals(task.body.statements, used)
+        return None if found is None else _with(task, found).body
+
+    return _bodies(problem, decided, "local_arrays", LOCAL_ARRAYS[IN_REGISTERS], made)
+
+
+def _bodies(
+    problem: Problem,
+    decided: Decided,
+    kind: str,
+    value: str,
+    change: _BodyChange,
+) -> Problem:
+    """Returns the problem in which `change` has rewritten each body whose choice of this kind has this value.
+
+    It is the body of a task, or that of a loop of a standalone kernel: `change` gets the nest as a problem of its own.
+    """
+    wanted = [site for site, name in decided.choices.get(kind, {}).items() if name == value]
 
     def made(task: Task, t: int) -> Task:
-        if task.body is None or where.get(t) != LOCAL_ARRAYS[IN_REGISTERS]:
-            return task
-        found = in_locals(task.body.statements)
-        return task if found is None else _with(task, found)
+        if t in wanted and task.body is not None:
+            return replace(task, body=change(problem, task, frozenset()) or task.body)
+        for u, loop in (x for x in wanted if isinstance(x, tuple)):
+            if u == t:
+                task = _with_nest(problem, task, loop, change)
+        return task
 
     return _each(problem, decided, made)
+
+
+def _with_nest(problem: Problem, task: Task, loop: str, change: _BodyChange) -> Task:
+    """Returns a standalone kernel's task, with the body of loop `loop` of one of its nests rewritten."""
+    assert task.body is not None
+    statements = task.body.statements
+    nest = nest_facts.nest_down_to(statements, loop)
+    alone = nest_problem(problem, task, nest)
+    body = change(alone, alone.tasks[0], names_in(statements))
+    return task if body is None else with_loop_body(task, loop, body.statements)
 
 
 def lists(problem: Problem, decided: Decided) -> Problem:

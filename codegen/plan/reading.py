@@ -13,6 +13,7 @@ from ...space.backbone import Backbone
 from ...space.draft import Decisions
 from ...space.families.splitting import SPLITTING, WHOLE
 from ...space.targets.target import Target
+from .layouts import laid_out
 from .nest_plan import ONE_BY_ONE
 from .plan import Plan, PlannedBody, TaskPlan
 from .steps import steps_of
@@ -33,6 +34,7 @@ def read_plan(
         from .bands import read_bands
 
         return read_bands(problem, decisions, target, backbone)
+    problem = laid_out(problem, decisions, target)
     tasks = tuple(
         TaskPlan(
             t, task, (), False, True, (), (), (), steps=steps_of(problem, t, decisions, target)
@@ -53,11 +55,12 @@ def _whole_calls(problem: Problem, decisions: Decisions, target: Target) -> Plan
     tasks = []
     for t, call in enumerate(unsplit.calls):
         alone = replace(whole, tasks=(call.task,))
-        steps = steps_of(
-            alone, 0, defaults(alone, target, call.independent, keeps_order=True), target
-        )
-        tasks.append(TaskPlan(t, call.task, (), False, True, (), (), (), steps=steps))
+        decided = defaults(alone, target, call.independent, keeps_order=True)
+        alone = laid_out(alone, decided, target)
+        steps = steps_of(alone, 0, decided, target)
+        tasks.append(TaskPlan(t, alone.tasks[0], (), False, True, (), (), (), steps=steps))
     nests = {"nests": {x.index: ONE_BY_ONE for x in tasks}}
     launches = tuple((PlannedBody(x.index),) for x in tasks)
     splitting = {"splitting": decisions["splitting"]}
+    whole = replace(whole, tasks=tuple(x.task for x in tasks))
     return Plan(whole, tuple(tasks), (), launches, target, {**splitting, **nests})

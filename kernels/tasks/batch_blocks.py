@@ -86,11 +86,14 @@ def batch_blocks(problem: Problem, task: Task) -> tuple[BatchBlock, ...]:
     return tuple(found)
 
 
-def interleaved(problem: Problem, task: Task) -> Body:
-    """Returns the body of a task that copies its blocks to local arrays first, and those that it writes back last."""
+def interleaved(problem: Problem, task: Task, used: frozenset[str] = frozenset()) -> Body:
+    """Returns the body of a task that copies its blocks to local arrays first, and those that it writes back last.
+
+    `used`: further names that the local arrays do not get.
+    """
     assert task.body is not None
     statements = task.body.statements
-    taken = _names(task, statements)
+    taken = {*names_in(statements), *(loop.name for loop in task.scope), *used}
     blocks = {
         x.array.name: (x, fresh_name(f"{x.array.name}_block", taken))
         for x in batch_blocks(problem, task)
@@ -159,12 +162,10 @@ def _is_always_the_element(task: Task, name: str, array: ArrayInfo) -> bool:
     return array.dtype.is_float or array.dtype.is_integer
 
 
-def _names(task: Task, statements: Statements) -> set[str]:
-    """Returns the names of loops and locals of a task."""
-    inside = (
-        s.loop if isinstance(s, ir.For) else local_changed(s) for s in nested_statements(statements)
-    )
-    return {*inside, *(loop.name for loop in task.scope)}
+def names_in(statements: Statements) -> frozenset[str]:
+    """Returns the names of loops and locals in statements."""
+    inside = nested_statements(statements)
+    return frozenset(s.loop if isinstance(s, ir.For) else local_changed(s) for s in inside)
 
 
 # --- the body

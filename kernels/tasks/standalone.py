@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from ..analysis.accesses import analyse
 from ..ir.access import Access
 from ..ir.arrays import ArrayInfo
 from ..ir.body import Closure, Reason
 from ..ir.domain import Loop
-from ..ir.kernel import DType, KernelIR, Stmt
+from ..ir.kernel import Const, DType, For, KernelIR, Stmt
 from ..ir.task import Problem, Task, TreeParts
-from ..ir.walk import written_in
+from ..ir.walk import identified, with_blocks, written_in
 from ..transforms.gathered import gathered
 from .distribute import unique_loops
 
@@ -53,6 +54,38 @@ def whole_task(
         where=ir.where,
         repeats=steps,
     )
+
+
+def nest_problem(problem: Problem, task: Task, nest: Sequence[For]) -> Problem:
+    """Returns the problem of some loops of a standalone kernel alone: they are those of its one task, with the innermost body.
+
+    `nest`: perfectly nested loops of constant extents, outermost first.
+    """
+    assert task.body is not None
+    loops = []
+    for x in nest:
+        assert isinstance(x.extent, Const)
+        loops.append(Loop(x.loop, max(0, int(x.extent.value)), False))
+    inner = replace(task.body, statements=nest[-1].body)
+    made = replace(task, loops=tuple(loops), body=inner)
+    body = analyse(inner.statements, made.scope, inner.reason)
+    return replace(problem, tasks=(replace(made, body=body),))
+
+
+def with_loop_body(task: Task, loop: str, body: tuple[Stmt, ...]) -> Task:
+    """Returns a standalone kernel's task with another body of one of its loops."""
+    assert task.body is not None
+
+    def block(statements: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+        return tuple(map(changed, statements))
+
+    def changed(s: Stmt) -> Stmt:
+        if isinstance(s, For) and s.loop == loop:
+            return replace(s, body=body)
+        return with_blocks(s, block)
+
+    every = identified(block(task.body.statements))
+    return replace(task, body=analyse(every, task.scope, task.body.reason))
 
 
 def parameters_of(ir: KernelIR) -> Problem:

@@ -34,10 +34,11 @@ Statements = tuple[ir.Stmt, ...]
 
 
 @lru_cache(maxsize=_MOST_KEPT)
-def in_locals(body: Statements) -> Statements | None:
+def in_locals(body: Statements, used: frozenset[str] = frozenset()) -> Statements | None:
     """Returns the body with elements of local arrays as locals; None if it has no such array, or becomes too long.
 
     An array remains where some index denotes any of too many elements. Loops that no index depends on remain, too.
+    `used`: further names that the new locals do not get.
     """
     arrays = _small_arrays(body)
     if not arrays:
@@ -53,7 +54,7 @@ def in_locals(body: Statements) -> Statements | None:
                 del extents[name]
     if not extents:
         return None
-    taken = {*map(local_changed, nested_statements(body)), *_loops(body)}
+    taken = {*map(local_changed, nested_statements(body)), *_loops(body), *used}
     return identified(_Elements(extents, taken).block(written_out))
 
 

@@ -9,12 +9,17 @@ import kernelscape as ks
 import numpy as np
 import pytest
 from kernelscape.codegen.plan.candidates import plan_of
+from kernelscape.codegen.plan.nest_plan import NestPlan
 from kernelscape.kernels.frontend.kernel import kernel, types
 from kernelscape.kernels.frontend.recorder import record_sequence
+from kernelscape.kernels.interpret.kernel import run_kernel
 from kernelscape.kernels.ir.task import Problem
 from kernelscape.kernels.ir.walk import local_changed, nested_statements
 from kernelscape.kernels.tasks.batch_blocks import batch_blocks
 from kernelscape.kernels.tasks.pipeline import normalise
+from kernelscape.runtime.engine import building
+from kernelscape.runtime.engine.engine import Engine, EngineOptions
+from kernelscape.runtime.engine.planning import default_plan
 from kernelscape.space.backbone import INNER
 from kernelscape.space.build import build_space
 from kernelscape.space.candidate import Candidate
@@ -169,3 +174,70 @@ def test_interleaved_blocks_give_what_the_interpreter_gives(
     inputs = checking.make_inputs(recording, problem, given, {})
     sources = [checking.source_of(c) for c in made]
     assert not checking.fault(sources, inputs, tmp_path, may_warn=True)
+
+
+# --- plain calls
+
+
+@kernel
+def twice(a: nd, x: nd, low: nd):
+    """Two nests whose locals and blocks have equal names, and a local around them that is named as an element."""
+    m_0 = a[0, 0, 0]
+    for n in range(a.shape[0]):
+        m = np.zeros(3, a.dtype)
+        for _ in range(4):
+            for i in range(3):
+                m[i] = m[i] * 0.5 + a[n, i, i] + m[(i + 1) % 3] * a[n, i, 0]
+        for i in range(3):
+            low[n, i, 0] = m[i] + m_0
+    for n in range(a.shape[0]):
+        m = np.zeros(3, a.dtype)
+        for _ in range(4):
+            for i in range(3):
+                m[i] = m[i] * 0.25 - a[n, i, i] + m[(i + 2) % 3] * a[n, i, 1]
+        for i in range(3):
+            low[n, i, 1] = m[i] - m_0
+
+
+@kernel
+def row_by_row(a: nd, x: nd, low: nd):
+    """A loop inside that compilers have in vectors."""
+    for n in range(a.shape[0]):
+        for j in range(a.shape[2]):
+            a[n, 1, j] += 2.0 * a[n, 0, j]
+
+
+def batched_nests(tested: Any, cores: int = 2) -> list[str]:
+    """The loops of a plain call whose lanes have interleaved blocks."""
+    ir = tested.instantiate(*arrays("float32").values())
+    plan = default_plan(ir, cores, 32)
+    lanes = [s.lanes for s in plan.tasks[0].steps if isinstance(s, NestPlan)]
+    found = [loop for (_, loop) in plan.choices.get("batch_layout", {})]
+    assert {*found} <= {x.loop for x in lanes if x is not None}
+    return found
+
+
+@pytest.mark.parametrize(
+    ("tested", "n"), [(factorise, 1), (eliminate, 1), (twice, 2), (row_by_row, 0), (odd_ones, 0)]
+)
+def test_plain_calls_interleave_blocks_that_iterations_work_on(tested: Any, n: int) -> None:
+    assert len(batched_nests(tested)) == n
+
+
+@pytest.mark.compiler
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("tested", [factorise, eliminate, twice])
+def test_plain_calls_give_what_the_interpreter_gives(
+    tested: Any, dtype: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = arrays(dtype)
+    ir = tested.instantiate(*given.values())
+    monkeypatch.setattr(building, "default_plan", lambda ir, cores, _: default_plan(ir, cores, 32))
+    wanted = {p.name: a.copy() for p, a in zip(ir.arrays, given.values(), strict=True)}
+    run_kernel(ir, wanted, {})
+    engine = Engine(EngineOptions(folder=tmp_path, cores=2))
+    engine.run(ir, [*given.values()], [])
+    engine.close()
+    near = 1e-4 if dtype == "float32" else 1e-10
+    for name, x in given.items():
+        np.testing.assert_allclose(x, wanted[name], rtol=near, atol=near, err_msg=name)
