@@ -200,6 +200,18 @@ def twice(a: nd, x: nd, low: nd):
 
 
 @kernel
+def traces(a: nd, x: nd, low: nd):
+    """Passes over blocks that wait for one another, and a sum of all iterations."""
+    total = 0.0
+    for n in range(a.shape[0]):
+        for _ in range(30):
+            for i in range(1, a.shape[1]):
+                low[n, i, 2] = low[n, i - 1, 2] * 0.5 + a[n, i, 1] / (abs(a[n, i - 1, 1]) + 1.0)
+        total += low[n, 4, 2]
+    x[0, 0] = total
+
+
+@kernel
 def row_by_row(a: nd, x: nd, low: nd):
     """A loop inside that compilers have in vectors."""
     for n in range(a.shape[0]):
@@ -218,7 +230,8 @@ def batched_nests(tested: Any, cores: int = 2) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("tested", "n"), [(factorise, 1), (eliminate, 1), (twice, 2), (row_by_row, 0), (odd_ones, 0)]
+    ("tested", "n"),
+    [(factorise, 1), (eliminate, 1), (twice, 2), (traces, 1), (row_by_row, 0), (odd_ones, 0)],
 )
 def test_plain_calls_interleave_blocks_that_iterations_work_on(tested: Any, n: int) -> None:
     assert len(batched_nests(tested)) == n
@@ -226,7 +239,7 @@ def test_plain_calls_interleave_blocks_that_iterations_work_on(tested: Any, n: i
 
 @pytest.mark.compiler
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("tested", [factorise, eliminate, twice])
+@pytest.mark.parametrize("tested", [factorise, eliminate, twice, traces])
 def test_plain_calls_give_what_the_interpreter_gives(
     tested: Any, dtype: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
