@@ -116,6 +116,8 @@ def result_lines(file: ProgramFile) -> list[str]:
                 else f", {row.default_ns / row.best_ns:.2f}x its default"
             )
             lines.append(f"  found {time_text(row.best_ns)} by itself{default}")
+            if row.assumed:
+                lines.append("  takes lists and active cells over from its run before")
     return lines
 
 

@@ -232,6 +232,7 @@ class WindowLine(AbstractLine, frozen=True, tag="window"):
     best_ns: Number
     default_ns: Number
     why: str
+    assumed: list[str]
 
 
 class WindowsLine(AbstractLine, frozen=True, tag="program_run"):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -19,6 +20,8 @@ from ..codegen.describe import Words, body_words, describe
 from ..codegen.passes.pipeline import launches_of
 from ..codegen.plan.candidates import plan_of
 from ..codegen.starts import Starts, count_starts
+from ..kernels.frontend.recorder import Recording
+from ..kernels.tasks.entry_facts import tree_work
 from ..kernels.tasks.non_affine import counted_text, non_affine_tasks
 from ..runtime.device import open_device
 from ..runtime.files import is_there
@@ -208,6 +211,8 @@ def explain_run(path: str | Path) -> Explanation:
         notes.append(
             f"{fixed_text(file.fixed)}; bounds and what was left out are of the space with that"
         )
+    if recording.assumed:
+        notes.append(_assumed_text(recording))
     non_affine = non_affine_tasks(problem)
     if non_affine:
         notes.append(f"{non_affine}; bounds count {counted_text(space.is_for_input)}")
@@ -263,6 +268,15 @@ def explain_run(path: str | Path) -> Explanation:
         untried=None if records is None else _untried(root, records, bounder, cut_ns / scale),
         file=file,
         formula=problem.formula,
+    )
+
+
+def _assumed_text(recording: Recording) -> str:
+    before, now = tree_work(replace(recording, assumed=())), tree_work(recording)
+    n_lists, n_activations = (a - b for a, b in zip(before, now, strict=True))
+    return (
+        f"taken over from the run before: lists {n_lists}, activations {n_activations};"
+        f" where active cells of {', '.join(recording.assumed)} have changed since, its program runs the kernels"
     )
 
 

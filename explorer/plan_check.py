@@ -57,6 +57,7 @@ class PlanChecks:
         row = self.found[whole.sequence.name]
         if row.wrong:
             run_each(whole.calls)
+            self._behind.release()
             return
         is_checked = len(row.plain_s) < _CHECKED
         arrays = _arrays_of(whole) if is_checked else {}

@@ -32,15 +32,18 @@ from ..kernels.ir.structure import StructureTree
 from ..kernels.sparse.layout import FULL, OUTSIDE
 from ..kernels.sparse.pools import OUTSIDE_TEXT, full_text
 from ..kernels.tasks.archive import ArchiveError
+from ..kernels.tasks.entry_facts import tree_work, tree_work_alone
 from ..runtime.api.errors import DeviceError
 from ..runtime.by_identity import ByIdentity
 from ..runtime.device import DeviceOptions, open_device
 from ..runtime.engine.spelling import spelled
+from ..runtime.engine.window_stats import Stats
 from ..runtime.measure.conditions import take_conditions
 from ..runtime.records.program_file import bests_of
 from ..runtime.records.record import RecordError
 from ..runtime.records.replay import StaleError, Tuned
 from ..runtime.records.store import TunedStore
+from .assumed_cells import AssumedByFields, AssumedCells
 from .results import Best, load
 
 _Values = tuple[Any, ...]  # of a call: the arrays of its kernel, then its numbers
@@ -100,6 +103,7 @@ class StoredPlan:
     best: Best
     n_runs: int = 0
     n_met: int = 0  # calls of the longest part of it that was met
+    n_missed: int = 0  # runs of its kernels, since active cells had changed
     is_usable: bool = True
 
     def __post_init__(self) -> None:
@@ -107,6 +111,10 @@ class StoredPlan:
         recording = stored.recorded()
         self.calls: tuple[Call, ...] = tuple(recording.calls_in_order())
         self.trees = recording.trees
+        counters = [t.arrays["counters"] for t in self.trees if t.tree.name in recording.assumed]
+        self.assumed = AssumedByFields(counters)
+        self.work = tree_work(recording)
+        self.work_alone = tree_work_alone(recording)
         spelt = {id(call.ir): _text(call.ir) for call in recording.calls}
         self.kernels = [spelt[id(call.ir)] for call in self.calls]
         self.parameters = [p.name for p in stored.parameters]
@@ -135,7 +143,7 @@ class StoredPlan:
 
     @cached_property
     def tuned(self) -> Tuned:
-        return self.best.compile()
+        return self.best.compile_for_program()
 
 
 @dataclass
@@ -235,6 +243,7 @@ class SequenceRun:
     calls: tuple[_Held, ...]
     run: Callable[[], object]
     called: list[tuple[object, _Values]]  # kernels and arguments of the calls; None: not known
+    assumed: AssumedCells | None = None
 
 
 class Follower(AbstractDeferringExecutor):
@@ -266,7 +275,14 @@ class Follower(AbstractDeferringExecutor):
             True  # the held calls are the first calls of `_last`, and `_matches` is not maintained
         )
         self._lock = threading.RLock()
+        self._stats = Stats()
         _followers.add(self)
+
+    @property
+    def stats(self) -> Stats:
+        """Counts of the sequences that ran as they were found, and of the executor behind."""
+        behind: Stats | None = getattr(self.behind, "stats", None)
+        return self._stats if behind is None else behind.plus(self._stats)
 
     def run(self, call: KernelCall) -> Any:
         take = self.deferring(call)
@@ -353,19 +369,39 @@ class Follower(AbstractDeferringExecutor):
                 self._release_own()
                 return True
             called: list[tuple[object, _Values]] = [(None, ())] * len(self._held)
-            self._run(SequenceRun(whole.sequence, tuple(self._held), run, called))
+            assumed = whole.sequence.assumed.of(whole.arrays, whole.sequence.tuned.written)
+            self._run(SequenceRun(whole.sequence, tuple(self._held), run, called, assumed))
         return True
 
     def _run(self, whole: SequenceRun) -> None:
         self._forget()  # however the run ends: what it has begun must not run again
         self.behind.release()
+        assumed = whole.assumed
+        if assumed is not None and not assumed.hold:
+            self._run_kernels(whole, assumed)
+            return
+        if assumed is not None:
+            assumed.begin()
         try:
             self._execute(whole)
         except IndexError:  # nothing was written: the kernel that is wrong says so itself
             run_each(whole.calls)
-        else:
-            whole.sequence.n_runs += 1
-            self._last = whole
+            return
+        if assumed is not None:
+            assumed.end()
+        sequence = whole.sequence
+        sequence.n_runs += 1
+        self._stats.note_found(len(whole.calls), sequence.work, sequence.work_alone)
+        self._last = whole
+
+    def _run_kernels(self, whole: SequenceRun, assumed: AssumedCells) -> None:
+        """Runs a sequence kernel by kernel, which makes true what its implementation assumes."""
+        whole.sequence.n_missed += 1
+        assumed.drop()
+        run_each(whole.calls)
+        self.behind.release()
+        assumed.take()
+        self._last = whole
 
     @property
     def waits(self) -> bool:
@@ -389,6 +425,8 @@ class Follower(AbstractDeferringExecutor):
     def outdate(self) -> None:
         with self._lock:
             self._last = None
+            for s in self._sequences:
+                s.assumed.clear()
 
     def go_on_in_child(self) -> None:
         """Makes a new lock in a child of fork(): the thread that held the old one may not exist there."""
@@ -401,8 +439,8 @@ class Follower(AbstractDeferringExecutor):
         atexit.unregister(self.end)
         self.release()
         for s in self._sequences:
-            was_run = s.n_runs > 0 or s.n_met == len(s.calls)  # the latter ended with an error
-            if not was_run and s.is_usable:
+            has_failed = s.n_met == len(s.calls) and not s.n_missed  # with an error
+            if s.n_runs == 0 and not has_failed and s.is_usable:
                 _warn(f"what was found for {s.name} was never run: {_why(s)}")
         self._sequences, self._last = [], None
 
@@ -429,6 +467,12 @@ os.register_at_fork(after_in_child=_go_on_in_child)
 
 
 def _why(s: StoredPlan) -> str:
+    if s.n_missed:
+        return (
+            f"it assumes the active cells of a run before, and they had changed at each of {s.n_missed} runs"
+            if s.n_missed > 1
+            else "it assumes the active cells of a run before, and there was one run only"
+        )
     names = [call.ir.name for call in s.calls]
     if s.n_met == 0:
         return (

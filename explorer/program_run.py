@@ -99,9 +99,11 @@ def explore_windows(
             own = replace(options, time_limit_s=max(_LEAST_S, left_s * share))
         name = rows[k].name
         found: Run | str = window.why_fixed
+        assumed: tuple[str, ...] = ()
         if not found:
             try:
                 workload = window.workload(f"{program.stem}:{name}", name)
+                assumed = workload.recording.assumed
                 found = explore_workload(
                     workload,
                     own,
@@ -111,7 +113,7 @@ def explore_windows(
                 )
             except _OF_ONE as e:
                 found = str(e)
-        rows[k] = _searched(rows[k], found)
+        rows[k] = msgspec.structs.replace(_searched(rows[k], found), assumed=assumed)
         file = written()
         if isinstance(found, Run) and found.signal:
             return SearchedProgram(folder, file, True)

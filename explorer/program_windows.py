@@ -32,13 +32,18 @@ _Form = tuple[tuple[str, tuple[int, ...]], ...]
 class ProgramWindow:
     """Window of a program (a repeated sequence of calls): last calls, seconds of each run, counts of end reasons.
 
-    `varying` are the positions of scalar arguments, counted over all calls, whose values differ between runs.
+    `ran`: the window with the arrays of `calls`. `varying` are the positions of scalar arguments, counted over all calls, whose
+    values differ between runs. `unsure` are the trees, by number in `ran`, whose active cells have changed between two runs;
+    `n_compared` runs were compared with one before.
     """
 
     calls: tuple[KernelCall, ...]
+    ran: RanWindow
     times_s: list[float] = field(default_factory=list)
     ends: Counter[str] = field(default_factory=Counter)
     varying: set[int] = field(default_factory=set)
+    unsure: set[int] = field(default_factory=set)
+    n_compared: int = 0
 
     @property
     def time_s(self) -> float:
@@ -66,20 +71,46 @@ class ProgramWindow:
                 return f"fields of {call.instance.ir.name} are gone"
         return ""
 
-    def add(self, calls: Sequence[Held], taken_s: float, why: str) -> None:
-        """Adds one run of the window; `why` is the reason why the window ended."""
+    def add(
+        self,
+        ran: RanWindow,
+        calls: Sequence[Held],
+        taken_s: float,
+        why: str,
+        changed: list[int] | None,
+    ) -> None:
+        """Adds one run of the window; `why` is the reason why the window ended.
+
+        `changed`: the trees whose active cells have changed since it ran before on the same arrays; None if that is not known.
+        """
         known = [x for c in self.calls for x in c.scalars.values()]
         now = [x for kernel, values in calls for x in values[kernel.n_arrays :]]
         self.varying |= {k for k, (x, y) in enumerate(zip(known, now, strict=True)) if x != y}
         if self.varying:
-            self.calls = tuple(kernel.called(values) for kernel, values in calls)
+            self.calls, self.ran = tuple(kernel.called(values) for kernel, values in calls), ran
+        if changed is not None:
+            self.unsure.update(changed)
+            self.n_compared += 1
         self.times_s.append(taken_s)
         self.ends[why] += 1
+
+    @property
+    def trees_unsure(self) -> frozenset[str] | None:
+        """Names of the trees in which a run does not find the active cells of the run before; None if no two runs were compared.
+
+        Those are among them whose cells have changed since the last run.
+        """
+        now = self.ran.changed()
+        if now is None or not self.n_compared:
+            return None
+        trees = self.ran.structures
+        return frozenset(trees[k].layout.tree.name for k in self.unsure.union(now))
 
     def workload(self, sequence: str, name: str) -> Workload:
         """Returns the calls as a workload to explore, on the current contents of the fields.
 
-        Varying numbers become its arguments. Raises LanguageError.
+        It assumes lists and active cells as the run before has left them. Varying numbers become its arguments. Raises
+        LanguageError.
         """
         given = [x for c in self.calls for x in c.scalars.values()]
 
@@ -93,7 +124,7 @@ class ProgramWindow:
                 dispatch.current().run(replace(c, scalars=own))
 
         args = [given[k] for k in sorted(self.varying)]
-        return make_workload(called, args, sequence=sequence, name=name)
+        return make_workload(called, args, sequence=sequence, name=name, unsure=self.trees_unsure)
 
 
 class WindowLog:
@@ -109,16 +140,23 @@ class WindowLog:
         self._windows: dict[int, tuple[RanWindow, ProgramWindow]] = {}
         self._by_form: dict[_Form, ProgramWindow] = {}
 
-    def add(self, ran: RanWindow, calls: Sequence[Held], taken_s: float, why: str) -> None:
+    def add(
+        self,
+        ran: RanWindow,
+        calls: Sequence[Held],
+        taken_s: float,
+        why: str,
+        changed: list[int] | None,
+    ) -> None:
         """Adds one run of a window, and calls `stop` if the time is over."""
         found = self._windows.get(id(ran))
         if found is None:
             form = _form_of(calls)
             if form not in self._by_form:
                 called = tuple(kernel.called(values) for kernel, values in calls)
-                self._by_form[form] = ProgramWindow(called)
+                self._by_form[form] = ProgramWindow(called, ran)
             found = self._windows[id(ran)] = ran, self._by_form[form]
-        found[1].add(calls, taken_s, why)
+        found[1].add(ran, calls, taken_s, why, changed)
         is_known = len(found[1].times_s) >= _REPEATED
         if self.seconds > self._seconds * (1 if is_known else _MORE):
             self._seconds = inf

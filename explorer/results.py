@@ -72,13 +72,29 @@ class Best:
 
         It computes in place on NumPy arrays of the shapes and dtypes that it was tuned for. Arrays of indices are checked before
         each call, which reads them once more; without `check_indices` an index out of range reads or writes arbitrary memory.
-        Raises StaleError.
+        Raises StaleError, also for a window of a program that assumes the active cells of its run before.
         """
+        return self._compiled(check_indices=check_indices, is_assured=False)
+
+    def compile_for_program(self) -> Tuned:
+        """Returns the implementation as `compile`, also one that assumes the active cells that its run before has left.
+
+        The caller must know that no active cell of these trees has changed since. Raises StaleError.
+        """
+        return self._compiled(check_indices=True, is_assured=True)
+
+    def _compiled(self, *, check_indices: bool, is_assured: bool) -> Tuned:
         note = self.adopt_library()
         if note:
             logging.getLogger("kernelscape").warning(note)
         rebuilt = rebuild(self.file, self.device.machine.facts(), dialect_of(self.device))
-        return open_tuned(self.file, rebuilt, self.device, check_indices=check_indices)
+        return open_tuned(
+            self.file,
+            rebuilt,
+            self.device,
+            check_indices=check_indices,
+            is_assured=is_assured,
+        )
 
     def adopt_library(self) -> str:
         """Uses the shared library beside the file instead of building, if runtime/records/libraries.py allows it.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, replace
 from numbers import Integral, Real
 from typing import Any
@@ -12,6 +12,7 @@ from ..kernels.fields.program import current_program
 from ..kernels.frontend.errors import LanguageError
 from ..kernels.frontend.recorder import Recording, record_program
 from ..kernels.ir.task import Problem
+from ..kernels.tasks.entry_facts import assuming
 from ..kernels.tasks.pipeline import normalise
 from ..runtime.api.outcome import UNDECIDED
 from ..runtime.records.stored import StoredSequence, bind_arguments, store_sequence
@@ -160,15 +161,19 @@ def make_workload(
     reference: tuple[str, str] | Callable[..., Any] | None = None,
     more: Sequence[Sequence[Any]] = (),
     unseen: Sequence[str] = (),
+    unsure: Container[str] | None = None,
 ) -> Workload:
     """Records a function's calls on `args`, and returns the workload.
 
     `more` are other arguments of the same shapes and types, to verify on. `unseen` are names of arrays and fields that nobody
-    reads after the sequence. Raises LanguageError.
+    reads after the sequence. `unsure`: of a sequence that runs again and again, the trees whose active cells may change between two
+    runs; the others, and their lists, are now as a run has left them. None: nothing is known of any. Raises LanguageError.
     """
     recording, fields = record_program(fn, args, name)
     if unseen:
         recording = recording.with_unseen(unseen)
+    if unsure is not None:
+        recording = assuming(recording, unsure)
     parameters, arguments = bind_arguments(fn, args, recording, fields)
     problem = normalise(recording, formula)
     if not problem.tasks:
@@ -202,7 +207,7 @@ def _further(fn: Callable[..., Any], args: Sequence[Any], recording: Recording) 
     other, fields = record_program(fn, args, recording.name)
     if recording.unseen:
         other = other.with_unseen(recording.unseen)
-    if other != recording:
+    if replace(other, assumed=recording.assumed) != recording:
         raise LanguageError(
             f"a further set of arguments of {recording.name} makes another sequence of calls than the first: all sets need"
             " the same shapes, types and constants"

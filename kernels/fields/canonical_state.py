@@ -244,7 +244,11 @@ def is_sound(layout: TreeLayout, here: Mapping[str, Array]) -> bool:
             return False
         if counters is not None:
             row = counters[k]
-            if row.min() < 0 or max(row[FREE], row[FREED], row[TAKEN], row[FRESH]) > n_slots + 1:
+            # A flag of changes may be a mark, of any sign (runtime/engine/tree_marks.py).
+            if (
+                np.delete(row, CHANGED).min() < 0
+                or max(row[FREE], row[FREED], row[TAKEN], row[FRESH]) > n_slots + 1
+            ):
                 return False
             if listed is not None and row[COUNT] > listed.shape[1]:
                 return False

@@ -73,7 +73,8 @@ class Recording:
 
     `arrays` and `scalars` are its parameters in order, `temps` its temporary arrays. `repeats`: ranges of calls that run several
     times and are stored once, outer ones first. `unseen`: arrays of the caller that count as temporaries, since nobody reads them
-    after the sequence.
+    after the sequence. `assumed`: names of trees with lists and active cells as a run of the sequence before has left them
+    (kernels/tasks/entry_facts.py).
     """
 
     name: str
@@ -84,6 +85,7 @@ class Recording:
     trees: tuple[UsedTree, ...] = ()  # of sparse fields
     repeats: tuple[Repeat, ...] = ()
     unseen: tuple[str, ...] = ()
+    assumed: tuple[str, ...] = ()
 
     def calls_in_order(self, is_set: Callable[[str], bool] | None = None) -> Iterator[Call]:
         """Yields all calls in order of execution; repeated calls have numbers in place of step indices.

@@ -30,18 +30,19 @@ def carried(
     kernels: Sequence[KernelIR | None],
     trees: Mapping[str, StructureTree],
     unsure: Container[str] = (),
+    repeats: tuple[Repeat, ...] = (),
 ) -> Facts:
     """Returns the facts that hold at the begin of each run of a sequence that runs many times, except the first.
 
-    Precondition: between two runs nothing changes active cells, except in the trees `unsure`. A fact is left out if no flag would
-    record its end.
+    Preconditions: between two runs nothing changes active cells, except in the trees `unsure`; outer `repeats` come first. A fact
+    is left out if no flag would record its end.
     """
     facts = Facts(trees)
-    derived_in_order(kernels, (), facts)
+    derived_in_order(kernels, repeats, facts)
     facts = facts.noticed().without(unsure)
     while True:
         behind = facts.copy()
-        derived_in_order(kernels, (), behind)
+        derived_in_order(kernels, repeats, behind)
         both = facts.both(behind)
         if both == facts:
             return facts

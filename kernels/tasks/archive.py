@@ -58,7 +58,7 @@ _LATER = {
     "ArrayParam": frozenset({"is_list"}),
     "KernelIR": frozenset({"trees", "placed", "independent", "trusted", "shared"}),
     "Call": frozenset({"logical"}),
-    "Recording": frozenset({"trees", "repeats", "unseen"}),
+    "Recording": frozenset({"trees", "repeats", "unseen", "assumed"}),
     "Repeat": frozenset({"index", "until"}),
     "UsedTree": frozenset({"appended"}),
 }
@@ -134,6 +134,8 @@ def _on_trees(recording: Recording) -> Recording:
     appended = {
         name: sorted({n for ir in kernels for n in appended_to(ir, name)}) for name in trees
     }
+    if not {*recording.assumed} <= {t.tree.name for t in recording.trees if "counters" in t.arrays}:
+        raise ArchiveError("it assumes active cells of trees that it does not have")
     known = tuple(replace(t, appended=tuple(appended[t.tree.name])) for t in recording.trees)
     return replace(recording, calls=tuple(calls), trees=known)
 

@@ -20,8 +20,7 @@ from ..ir.walk import (
     Renaming,
     written_in,
 )
-from ..sparse.facts_in_order import derived_in_order
-from ..sparse.redundancy import Derived, Facts
+from ..sparse.redundancy import Derived
 from .borders import split_at_borders
 from .distribute import (
     NotStructuredError,
@@ -29,6 +28,7 @@ from .distribute import (
     first_branch,
     flatten,
 )
+from .entry_facts import derived_calls
 from .interleaved_stores import in_turn
 from .non_affine import LISTING, PRINTED, SETTLING, closed_task, with_trees
 from .parts import Parts, TakenList, parts_of
@@ -77,9 +77,7 @@ class RecordedCalls:
         self.temps: list[ArrayParam] = []
         self._first: list[int] = []  # task of each call
         self.labels = _labels(recording)
-        logical = [None if c.logical is None else c.logical.ir for c in recording.calls]
-        facts = Facts({t.tree.name: t.tree for t in recording.trees})
-        self.derived = derived_in_order(logical, recording.repeats, facts)
+        self.derived = derived_calls(recording)
         self._add_all()
 
     def _add_all(self) -> None:

@@ -33,8 +33,8 @@ class TakenLists:
         for x in lists:
             if not x.is_right:
                 self.maker[x.array] = next(made)
-            k = self.maker[x.array]
-            if k is None:
+            k = self.maker.get(x.array)
+            if k is None:  # or the run before has made it
                 continue
             body = tasks[k].body
             assert body is not None and tasks[k].target.array == x.array

@@ -106,6 +106,10 @@ class RanWindow:
     def __post_init__(self) -> None:
         self.marks = TreeMarks([x.memory.arrays["counters"] for x in self.structures])
 
+    def changed(self) -> list[int] | None:
+        """Returns the trees (by number) whose active cells may have changed since the last run; None if that is not known."""
+        return self.marks.gone(range(len(self.structures))) if self.marks.are_set else None
+
     def to_run(self) -> BoundPlan | None:
         """Returns the plan bound to this window's arrays; None if it is not built or not usable."""
         plan, bound = self.plan, self.bound
@@ -125,15 +129,15 @@ class RanWindow:
         return bound
 
 
-Note = Callable[[RanWindow, Sequence[Held], float, str], None]
+Note = Callable[[RanWindow, Sequence[Held], float, str, list[int] | None], None]
 
 
 class PlannedWindow(AbstractDeferringExecutor):
     """Executor that defers calls on fields of the program, at most `limit` per window, and runs them by plans.
 
     `behind`: executor of calls without a plan. `least_calls`: windows with fewer calls span several periods of a program that
-    repeats itself. `note`: called after each run of a window with its calls, its seconds, and the reason for its end. `plans`:
-    False for no plans.
+    repeats itself. `note`: called after each run of a window with its calls, its seconds, the reason for its end, and the trees (by
+    number) whose active cells have changed since its run before (None: not known). `plans`: False for no plans.
     """
 
     behind: DeferralWindow
@@ -399,10 +403,16 @@ class PlannedWindow(AbstractDeferringExecutor):
 
     def _run(self, ran: RanWindow, calls: list[Held]) -> None:
         """Runs the calls of one window, and reports it to `note`."""
+        if self._note is None:
+            self._run_calls(ran, calls)
+            return
+        changed = ran.changed()
         begin = perf_counter()
         self._run_calls(ran, calls)
-        if self._note is not None:
-            self._note(ran, calls, perf_counter() - begin, self._why)
+        taken_s = perf_counter() - begin
+        if not self.behind.waits:
+            ran.marks.set()
+        self._note(ran, calls, taken_s, self._why, changed)
 
     def _run_calls(self, ran: RanWindow, calls: list[Held]) -> None:
         """Runs the calls of one window. After an interrupt, calls that have not begun stay deferred."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Stats:
-    """Counts since `ks.init(async_mode=True)`; a launch is an outermost loop of a kernel.
+    """Counts since `ks.init(async_mode=True)` or `ks.init(decisions=...)`; a launch is an outermost loop of a kernel.
 
     `wall_s`: seconds in which windows ran; `backend_s`: the part in compiled code.
     `n_calls`: deferred calls, in `n_windows` windows; `n_planned` of them ran by plans.
@@ -20,6 +20,7 @@ class Stats:
     `n_lists`: lists of active cells that were built or tested. `n_activations`: places in kernels that activate cells.
     `n_compiled`: kernels that the engine has compiled in this process, those of plans included.
     `ends`: number of windows by reason of their end.
+    Sequences that ran as they were found (`decisions`) are windows that ran by plans; their launches and times do not count.
     `backend`: where the program runs, "cpu", "cuda" or "emulator"; on a device `runs` counts calls by kernel and backend.
     """
 
@@ -46,6 +47,25 @@ class Stats:
         self.n_launches += kernels.n_loops
         self.n_lists += kernels.n_lists
         self.n_activations += kernels.n_activations
+
+    def note_found(self, n_calls: int, work: tuple[int, int], alone: tuple[int, int]) -> None:
+        """Counts a sequence of `n_calls` calls that ran as it was found.
+
+        `work`: its numbers of lists and of activations; `alone`: those of its kernels.
+        """
+        self.n_windows += 1
+        self.n_calls += n_calls
+        self.n_planned += n_calls
+        self.n_lists += work[0]
+        self.n_activations += work[1]
+        self.n_lists_without += alone[0]
+        self.n_activations_without += alone[1]
+
+    def plus(self, other: Stats) -> Stats:
+        """Returns the sums of these counts and those of `other`, which has neither ends nor calls by backend."""
+        names = [f.name for f in fields(self) if isinstance(f.default, int | float)]
+        sums = {name: getattr(self, name) + getattr(other, name) for name in names}
+        return replace(self, **sums)
 
     def note_end(self, why: str) -> None:
         """Counts the end of a window, by its reason `why`."""

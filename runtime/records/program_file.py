@@ -24,7 +24,8 @@ class WindowRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     """A window of a program. `time_ns`: median of its runs in the program, kernel by kernel.
 
     `share`: part of the time of all searched windows. `ends`: number of runs by reason of their end. `best_ns`, `default_ns`:
-    times of the best and the default, measured alternately. `why`: reason why there is no best.
+    times of the best and the default, measured alternately. `why`: reason why there is no best. `assumed`: names of the trees whose
+    lists and active cells its implementations take as the run before has left them.
     """
 
     name: Name  # of the folder of its run, too
@@ -36,6 +37,7 @@ class WindowRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     best_ns: PositiveNs | None = None
     default_ns: PositiveNs | None = None
     why: str = ""
+    assumed: tuple[str, ...] = ()
 
 
 class ProgramFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

@@ -243,6 +243,11 @@ class Tuned:
         return self._caller(*given.values()) if is_whole else self._caller(**given)
 
     @property
+    def written(self) -> frozenset[str]:
+        """Names of the arrays that calls may write."""
+        return frozenset(a.name for a in self._problem.arrays if a.role != "input")
+
+    @property
     def pointer(self) -> Any:
         """Returns the entry as a ctypes function, `void (void **args)`; `args[k]` points to argument k.
 
@@ -307,7 +312,21 @@ def make_tuned(
 
 
 def open_tuned(
-    best: BestFile, rebuilt: RebuiltRecord, device: AbstractDevice, *, check_indices: bool = True
+    best: BestFile,
+    rebuilt: RebuiltRecord,
+    device: AbstractDevice,
+    *,
+    check_indices: bool = True,
+    is_assured: bool = False,
 ) -> Tuned:
-    """Returns a stored implementation as a function. Raises StaleError if it cannot be built and loaded."""
+    """Returns a stored implementation as a function. Raises StaleError if it cannot be built and loaded.
+
+    `is_assured`: the caller runs it only where the lists and active cells that it assumes are there. Without it such an
+    implementation is refused.
+    """
+    if rebuilt.recording.assumed and not is_assured:
+        raise StaleError(
+            f"{best.sequence} assumes the active cells that its run before has left, which only its program can tell:"
+            " use it with ks.init(decisions=...)"
+        )
     return make_tuned(best.stored.parameters, rebuilt, device, check_indices=check_indices)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import runpy
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import jsonschema
 import kernelscape as ks
@@ -14,10 +16,12 @@ from kernelscape.cli.schema import line_schema
 from kernelscape.explorer.plan_check import PlanChecks
 from kernelscape.explorer.plan_replay import SequenceRun
 from kernelscape.explorer.program_windows import WindowLog, watched_window
+from kernelscape.kernels.fields.program import current_program
 from kernelscape.kernels.frontend.dispatch import watching
 from kernelscape.runtime.engine.window import DeferralWindow
+from kernelscape.runtime.records.replay import StaleError
 
-from .command import objects
+from .command import made, objects
 
 pytestmark = pytest.mark.compiler
 VALIDATOR = jsonschema.Draft202012Validator(line_schema())
@@ -210,6 +214,169 @@ def test_windows_of_fields_that_are_swapped_are_one(explore) -> None:
     code, out, _ = explore("replay", "found", "--program", "program.py")
     assert code == 0
     assert "program:window1: 12 runs, the first 3 agree with its kernels; " in out
+
+
+SPARSE = """
+import os
+import kernelscape as ks
+
+ks.init(decisions=os.environ.get("FOUND") or None)
+x, y, total = ks.field(ks.i32), ks.field(ks.i32), ks.field(ks.i32, ())
+block = ks.root.pointer(ks.i, 8)
+block.dense(ks.i, 4).place(x, y)
+
+@ks.kernel
+def fill():
+    for i in range(20):
+        x[i] += i
+
+@ks.kernel
+def add():
+    for i in x:
+        y[i] += x[i]
+
+@ks.kernel
+def reduce():
+    for i in y:
+        total[None] += y[i] + 1
+
+@ks.kernel
+def thin():
+    for i in x:
+        if i == 5:
+            ks.deactivate(block, 1)
+
+def step():
+    fill()
+    add()
+    reduce()
+
+def change(k):
+    if k == 1:
+        x[30] = 4
+    elif k == 2:
+        thin()
+    elif k == 3:
+        block.deactivate_all()
+
+def frame(k):
+    step()
+    return total[None]
+
+if __name__ == "__main__":
+    print(*map(frame, range(12)))
+"""
+
+
+def started(monkeypatch: pytest.MonkeyPatch, decisions: str) -> dict[str, Any]:
+    monkeypatch.setenv("FOUND", decisions)
+    return runpy.run_path("program.py")
+
+
+def n_runs() -> int:
+    return sum(s.n_runs for s in current_program().follower._sequences)
+
+
+@pytest.fixture(scope="module")
+def on_trees(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What is found for a program on a sparse field, in the folder of the program."""
+    folder = tmp_path_factory.mktemp("sparse")
+    (folder / "program.py").write_text(SPARSE)
+    made(folder, folder / "program.py", "--max-evals", 2)
+    ks.reset()
+    return folder
+
+
+def test_a_plan_on_trees_takes_over_what_its_run_before_has_left(
+    on_trees: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first period runs kernel by kernel, and so does each behind a change of active cells, by anyone."""
+    monkeypatch.chdir(on_trees)
+    with ks.interpret():
+        program = started(monkeypatch, "")
+        wanted = [(program["change"](k), program["frame"](k))[1] for k in range(8)]
+    program = started(monkeypatch, str(on_trees / "run"))
+    found, counts = [], []
+    for k in range(8):
+        program["change"](k)
+        before = ks.engine.stats()
+        found.append(program["frame"](k))
+        now = ks.engine.stats()
+        names = ("n_planned", "n_lists", "n_activations", "n_lists_without")
+        counts.append(tuple(getattr(now, name) - getattr(before, name) for name in names))
+    assert found == wanted
+    alone, steady = (0, 0, 0, 0), (3, 0, 0, 2)
+    assert counts == [alone, alone, alone, alone, steady, steady, steady, steady]
+    assert n_runs() == 4
+
+
+def test_a_plan_on_trees_is_not_run_outside_of_its_program(on_trees: Path, explore) -> None:
+    (row,) = json.loads((on_trees / "run" / "program.json").read_text())["windows"]
+    assert len(row["assumed"]) == 1
+    with pytest.raises(StaleError, match="assumes the active cells that its run before has left"):
+        ks.replay(on_trees / "run" / "window1")
+    code, out, err = explore("replay", on_trees / "run")
+    assert code in (0, 6), err
+    code, out, err = explore("replay", on_trees / "run", "--program", str(on_trees / "program.py"))
+    assert code == 0, err
+    assert "program:window1: 11 runs, the first 3 agree with its kernels; " in out
+    out = explore("explain", on_trees / "run")[1]
+    assert "taken over from the run before: lists 1, activations 1; where active" in out
+
+
+@pytest.mark.parametrize(
+    ("n_frames", "said"),
+    [(1, "and there was one run only"), (3, "they had changed at each of 3 runs")],
+)
+def test_a_plan_whose_cells_never_stay_is_told(
+    n_frames: int, said: str, on_trees: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(on_trees)
+    program = started(monkeypatch, str(on_trees / "run"))
+    for _ in range(n_frames):
+        program["change"](3)
+        program["step"]()
+    with pytest.warns(RuntimeWarning, match=said):
+        ks.reset()
+
+
+@pytest.mark.parametrize(
+    ("n_periods", "is_emptied", "wanted"), [(1, False, []), (3, False, [4, 2]), (3, True, [2])]
+)
+def test_what_changes_between_two_periods_is_not_assumed(
+    n_periods: int, is_emptied: bool, wanted: list[int]
+) -> None:
+    log = WindowLog(60.0, lambda: None)
+    with watching(lambda: watched_window(log)):
+        ks.init()
+    x, y = ks.field(ks.i32), ks.field(ks.i32)
+    block = ks.root.pointer(ks.i, 4)
+    block.dense(ks.i, 4).place(x)
+    ks.root.pointer(ks.i, 2).dense(ks.i, 4).place(y)
+
+    @ks.kernel
+    def fill():
+        for i in range(8):
+            x[i] += 1
+            y[i] += 1
+
+    @ks.kernel
+    def double():
+        for i in x:
+            x[i] *= 2
+        for i in y:
+            y[i] *= 2
+
+    for _ in range(n_periods):
+        fill()
+        double()
+        ks.sync()
+        if is_emptied:
+            block.deactivate_all()
+    (window,) = log.windows
+    recording = window.workload("program:window1", "window1").recording
+    trees = [t.tree for t in recording.trees if t.tree.name in recording.assumed]
+    assert [t.nodes[0].extents[0] for t in trees] == wanted
 
 
 def test_windows_with_other_kernels_or_other_uses_of_fields_are_several() -> None:
