@@ -31,6 +31,7 @@ from ..space.engine import filters, propagate
 from ..space.engine.jit import (
     cache_folder,
     compile_for,
+    copy_hash,
     end_interpreting,
     interpret,
     is_compiling,
@@ -207,8 +208,8 @@ def _compile_all(
 
 
 def _marker() -> Path:
-    """Returns the path of the marker file that exists once all units are in the cache."""
-    return cache_folder() / "complete"
+    """Returns the path of the marker file that exists once all units of this copy of the sources are in the cache."""
+    return cache_folder() / f"complete-{copy_hash()}"
 
 
 def _start() -> subprocess.Popen[str]:

@@ -49,11 +49,27 @@ def _package_version() -> str:
 def source_hash() -> str:
     """Returns the hash of the sources of space/ and search/, which contain the compiled functions and their constants."""
     digest = hashlib.blake2b(digest_size=8)
-    for folder in ("space", "search"):
-        for path in sorted((_PACKAGE / folder).rglob("*.py")):
-            digest.update(f"{path.relative_to(_PACKAGE)}\0".encode())
-            digest.update(path.read_bytes())
+    for path in _sources():
+        digest.update(f"{path.relative_to(_PACKAGE)}\0".encode())
+        digest.update(path.read_bytes())
     return digest.hexdigest()
+
+
+def copy_hash() -> str:
+    """Returns the hash of what numba tells copies of equal sources apart by: Python's version, paths, times and sizes.
+
+    numba compiles again for each copy: in another environment or checkout, or written anew.
+    """
+    digest = hashlib.blake2b(f"{sys.implementation.cache_tag}\0".encode(), digest_size=8)
+    for path in _sources():
+        found = path.stat()
+        digest.update(f"{path}\0{found.st_mtime_ns}\0{found.st_size}\0".encode())
+    return digest.hexdigest()
+
+
+def _sources() -> list[Path]:
+    folders = ("space", "search")
+    return [path for folder in folders for path in sorted((_PACKAGE / folder).rglob("*.py"))]
 
 
 @cache

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -21,7 +22,7 @@ from kernelscape.search.bound.bounder import Bounder
 from kernelscape.search.precompile import Precompilation
 from kernelscape.space import candidate
 from kernelscape.space.build import build_space
-from kernelscape.space.engine import propagate
+from kernelscape.space.engine import jit, propagate
 from kernelscape.space.engine.jit import end_interpreting, interpret, is_compiling
 
 PACKAGE = Path(precompile.__file__).resolve().parent.parent
@@ -107,6 +108,29 @@ def test_a_search_goes_over_to_compiled_code(marker: Path, monkeypatch: pytest.M
     assert told[0].startswith("compiling the search itself")
     with Precompilation(told.append, lambda: False):
         assert is_compiled()  # by the earlier one
+
+
+@pytest.mark.parametrize("what", ["moved", "written anew"])
+def test_another_copy_of_equal_sources_is_compiled_apart(
+    what: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """numba finds no entry of the first: a search would compile within its time limit, before its first candidates."""
+    first, second = tmp_path / "first", tmp_path / "second"
+    for place in (first, second):
+        for folder in ("space", "search"):
+            (place / folder).mkdir(parents=True)
+            source = place / folder / "one.py"
+            source.write_text("x = 1\n")
+            os.utime(source, (1e9, 1e9))
+    monkeypatch.setattr(precompile, "cache_folder", lambda: tmp_path)
+    monkeypatch.setattr(jit, "_PACKAGE", first)
+    precompile._marker().touch()
+    assert not precompile._is_due()
+    if what == "moved":
+        monkeypatch.setattr(jit, "_PACKAGE", second)
+    else:
+        os.utime(first / "search" / "one.py", (2e9, 2e9))
+    assert precompile._is_due()
 
 
 @pytest.mark.parametrize("how", ["given up", "raised"])
