@@ -17,6 +17,7 @@ from typing import Any, TypeVar, cast
 import numba
 from numba.core import config as numba_config
 from numba.core.options import DefaultOptions
+from numba.core.registry import cpu_target
 
 from .compiling import announce_compiling
 from .own_folders import make_own_folder, private_folder, user_cache
@@ -56,15 +57,20 @@ def source_hash() -> str:
 
 
 def copy_hash() -> str:
-    """Returns the hash of what numba tells copies of equal sources apart by: Python's version, paths, times and sizes.
+    """Returns the hash of what numba's cache keys entries of equal sources by: Python, processor, paths, times and sizes.
 
-    numba compiles again for each copy: in another environment or checkout, or written anew.
+    numba compiles again for each copy: in another environment or checkout, written anew, or on another processor.
     """
-    digest = hashlib.blake2b(f"{sys.implementation.cache_tag}\0".encode(), digest_size=8)
+    digest = hashlib.blake2b(repr(_compiled_for()).encode(), digest_size=8)
     for path in _sources():
         found = path.stat()
         digest.update(f"{path}\0{found.st_mtime_ns}\0{found.st_size}\0".encode())
     return digest.hexdigest()
+
+
+def _compiled_for() -> tuple[str | None, ...]:
+    """Returns Python's version, and system, processor and features as numba names them."""
+    return sys.implementation.cache_tag, *cpu_target.target_context.codegen().magic_tuple()
 
 
 def _sources() -> list[Path]:

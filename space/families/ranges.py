@@ -73,7 +73,13 @@ def _has_rows(loop: For) -> bool:
 
 def lanes_of(s: Draft, loop: For) -> int:
     """Number of iterations of a range in one vector."""
-    return s.target.lanes(widest(loop.body))
+    return s.target.lanes(_width_of(loop))
+
+
+@per_object
+def _width_of(loop: For) -> int:
+    """Returns the `widest` type of a range: each constraint on it asks, and all expressions of the body are visited."""
+    return widest(loop.body)
 
 
 def one_direction(s: Draft) -> None:

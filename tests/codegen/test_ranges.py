@@ -11,7 +11,7 @@ import pytest
 from kernelscape.codegen.lower import lower
 from kernelscape.codegen.passes.pipeline import verifying
 from kernelscape.codegen.plan.candidates import plan_of
-from kernelscape.kernels.analysis.inner_ranges import RowStarts, row_starts
+from kernelscape.kernels.analysis.inner_ranges import RowStarts, row_starts, widest
 from kernelscape.kernels.frontend.functions import exp
 from kernelscape.kernels.frontend.kernel import kernel, types
 from kernelscape.kernels.frontend.recorder import record_sequence
@@ -19,6 +19,7 @@ from kernelscape.kernels.ir.kernel import NOWHERE, Assert, Const, DType, For, If
 from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.space.build import build_space
 from kernelscape.space.candidate import Candidate
+from kernelscape.space.families import ranges
 from kernelscape.testing import checking
 from kernelscape.testing.calling import InputSet
 from kernelscape.testing.interpreted import run_reference
@@ -186,6 +187,19 @@ def test_candidates_compute_what_the_interpreter_does(
         want = run_reference(recording, arrays, {}, dtype=np.float64)
         inputs.append(InputSet(arrays, {}, want, 100.0, float(np.abs(want["y"]).max(initial=1.0))))
     assert not checking.fault(sources, inputs, tmp_path, more_flags=FLAGS)
+
+
+def test_constraints_visit_the_body_of_a_range_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    visited = []
+
+    def count(body: Any) -> int:
+        visited.append(body)
+        return widest(body)
+
+    monkeypatch.setattr(ranges, "widest", count)
+    _, problem = problem_of(weighted_rows, weights("odd", 30))
+    space = build_space(problem, checking.target(2, 32))
+    assert len(space.variables.ranges) == len(visited) == len({*map(id, visited)})
 
 
 @pytest.mark.compiler

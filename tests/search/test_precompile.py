@@ -110,7 +110,7 @@ def test_a_search_goes_over_to_compiled_code(marker: Path, monkeypatch: pytest.M
         assert is_compiled()  # by the earlier one
 
 
-@pytest.mark.parametrize("what", ["moved", "written anew"])
+@pytest.mark.parametrize("what", ["moved", "written anew", "on another processor"])
 def test_another_copy_of_equal_sources_is_compiled_apart(
     what: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -128,6 +128,8 @@ def test_another_copy_of_equal_sources_is_compiled_apart(
     assert not precompile._is_due()
     if what == "moved":
         monkeypatch.setattr(jit, "_PACKAGE", second)
+    elif what == "on another processor":
+        monkeypatch.setattr(jit, "_compiled_for", lambda: ("znver9",))
     else:
         os.utime(first / "search" / "one.py", (2e9, 2e9))
     assert precompile._is_due()
