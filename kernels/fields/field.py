@@ -30,6 +30,7 @@ from .host_access import (
     settle_for_reading,
     settle_for_sharing,
     settle_for_writing,
+    settle_shared,
 )
 from .matrix import Matrix
 from .program import current_program, needed_program
@@ -226,6 +227,7 @@ class AbstractLeaf(AbstractField):
         """The field's NumPy array, components before indices: (*element_shape, *shape), with (1,) for shape ().
 
         It is zero at first, and stays the same array until the program ends. Deferred kernels that use it run before.
+        Whoever keeps it calls `ks.sync()` before later uses.
         LanguageError if the field is sparse, and in a recorded sequence after its first call.
         """
         settle_for_sharing(self)
@@ -339,6 +341,7 @@ class AbstractLeaf(AbstractField):
 
         The arrays of vector and matrix fields may have other axes of length 1.
         """
+        settle_shared()  # the array may be that of a field
         kernels = host_kernels()
         if kernels is not None and kernels.take(self, arr):
             return

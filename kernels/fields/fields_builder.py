@@ -7,6 +7,7 @@ from typing import Any
 from ..ir.errors import ProgramRuntimeError
 from . import quantised  # noqa: F401 - nodes below a root have quant_array
 from .caller_location import fail
+from .host_access import settle
 from .program import Program, needed_program
 from .tree import NodeTree, SNode
 
@@ -44,7 +45,8 @@ class FieldTree:
         self._tree, self._program = tree, program
 
     def destroy(self) -> None:
-        """Frees the memory of the fields; later uses of them raise an error."""
+        """Frees the memory of the fields; later uses of them raise an error. Deferred kernels run before."""
+        settle()
         for leaf in self._tree.leaves:
             leaf.release("its tree was destroyed")
         self._tree.leaves.clear()

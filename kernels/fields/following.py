@@ -44,10 +44,15 @@ class HostAccess:
 
 def region(array: NDArray[Any]) -> int:
     """Returns the identity of the allocation that an array is in. Arrays of different allocations share no memory."""
+    return id(allocation(array))
+
+
+def allocation(array: NDArray[Any]) -> NDArray[Any]:
+    """Returns the array that owns the memory of `array`, which may be a view."""
     base = array.base
     while isinstance(base, np.ndarray):
         array, base = base, base.base
-    return id(array)
+    return array
 
 
 class AbstractFollower(Protocol):

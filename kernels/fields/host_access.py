@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import Any
 
 from numpy.typing import NDArray
 
 from .caller_location import fail
-from .following import AbstractFollower, AbstractMemory, HostAccess
+from .following import AbstractFollower, AbstractMemory, HostAccess, allocation, region
 
 
 class AbstractHostKernels(ABC):
@@ -66,6 +68,19 @@ def record_into(made: AbstractRecording) -> Callable[[], None]:
     return lambda: _recording.reset(token)
 
 
+@dataclass(frozen=True)
+class _SharedMemory:
+    """Memory that Python has an array or an address of: its label, and the allocation while it exists."""
+
+    label: str
+    found: weakref.ref[NDArray[Any]]
+
+    def arrays(self) -> tuple[NDArray[Any], ...]:
+        found = self.found()
+        return () if found is None else (found,)
+
+
+_shared: dict[int, _SharedMemory] = {}  # by region
 _follower: AbstractFollower | None = None
 _host_kernels: AbstractHostKernels | None = None
 
@@ -89,6 +104,17 @@ def settle_for(memory: AbstractMemory, *, writes: bool = False) -> None:
     """Runs deferred kernels, in order, until none is left that writes `memory`; with `writes` none that reads it either."""
     if _follower is not None and _follower.waits:
         _follower.release_for(HostAccess(memory, writes))
+        settle_shared()
+
+
+def settle_shared() -> None:
+    """Runs deferred kernels, in order, until none is left that uses memory that others can read and write at any time.
+
+    Each access of Python's does so, since Python may use an array that it has kept beside what it names.
+    """
+    if _follower is not None and _follower.waits:
+        for memory in list(_shared.values()):
+            _follower.release_for(HostAccess(memory, True))
 
 
 def settle_for_reading(memory: AbstractMemory) -> None:
@@ -119,6 +145,12 @@ def settle_for_sharing(memory: AbstractMemory) -> None:
     """
     _refuse_in_sequence(memory, "uses")
     settle_for(memory, writes=True)
+    for gone in [x for x, shared in _shared.items() if not shared.arrays()]:
+        del _shared[gone]
+    for array in memory.arrays():
+        _shared.setdefault(
+            region(array), _SharedMemory(memory.label, weakref.ref(allocation(array)))
+        )
 
 
 def _refuse_in_sequence(memory: AbstractMemory, verb: str) -> None:

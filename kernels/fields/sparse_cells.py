@@ -50,7 +50,8 @@ class SparseCells:
     @property
     def label(self) -> str:
         """The name of the field in messages."""
-        return self.structure.leaf(self.number).label
+        structure = self.structure
+        return structure.label if structure.released else structure.leaf(self.number).label
 
     def arrays(self) -> Iterable[Array]:
         """Returns the arrays of the tree; deferred kernels are not run first."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
@@ -45,6 +46,7 @@ class WaitingAccesses(AbstractHostKernels):
     def __init__(self) -> None:
         self._n_made: dict[tuple[object, ...], int] = {}
         self._copies: dict[AbstractLeaf, AbstractLeaf] = {}
+        self._filling = threading.Lock()
 
     def fill(self, field: AbstractLeaf, value: Any) -> bool:
         if not self._is_usual("fill", field):
@@ -59,15 +61,19 @@ class WaitingAccesses(AbstractHostKernels):
     def take(self, field: AbstractLeaf, array: Any) -> bool:
         """Copies the array, which may change before the call runs, to a dense field, from which the kernel takes it.
 
-        A field has one such copy: its second `from_numpy` runs the deferred calls up to the first one.
+        A field has one such copy: its second `from_numpy` runs the deferred calls up to the first one. While a thread fills a copy,
+        others take their arrays themselves.
         """
-        if not self._is_usual("take", field):
+        if not self._is_usual("take", field) or not self._filling.acquire(blocking=False):
             return False
-        copy = self._copy_of(field)
-        if copy is None:
-            return False
-        copy.put(field.converted(array))
-        return _call(_copying(), field, copy, field)
+        try:
+            copy = self._copy_of(field)
+            if copy is None:
+                return False
+            copy.put(field.converted(array))
+            return _call(_copying(), field, copy, field)
+        finally:
+            self._filling.release()
 
     def deactivate_all(self, node: SNode) -> bool:
         return self._is_usual("deactivate_all", node) and _call(*_emptied(node))
@@ -84,7 +90,7 @@ class WaitingAccesses(AbstractHostKernels):
         return n > _SELDOM
 
     def _copy_of(self, field: AbstractLeaf) -> AbstractLeaf | None:
-        """Returns the dense field that arrays for `field` are copied to; None if it is too large."""
+        """Returns the dense field that arrays for `field` are copied to; None if it is too large, or there is no memory for it."""
         found = self._copies.get(field)
         if found is not None:
             return found
@@ -93,9 +99,14 @@ class WaitingAccesses(AbstractHostKernels):
             return None
         for gone in [x for x in self._copies if x.is_gone]:
             self._copies.pop(gone).release("the field that it is for is gone")
-        made = self._copies[field] = field.like(f"{field.name or 'field'}_given")
+        made = field.like(f"{field.name or 'field'}_given")
         place = SNode("place", None, NodeTree(is_final=True))
         made.set_place(PlacedField(field.shape, field.offset, place))
+        try:
+            made.arrays()  # allocates it
+        except LanguageError:
+            return None
+        self._copies[field] = made
         needed_program("a field").fields.append(made)
         return made
 

@@ -219,6 +219,16 @@ def row_by_row(a: nd, x: nd, low: nd):
             a[n, 1, j] += 2.0 * a[n, 0, j]
 
 
+@kernel
+def as_many_as_stored(a: nd, x: nd, low: nd):
+    """A nest whose outermost loop is as long as data say."""
+    for n in range(ks.i32(abs(a[0, 0, 0]) * 100.0) % 4 + 2):
+        for i in range(a.shape[0]):
+            for _ in range(30):
+                for k in range(1, 5):
+                    low[i, n, k] = low[i, n, k - 1] * 0.5 + a[i, n, k]
+
+
 def batched_nests(tested: Any, cores: int = 2) -> list[str]:
     """The loops of a plain call whose lanes have interleaved blocks."""
     ir = tested.instantiate(*arrays("float32").values())
@@ -231,7 +241,15 @@ def batched_nests(tested: Any, cores: int = 2) -> list[str]:
 
 @pytest.mark.parametrize(
     ("tested", "n"),
-    [(factorise, 1), (eliminate, 1), (twice, 2), (traces, 1), (row_by_row, 0), (odd_ones, 0)],
+    [
+        (factorise, 1),
+        (eliminate, 1),
+        (twice, 2),
+        (traces, 1),
+        (row_by_row, 0),
+        (odd_ones, 0),
+        (as_many_as_stored, 0),
+    ],
 )
 def test_plain_calls_interleave_blocks_that_iterations_work_on(tested: Any, n: int) -> None:
     assert len(batched_nests(tested)) == n
@@ -239,7 +257,7 @@ def test_plain_calls_interleave_blocks_that_iterations_work_on(tested: Any, n: i
 
 @pytest.mark.compiler
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("tested", [factorise, eliminate, twice, traces])
+@pytest.mark.parametrize("tested", [factorise, eliminate, twice, traces, as_many_as_stored])
 def test_plain_calls_give_what_the_interpreter_gives(
     tested: Any, dtype: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -14,7 +14,10 @@ from typing import Any
 import kernelscape as ks
 import numpy as np
 import pytest
+from kernelscape.kernels.fields import field_memory
+from kernelscape.kernels.fields.host_access import host_kernels
 from kernelscape.kernels.fields.program import current_program
+from kernelscape.kernels.frontend.host_kernels import WaitingAccesses
 from kernelscape.kernels.tasks import window_kernels
 from kernelscape.runtime import engine as engine_room
 from kernelscape.runtime.engine import plan_bank, planned_window
@@ -471,6 +474,69 @@ def test_deferred_calls_run_before_others_share_their_memory() -> None:
     p.mix()
     np.from_dlpack(p.x)
     assert not window().waits and p.y[5] == 4
+
+
+def test_arrays_that_python_keeps_are_up_to_date_at_each_access() -> None:
+    """The kind: an access names one field, and Python uses beside it what it has of another one."""
+    ks.init(async_mode=True, async_flush_every=50)
+    p = program()
+    a = p.x.array
+    for k in range(1, 6):
+        p.add(1)
+        p.y.from_numpy(a)
+        p.add(1)
+        p.y.from_numpy(a[::-1])
+        assert p.y[3] == 2 * k
+        p.add(0)
+        assert p.z[0] == 0
+        assert a[3] == 2 * k and not window().waits
+
+
+def test_arrays_are_taken_by_python_where_no_copy_can_be_made(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """While another thread fills the copy, or without memory for it."""
+    ks.init(async_mode=True, async_flush_every=50)
+    p = program()
+    for k in range(3):
+        given(p.x, k)
+    assert window().waits
+    kernels = host_kernels()
+    assert isinstance(kernels, WaitingAccesses)
+    with kernels._filling:
+        given(p.x, 4)
+    assert not window().waits and p.x[1] == 5
+
+    def refuse(*_: Any) -> Any:
+        raise MemoryError
+
+    given(p.v, 1)
+    monkeypatch.setattr(field_memory, "zeros", refuse)
+    for k in range(2, 5):
+        given(p.v, k)
+    assert not window().waits and p.v[1].to_numpy().tolist() == [5, -5]
+
+
+def test_trees_are_destroyed_behind_deferred_calls() -> None:
+    ks.init(async_mode=True, async_flush_every=50)
+    p = program()
+    builder, v = ks.FieldsBuilder(), ks.Vector.field(2, ks.i32)
+    builder.pointer(ks.i, 4).dense(ks.i, 4).place(v)
+    tree = builder.finalize()
+
+    @ks.kernel
+    def grow():
+        for i in range(9):
+            v[i] = [i, -i]
+
+    v[3] = [1, 2]
+    element = v[3]
+    grow()
+    assert window().waits
+    tree.destroy()
+    assert not window().waits
+    p.add(1)
+    assert element.y == -3 and p.x[0] == 1
 
 
 def test_operations_of_python_on_whole_fields_are_deferred() -> None:
