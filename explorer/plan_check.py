@@ -49,16 +49,16 @@ class PlanChecks:
         self._behind = behind
         self.found = {p.name: CheckedPlan() for p in plans}
 
-    def execute(self, whole: SequenceRun) -> None:
+    def execute(self, whole: SequenceRun) -> bool:
         """Runs a stored implementation; its first runs are repeated with the original kernels and compared.
 
-        An implementation that was wrong is not run again; its kernels run instead.
+        An implementation that was wrong is not run again: its kernels run instead. Returns False then.
         """
         row = self.found[whole.sequence.name]
         if row.wrong:
             run_each(whole.calls)
             self._behind.release()
-            return
+            return False
         is_checked = len(row.plain_s) < _CHECKED
         arrays = _arrays_of(whole) if is_checked else {}
         before = {name: x.copy() for name, x in arrays.items()}
@@ -66,7 +66,7 @@ class PlanChecks:
         whole.run()
         row.plan_s.append(perf_counter() - begin_s)
         if not is_checked:
-            return
+            return True
         after = {name: x.copy() for name, x in arrays.items()}
         for name, x in arrays.items():
             x[...] = before[name]
@@ -75,6 +75,7 @@ class PlanChecks:
         self._behind.release()
         row.plain_s.append(perf_counter() - begin_s)
         row.wrong = _disagreement(whole.sequence.trees, after, arrays)
+        return True
 
 
 def checked_follower(plans: Sequence[StoredPlan]) -> tuple[Follower, PlanChecks]:

@@ -251,7 +251,7 @@ class Follower(AbstractDeferringExecutor):
 
     Of two sequences that end with the same call the first in the list is replayed. Programs repeat themselves: while calls are
     those of the last replayed sequence, with the same objects, nothing else is compared. `execute` runs a complete sequence
-    (default: its `run`).
+    (default: its `run`), and returns False if its kernels ran instead.
     """
 
     behind: Executor
@@ -260,7 +260,7 @@ class Follower(AbstractDeferringExecutor):
         self,
         sequences: Sequence[StoredPlan],
         behind: Executor,
-        execute: Callable[[SequenceRun], None] | None = None,
+        execute: Callable[[SequenceRun], bool] | None = None,
     ) -> None:
         self._execute = execute or _execute
         self._sequences, self.behind = list(sequences), behind
@@ -383,7 +383,7 @@ class Follower(AbstractDeferringExecutor):
         if assumed is not None:
             assumed.begin()
         try:
-            self._execute(whole)
+            is_planned = self._execute(whole)
         except IndexError:  # nothing was written: the kernel that is wrong says so itself
             run_each(whole.calls)
             return
@@ -391,7 +391,8 @@ class Follower(AbstractDeferringExecutor):
             assumed.end()
         sequence = whole.sequence
         sequence.n_runs += 1
-        self._stats.note_found(len(whole.calls), sequence.work, sequence.work_alone)
+        if is_planned:
+            self._stats.note_found(len(whole.calls), sequence.work, sequence.work_alone)
         self._last = whole
 
     def _run_kernels(self, whole: SequenceRun, assumed: AssumedCells) -> None:
@@ -445,8 +446,9 @@ class Follower(AbstractDeferringExecutor):
         self._sequences, self._last = [], None
 
 
-def _execute(whole: SequenceRun) -> None:
+def _execute(whole: SequenceRun) -> bool:
     whole.run()
+    return True
 
 
 def run_each(held: Iterable[_Held]) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 
 from ..kernels.frontend import dispatch
 from ..kernels.frontend.instance import KernelCall
-from ..runtime.engine.planned_window import Held, PlannedWindow, RanWindow
+from ..runtime.engine.planned_window import Held, PlannedWindow, RanWindow, WindowRun
 from ..runtime.engine.spelling import spelled
 from ..runtime.engine.window import DeferralWindow
 from .workload import Workload, make_workload
@@ -71,28 +71,18 @@ class ProgramWindow:
                 return f"fields of {call.instance.ir.name} are gone"
         return ""
 
-    def add(
-        self,
-        ran: RanWindow,
-        calls: Sequence[Held],
-        taken_s: float,
-        why: str,
-        changed: list[int] | None,
-    ) -> None:
-        """Adds one run of the window; `why` is the reason why the window ended.
-
-        `changed`: the trees whose active cells have changed since it ran before on the same arrays; None if that is not known.
-        """
+    def add(self, run: WindowRun) -> None:
+        """Adds one run of the window."""
         known = [x for c in self.calls for x in c.scalars.values()]
-        now = [x for kernel, values in calls for x in values[kernel.n_arrays :]]
+        now = [x for kernel, values in run.calls for x in values[kernel.n_arrays :]]
         self.varying |= {k for k, (x, y) in enumerate(zip(known, now, strict=True)) if x != y}
         if self.varying:
-            self.calls, self.ran = tuple(kernel.called(values) for kernel, values in calls), ran
-        if changed is not None:
-            self.unsure.update(changed)
+            self.calls, self.ran = _called(run.calls), run.ran
+        if run.changed is not None:
+            self.unsure.update(run.changed)
             self.n_compared += 1
-        self.times_s.append(taken_s)
-        self.ends[why] += 1
+        self.times_s.append(run.taken_s)
+        self.ends[run.why] += 1
 
     @property
     def trees_unsure(self) -> frozenset[str] | None:
@@ -140,23 +130,16 @@ class WindowLog:
         self._windows: dict[int, tuple[RanWindow, ProgramWindow]] = {}
         self._by_form: dict[_Form, ProgramWindow] = {}
 
-    def add(
-        self,
-        ran: RanWindow,
-        calls: Sequence[Held],
-        taken_s: float,
-        why: str,
-        changed: list[int] | None,
-    ) -> None:
+    def add(self, run: WindowRun) -> None:
         """Adds one run of a window, and calls `stop` if the time is over."""
+        ran = run.ran
         found = self._windows.get(id(ran))
         if found is None:
-            form = _form_of(calls)
+            form = _form_of(run.calls)
             if form not in self._by_form:
-                called = tuple(kernel.called(values) for kernel, values in calls)
-                self._by_form[form] = ProgramWindow(called, ran)
+                self._by_form[form] = ProgramWindow(_called(run.calls), ran)
             found = self._windows[id(ran)] = ran, self._by_form[form]
-        found[1].add(ran, calls, taken_s, why, changed)
+        found[1].add(run)
         is_known = len(found[1].times_s) >= _REPEATED
         if self.seconds > self._seconds * (1 if is_known else _MORE):
             self._seconds = inf
@@ -175,6 +158,10 @@ class WindowLog:
     def windows(self) -> list[ProgramWindow]:
         """All windows, the most expensive first."""
         return sorted(self._by_form.values(), key=lambda w: -w.cost_s)
+
+
+def _called(calls: Sequence[Held]) -> tuple[KernelCall, ...]:
+    return tuple(kernel.called(values) for kernel, values in calls)
 
 
 def _form_of(calls: Sequence[Held]) -> _Form:

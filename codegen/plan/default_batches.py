@@ -34,17 +34,15 @@ def batched_nest(
     """Returns the loops of a perfect nest down to the one whose blocks are to be interleaved; () if there is none that pays.
 
     Nests whose outermost loop is as long as data say have none: blocks are of loops with a known extent.
-    `are_apart`: as that of `lanes_of` (default_lanes.py). If `lanes_of` finds a loop inside that fills vectors, that one is better:
-    2,048 products of 16 x 16 take 0.43 ms instead of 0.51 (AVX2).
+    `are_apart`: as that of `lanes_of` (default_lanes.py). If `lanes_of` finds a loop inside that fills vectors, that one is better,
+    since it needs no copies.
     """
     if vector_bytes < LEAST_BYTES or not isinstance(nest[0].extent, ir.Const):
         return ()
     if refusal(nest[0].body, problem):
         return ()
-    lanes, n_lanes = (
-        lanes_of(problem, nest, are_apart, vector_bytes),
-        vector_bytes // widest(nest[0].body),
-    )
+    lanes = lanes_of(problem, nest, are_apart, vector_bytes)
+    n_lanes = vector_bytes // widest(nest[0].body)
     if lanes is not None and any(x.loop == lanes[0] and _fills(x, n_lanes) for x in nest[1:]):
         return ()
     for levels in range(1, len(nest) + 1):

@@ -11,8 +11,9 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from .accessed_memory import AbstractMemory, HostAccess, allocation, region
 from .caller_location import fail
-from .following import AbstractFollower, AbstractMemory, HostAccess, allocation, region
+from .following import AbstractFollower
 
 
 class AbstractHostKernels(ABC):

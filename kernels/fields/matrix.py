@@ -19,9 +19,9 @@ from ..ir.errors import (
 )
 from ..ir.ops import OPS
 from . import methods
+from .accessed_memory import AbstractMemory
 from .caller_location import fail
 from .conversion import array_of, element_values
-from .following import AbstractMemory
 from .host_access import settle_for
 from .program import element_dtype
 

@@ -18,7 +18,7 @@ TYPE_CHECKING = (
 if TYPE_CHECKING:
     from typing import Any
 
-    from ..fields.following import HostAccess
+    from ..fields.accessed_memory import HostAccess
     from .instance import KernelCall
 
 Caller = Callable[..., bool]

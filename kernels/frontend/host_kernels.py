@@ -112,9 +112,7 @@ class WaitingAccesses(AbstractHostKernels):
 
 
 _SELDOM = 2  # times
-_MOST_BYTES = (
-    64 << 20
-)  # of an array that is copied: beyond it the copy costs more than the end of a window
+_MOST_BYTES = 64 << 20  # of an array that is copied: the copy stays as long as the program
 
 
 class RecordedAccesses(AbstractRecording):

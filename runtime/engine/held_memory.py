@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ...kernels.fields.following import HostAccess, region
+from ...kernels.fields.accessed_memory import HostAccess, region
 from ...kernels.ir.kernel import KernelIR
 from ...kernels.ir.walk import written_in
 

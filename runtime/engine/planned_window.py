@@ -36,7 +36,7 @@ from .window_calls import head_of, period_of, window_calls
 from .window_stats import Stats
 
 if TYPE_CHECKING:  # the frontend is imported while the engine looks for its compiler
-    from ...kernels.fields.following import HostAccess
+    from ...kernels.fields.accessed_memory import HostAccess
     from ...kernels.fields.tree import Structure
     from ...kernels.frontend.instance import Instance, KernelCall
     from ...kernels.ir.kernel import Location
@@ -129,15 +129,29 @@ class RanWindow:
         return bound
 
 
-Note = Callable[[RanWindow, Sequence[Held], float, str, list[int] | None], None]
+@dataclass(frozen=True)
+class WindowRun:
+    """One run of a window: its calls, its seconds, and the reason why the window ended.
+
+    `changed`: the trees (by number) whose active cells have changed since the run before on the same arrays; None if that is not
+    known.
+    """
+
+    ran: RanWindow
+    calls: Sequence[Held]
+    taken_s: float
+    why: str
+    changed: list[int] | None
+
+
+Note = Callable[[WindowRun], None]
 
 
 class PlannedWindow(AbstractDeferringExecutor):
     """Executor that defers calls on fields of the program, at most `limit` per window, and runs them by plans.
 
     `behind`: executor of calls without a plan. `least_calls`: windows with fewer calls span several periods of a program that
-    repeats itself. `note`: called after each run of a window with its calls, its seconds, the reason for its end, and the trees (by
-    number) whose active cells have changed since its run before (None: not known). `plans`: False for no plans.
+    repeats itself. `note`: called after each run of a window. `plans`: False for no plans.
     """
 
     behind: DeferralWindow
@@ -412,7 +426,7 @@ class PlannedWindow(AbstractDeferringExecutor):
         taken_s = perf_counter() - begin
         if not self.behind.waits:
             ran.marks.set()
-        self._note(ran, calls, taken_s, self._why, changed)
+        self._note(WindowRun(ran, calls, taken_s, self._why, changed))
 
     def _run_calls(self, ran: RanWindow, calls: list[Held]) -> None:
         """Runs the calls of one window. After an interrupt, calls that have not begun stay deferred."""

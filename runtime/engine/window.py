@@ -24,7 +24,7 @@ from . import current_engine
 from .held_memory import conflicts
 
 if TYPE_CHECKING:  # the frontend is imported while the engine looks for its compiler
-    from ...kernels.fields.following import HostAccess
+    from ...kernels.fields.accessed_memory import HostAccess
     from ...kernels.frontend.instance import KernelCall
 
 _MOST_HELD = 64  # calls: a loop of Python around them has then met all of its kernels

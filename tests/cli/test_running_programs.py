@@ -279,7 +279,7 @@ def n_runs() -> int:
 
 @pytest.fixture(scope="module")
 def on_trees(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What is found for a program on a sparse field, in the folder of the program."""
+    """The folder of a program on a sparse field, with the result of its search in `run`."""
     folder = tmp_path_factory.mktemp("sparse")
     (folder / "program.py").write_text(SPARSE)
     made(folder, folder / "program.py", "--max-evals", 2)
@@ -431,8 +431,8 @@ def test_what_a_plan_computes_otherwise_is_named(factor: float, wrong: str) -> N
         name="p", calls=[SimpleNamespace(arrays=("x",))], trees=(), kernels=["k"]
     )
     checks = PlanChecks([stored], DeferralWindow())
-    for _ in range(2):
-        checks.execute(SequenceRun(stored, ((kernel, (x,)),), plan, []))
+    whole = SequenceRun(stored, ((kernel, (x,)),), plan, [])
+    assert [checks.execute(whole) for _ in range(2)] == [True, not wrong]
     row = checks.found["p"]
     assert row.wrong.startswith(wrong) and bool(row.wrong) == bool(wrong)
     assert len(row.plan_s) == len(row.plain_s) == (1 if wrong else 2)  # no wrong one runs again

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
-import kernelscape as ks
 import pytest
 from kernelscape.kernels.frontend.recorder import Recording, record_program
 from kernelscape.kernels.tasks.archive import ArchiveError, from_values, to_values
@@ -21,44 +19,6 @@ from kernelscape.testing.sparse_emulation import Shape
 POINTERS = Shape((("pointer", (2, 3)), ("dense", (3, 2))), 0, 2)
 HASHED = Shape((("dense", (2, 1)), ("hash", (3, 5)), ("dense", (2, 2))), 1, 3)
 DEEP = Shape((("pointer", (2, 2)), ("pointer", (2, 2)), ("dense", (2, 3))), 1, 3)
-
-
-@pytest.fixture(scope="module")
-def p() -> Iterator[SimpleNamespace]:
-    ks.init()
-    x, y, z = (ks.field(ks.i32) for _ in range(3))
-    block = ks.root.pointer(ks.i, 8)
-    block.dense(ks.i, 4).place(x, y)
-    ks.root.pointer(ks.i, 4).dense(ks.i, 4).place(z)
-
-    @ks.kernel
-    def fill():
-        for i in range(9):
-            x[i] += 1
-
-    @ks.kernel
-    def add():
-        for i in x:
-            y[i] += x[i]
-
-    @ks.kernel
-    def down():
-        for i in x:
-            z[i // 2] += x[i]
-
-    @ks.kernel
-    def coarse():
-        for i in z:
-            z[i] += 1
-
-    @ks.kernel
-    def thin():
-        for i in x:
-            if x[i] > 3:
-                ks.deactivate(block, i // 4)
-
-    yield SimpleNamespace(**locals())
-    ks.reset()
 
 
 def recorded(p: SimpleNamespace, names: str) -> Recording:
