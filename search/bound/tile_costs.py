@@ -249,7 +249,7 @@ def _packs_within(
     for k in range(n_loops):
         if arrays[row].depends >> k & 1:
             if k == own:
-                found = found and not domains[arrays[row].staged] & ~_AT_MOST_ONE
+                found = found and (domains[arrays[row].staged] | _AT_MOST_ONE) == _AT_MOST_ONE
             else:
                 found = found and domains[segment_order[first_order + k].outer] == _INSIDE
     return bool(found)

@@ -24,6 +24,9 @@ from .tiles import ProductTile, is_in_results, product_tile, register_tiles
 SMALL_BYTES = 64 << 10  # below this a team of threads costs more than it gains
 _WINDOW = 4096  # iterations that are sorted among themselves: what they write and look up stays in the second cache
 BLOCK_THREADS = 256  # of a GPU, where nothing is known better
+_APART = Fusion(
+    loops=False, sums_inside=True
+)  # each product with its own loops, the tile of its results in registers
 
 
 def default_sketch(space: Space) -> Sketch:
@@ -59,8 +62,11 @@ def _greedy_of_cpu(space: Space) -> Sketch:
 def _of_cpu(space: Space, greedy: Sketch) -> Iterator[Sketch]:
     loops = max((len(task.loops) for task in space.problem.tasks), default=0)
     if loops >= 3:  # of a product without packed panels much is known: it waits for memory
-        yield from _products_along_sums(space, greedy)
-        yield from _packed_products(space, greedy)
+        apart = not is_in_results(space)
+        # The loop that most tasks share is one that a product sums over.
+        of_products = replace(greedy, fusion=_APART) if apart else greedy
+        yield from _products_along_sums(space, of_products, apart=apart)
+        yield from _packed_products(space, of_products, apart=apart)
         yield from _products_of_triangles(space, greedy)
     yield from _scatters(space, greedy)
     yield greedy
@@ -259,11 +265,8 @@ def _shared_panels(greedy: Sketch) -> Iterator[Sketch]:
         yield replace(greedy, tile=tile, stores=ch.CACHED)
 
 
-def _packed_products(space: Space, greedy: Sketch) -> Iterator[Sketch]:
+def _packed_products(space: Space, greedy: Sketch, *, apart: bool) -> Iterator[Sketch]:
     """Yields sketches of matrix products in tiles that fit the caches, with packed operands."""
-    apart = not is_in_results(space)
-    if apart:  # the loop that most tasks share is one that the product sums over
-        greedy = replace(greedy, fusion=Fusion(loops=False, sums_inside=True))
     registers = register_tiles(space.target)
     made = (product_tile(space, x, apart=apart) for x in registers)
     tiles = [tile for tile in made if tile is not None]
@@ -314,18 +317,17 @@ def _products_of_triangles(space: Space, greedy: Sketch) -> Iterator[Sketch]:
     Other tasks have loops of their own.
     """
     if any(cuts_of(task) and len(task.loops) >= 3 for task in space.problem.tasks):
-        apart = Fusion(loops=False, sums_inside=True)
         for rows, vectors, block in ((6, 2, 64), (4, 2, 128), (6, 2, 1)):
             tile = TileSizes(rows, vectors, block=block)
-            yield replace(greedy, fusion=apart, tile=tile, stores=ch.CACHED)
+            yield replace(greedy, fusion=_APART, tile=tile, stores=ch.CACHED)
 
 
-def _products_along_sums(space: Space, greedy: Sketch) -> Iterator[Sketch]:
+def _products_along_sums(space: Space, greedy: Sketch, *, apart: bool) -> Iterator[Sketch]:
     """Yields sketches of products of rows by rows: both operands are read in vectors along the reduction.
 
     The accumulators of a tile of results are reduced across their lanes at the end.
     """
-    roles, tasks = find_roles(space, merge=True), space.problem.tasks
+    roles, tasks = find_roles(space, merge=not apart, sums_inside=True), space.problem.tasks
     along = [x for t, task in enumerate(tasks) for x in task.loops if roles.vector.get(t) == x.name]
     if any(loop.is_reduction for loop in along):
         for block, depth, columns in ((128, 256, 3), (64, 256, 3), (1, 1, 3)):

@@ -13,6 +13,7 @@ from math import ceil, prod
 from typing import NamedTuple
 
 from ...kernels.analysis.domain_bounds import cuts_of
+from ...space.backbone import Merge
 from ...space.candidate import Space
 from ...space.targets.cpu import CPU_KIND
 from ...space.targets.target import Target
@@ -92,13 +93,28 @@ def product_roles(space: Space, *, apart: bool = False) -> tuple[Roles, int] | N
 
 
 def is_in_results(space: Space) -> bool:
-    """True if the register tile of the largest product has rows of results, not of its reduction, in merged loops."""
+    """True if the register tiles of products have rows and vectors of results, not of their reductions, in merged loops."""
     found = product_roles(space)
     if found is None:
         return True
     roles, t = found
     summed = {loop.name for loop in space.problem.tasks[t].loops if loop.is_reduction}
-    return roles.rows[t] not in summed and roles.parallel.get(t) not in summed
+    is_tile_in_results = roles.rows[t] not in summed and roles.parallel.get(t) not in summed
+    return is_tile_in_results and not any(
+        _sums_over_results(space, m) for m in space.backbone.merges
+    )
+
+
+def _sums_over_results(space: Space, merge: Merge) -> bool:
+    """True if a product sums over a loop that would be one with a loop of another task's results, so in its register tile."""
+    tasks = space.problem.tasks
+    ends = ((tasks[merge.a], merge.loop_a), (tasks[merge.b], merge.loop_b))
+    are_summed = [x.is_reduction for task, name in ends for x in task.loops if x.name == name]
+    products = [len(task.loops) >= 3 for task, _ in ends]
+    return any(
+        product and is_summed and not other
+        for product, is_summed, other in zip(products, are_summed, are_summed[::-1], strict=True)
+    )
 
 
 def product_tile(

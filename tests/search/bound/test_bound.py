@@ -339,22 +339,54 @@ def _timed(call, clock) -> float:  # type: ignore[no-untyped-def]
     return clock() - start
 
 
-def test_the_same_value_with_the_jit_off() -> None:
-    b = bounder("bicgk", m=256, n=256)
-    code = (
-        "from kernelscape.search.bound.bounder import Bounder\n"
-        "from kernelscape.testing.machines import library_space\n"
-        "b = Bounder(library_space('bicgk', m=256, n=256))\n"
-        "print(repr(b.ns(b.space.root())))\n"
-    )
+@kernel
+def product(a: types.ndarray(), b: types.ndarray(), c: types.ndarray()):
+    for i in range(c.shape[0]):
+        for j in range(c.shape[1]):
+            total = 0.0
+            for k in range(a.shape[1]):
+                total += a[i, k] * b[k, j]
+            c[i, j] = total
+
+
+def two_products(a, b, c, ab, d) -> None:
+    product(a, b, ab)
+    product(ab, c, d)
+
+
+def bounds_of_a_descent() -> list[float]:
+    """Bounds of the roots of several spaces, and of some candidates below them."""
+    problem = normalise(record_sequence(two_products, [np.zeros((96, 96)) for _ in range(5)]))
+    spaces = [library_space("bicgk", m=256, n=256), build_space(problem, round_target())]
+    found = []
+    for space in spaces:
+        b, at, rng = Bounder(space), root_of(space), np.random.default_rng(1)
+        found.append(b.ns(at))
+        open_ones = (int(v) for v in rng.permutation(space.searchable))
+        for k, var in enumerate(open_ones):
+            below = (
+                [c for _, c in at.expand(var) if isinstance(c, Candidate)]
+                if at.is_open(var)
+                else []
+            )
+            at = below[int(rng.integers(len(below)))] if below else at
+            if k % 8 == 0:
+                found.append(b.ns(at))
+    return found
+
+
+def test_the_same_values_with_the_jit_off() -> None:
+    """A machine without compiled code, and the first run of each version, compute bounds in Python: with overflows of NumPy's."""
+    code = f"from {__name__} import bounds_of_a_descent\nprint(bounds_of_a_descent())"
     done = subprocess.run(
-        [sys.executable, "-c", code],
+        [sys.executable, "-W", "error::RuntimeWarning", "-c", code],
         env={**os.environ, "NUMBA_DISABLE_JIT": "1"},
         capture_output=True,
         text=True,
-        check=True,
+        check=False,
     )
-    assert float(done.stdout) == b.ns(root_of(b.space))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == repr(bounds_of_a_descent())
 
 
 # --- footprints and operations --------------------------------------------------------------------

@@ -385,6 +385,40 @@ def test_first_candidates_of_a_product_begin_with_packed_panels() -> None:
     assert all(sketch.tile.blocks is not None for sketch in tried[1:4])
 
 
+@kernel
+def product(a: types.ndarray(), b: types.ndarray(), c: types.ndarray()):
+    for i in range(c.shape[0]):
+        for j in range(c.shape[1]):
+            total = 0.0
+            for k in range(a.shape[1]):
+                total += a[i, k] * b[k, j]
+            c[i, j] = total
+
+
+def of_two(a, b, c, ab, d) -> None:
+    product(a, b, ab)
+    product(ab, c, d)
+
+
+def of_three(a, b, c, ab, d) -> None:
+    product(a, b, ab)
+    product(b, c, d)
+    product(ab, d, c)
+
+
+@pytest.mark.parametrize("sequence", [of_two, of_three])
+def test_products_that_follow_one_another_have_tiles_of_their_own_results(sequence) -> None:
+    """The columns of one product are what the next one sums over: in a loop of both, one would keep no sums in registers."""
+    problem = normalise(record_sequence(sequence, [np.zeros((600, 600)) for _ in range(5)]))
+    space = build_space(problem, round_target())
+    summed = {d for d in space.variables.kind if d.loop.is_reduction}
+    for sketch, made in list(sketched_candidates(space))[1:4]:
+        assert sketch.tile.blocks is not None
+        kinds = {d: made.value(x) for d, x in space.variables.kind.items() if d.level == INNER}
+        assert not any(kind == ch.VECTOR for d, kind in kinds.items() if d in summed)
+        assert sum(kind == ch.VECTOR for kind in kinds.values()) == len(problem.tasks)
+
+
 @pytest.mark.parametrize("target", [round_target(), GPU], ids=lambda target: target.backend)
 @pytest.mark.parametrize("name", ["gemver", "matmul_strided", "gesummv"])
 def test_sketches_are_told_apart_by_their_words(name: str, target: Target) -> None:
