@@ -17,10 +17,11 @@ stochastic arithmetic, 2021, apply this to Monte Carlo arithmetic). Neighbours m
 last place is 3.5 times the standard deviation of a rounding.
 
 They agree on a few values that lie far apart: the element lies on a branch. It is undecided, either side is right, and a
-candidate must have one of these values, within the tolerance of its neighbours. The same holds for an integer that is not equal
-in all runs. If it takes many values, as the steps of an orbit near the edge of a Mandelbrot set, it may lie `MARGIN` times as
-far from them as they do. A candidate may have values of perturbed runs at a `share` of the elements of an array, and at one in any
-case: more would be no verification.
+candidate must have one of these values, within the tolerance of its neighbours. Values at equal steps on both sides of the
+expected one are a spread all the same: of a division by nearly zero a single rounding counts, which is moved by whole units. An
+integer that is not equal in all runs is undecided, too. If it takes many values, as the steps of an orbit near the edge of a
+Mandelbrot set, it may lie `MARGIN` times as far from them as they do. A candidate may have values of perturbed runs at a `share`
+of the elements of an array, and at one in any case: more would be no verification.
 
 If few elements are still wrong there are `_SAMPLES[2]` runs, since the branch that a run takes is left to chance.
 """
@@ -69,6 +70,7 @@ _JUMP = (
     256.0  # how many times the noise of its neighbours an element must be off to lie on a branch
 )
 _SIDES = 3  # runs that have the same value, on the average: by chance few do
+_UNEVEN = 0.1  # part of a step by which noise at equal steps may miss whole multiples of it
 _CHUNK = 1 << 15  # elements looked at together, whose buffers stay in L2
 _ONE_AT_A_TIME = threading.Lock()  # several workers may be prepared with one input set
 _FEW = 1e-3  # share of wrong elements up to which more runs may show that they are undecided
@@ -239,7 +241,8 @@ class _Runs:
             steps = np.diff(np.sort(values, axis=1), axis=1) > noise[:, None]
         n_values = 1 + np.count_nonzero(steps, axis=1)
         is_far = self._apart[at] > _JUMP * noise
-        chosen: Array = at[is_far & (n_values <= values.shape[1] // _SIDES)]
+        is_few = n_values <= values.shape[1] // _SIDES
+        chosen: Array = at[is_far & is_few & ~_are_at_equal_steps(values, steps)]
         return chosen
 
     def _branches(self, at: Array, share: float) -> UndecidedElements | None:
@@ -266,6 +269,23 @@ class _Runs:
                 column = np.where(places[k] == at, values[k], column)
             columns.append(column)
         return np.stack(columns, axis=1)
+
+
+def _are_at_equal_steps(values: Array, steps: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """True for rows of values that lie whole multiples of one step apart, on both sides of the first value.
+
+    `steps`: where the sorted values of a row jump. Such values are noise of a few amplified roundings, not sides of a branch.
+    """
+    expected = values[:, :1]
+    with np.errstate(invalid="ignore", over="ignore"):
+        gaps = np.where(steps, np.diff(np.sort(values, axis=1), axis=1), 0.0)
+        least = np.where(steps, gaps, np.inf).min(axis=1, keepdims=True)
+        in_steps = gaps / least
+        are_whole = (np.abs(in_steps - np.round(in_steps)) < _UNEVEN).all(axis=1)
+        is_below = (values < expected - least / 2).any(axis=1)
+        is_above = (values > expected + least / 2).any(axis=1)
+    found: NDArray[np.bool_] = are_whole & is_below & is_above
+    return found
 
 
 def branch_sentences(expected: Mapping[str, Expected]) -> tuple[str, ...]:

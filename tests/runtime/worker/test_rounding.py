@@ -226,6 +226,33 @@ def test_the_share_that_is_undecided_can_be_raised():
     )
 
 
+@pytest.mark.parametrize(
+    ("sides", "is_spread"),
+    [
+        ((0, 1, -1, 2, -2), True),
+        ((0, 1, 4, -1, -3), True),
+        ((0, 1, 2, 3, 0), False),  # a counter behind a branch: none below what is expected
+        ((0, 1, 0, 1, 0), False),
+        ((0, 1, -1.5, 1, 0), False),
+    ],
+)
+def test_noise_of_one_amplified_rounding_is_no_branch(sides, is_spread):
+    """Kind: few values far apart that are no sides of a branch. A candidate rounds less than whole units, as by a multiply-add."""
+
+    def moved(seed):
+        y = np.ones(1000)
+        y[7] += 1e-12 * sides[(seed or 0) % len(sides)]
+        return {"y": y}
+
+    plain = {"y": Expected(np.ones(1000), 16.0, 1.0)}
+    rounding = Rounding(plain, partial(Begun, moved), lambda: False)
+    between, far = np.ones(1000), np.ones(1000)
+    between[7] += 0.4e-12
+    far[7] += 1e-10
+    assert (find_mismatch(between, rounding.expected(3)["y"]) is None) == is_spread
+    assert find_mismatch(far, rounding.expected(3)["y"]) is not None
+
+
 def own_values(n):
     """The analysis of 1,000 zeros, of which `n` are ones in the types of the sequence; the seeds of its runs."""
     seeds = []
