@@ -53,7 +53,8 @@ def make_row(job: Job, options: NpbenchOptions) -> Row:
     with search as (found, row):
         runs = forms | found
         results = contestants.results_by(runs, given, program.of)
-        contestants.check_agreement(results, program.agrees)
+        noise = contestants.noise_of(runs["NumPy"], given, program.of)
+        contestants.check_agreement(results, program.agrees, noise)
         times = contestants.timed_in_turn(runs, given, ROUNDS, {})
     return {**row, **contestants.values_of(times), "stamp": stamp()}
 

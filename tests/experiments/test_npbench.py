@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import kernelscape as ks
 import numpy as np
 import pytest
+from kernelscape.experiments.contestants import are_near, check_agreement, noise_of, results_by
 from kernelscape.experiments.npbench import JOBS, missed, report
 from kernelscape.experiments.npbench_programs import PROGRAMS, Arrays
 from kernelscape.experiments.rows import Job
@@ -83,3 +86,25 @@ def test_what_is_missed() -> None:
     ]
     text = report({"rows": [good, nothing, slow]})
     assert "numba: 2 of 3 rows" in text and "searches that found nothing: 1" in text
+
+
+@pytest.mark.parametrize(
+    ("is_chaotic", "off", "is_near"),
+    [(True, 1e-6, True), (True, 1e-3, False), (False, 1e-6, False)],
+)
+def test_results_that_amplify_each_rounding_may_differ_by_that(
+    is_chaotic: bool, off: float, is_near: bool
+) -> None:
+    def orbit(x: Any) -> None:
+        for _ in range(34 if is_chaotic else 1):
+            x[:] = 3.9 * x * (1.0 - x)
+
+    given = (np.linspace(0.3, 0.31, 50),)
+    noise = noise_of(orbit, given, lambda arrays: arrays)
+    first = results_by({"NumPy": orbit}, given, lambda arrays: arrays)
+    both = {**first, "call": (first["NumPy"][0] + off,)}
+    if is_near:
+        check_agreement(both, are_near, noise)
+    else:
+        with pytest.raises(RuntimeError, match="call differ in result 0"):
+            check_agreement(both, are_near, noise)
