@@ -11,6 +11,7 @@ from ...kernels.ir import kernel as ir
 from ...kernels.ir.task import Problem
 from ...kernels.ir.text import default_format
 from ...kernels.ir.walk import loads, local_changed, locals_read, nested_statements
+from ...kernels.transforms.lane_fronts import Front
 from ..plan.plan import TaskPlan
 from ..plan.schedules import BlockPrefetch
 from ..text import csyntax as c
@@ -217,7 +218,60 @@ class BodyWriter:
     def in_lanes(self, s: ir.For, lo: c.CExpr, hi: c.CExpr) -> tuple[c.CStmt, ...]:
         """Returns loop `s` from `lo` to `hi`, vectorised: each lane runs one iteration (codegen/bodies/lanes.py)."""
         assert self.lanes is not None
-        return self.lane_writer(s, self.lanes).loop(lo, hi)
+        if self.lanes.parts is None:
+            return self.lane_writer(s, self.lanes).loop(lo, hi)
+        first, index = self.w.fresh(s.loop), c.Id(self.w.fresh(s.loop))
+        left = c.Bin("-", hi, c.Id(first))
+        inner = self.in_parts(
+            self.lane_scope(s), self.lanes, self.lanes.parts, (c.Id(first), left), index
+        )
+        self.w.used -= {first, index.name}
+        return (c.For(first, lo, hi, self.lanes.width, inner),)
+
+    def in_parts(
+        self,
+        scope: LaneScope,
+        lanes: Lanes,
+        parts: Front,
+        tile: tuple[c.CExpr, c.CExpr | None],
+        index: c.Id,
+    ) -> tuple[c.CStmt, ...]:
+        """Returns the code of at most as many iterations as lanes: the front of the body in lanes, the rest lane by lane.
+
+        `tile`: the first iteration, or its place in the order of `scope`, and the number of iterations left; None: enough.
+        `index`: the C variable that has the iteration's number in the rest. See kernels/transforms/lane_fronts.py.
+        """
+        first, left = tile
+        around = dict(self.v.locals), self.v.loops.get(lanes.loop), self.rounding
+        fed = rounding_of((*parts.front, *parts.rest), self.is_free).fed | self.rounding.fed
+        self.rounding = replace(self.rounding, fed=fed)
+        with self.w.scope() as made:
+            kept = {name: self.kept(name, dtype, lanes.width) for name, dtype in parts.kept}
+            scope = replace(scope, rounding=self.rounding, kept=kept)
+            front = LaneWriter(self.w, scope, lanes, parts.front).iterations(first, left)
+            self.w.write(c.Scope(front))
+            lane, order = c.Id(self.w.fresh("lane")), scope.iterations.order
+            for name, place in kept.items():
+                self.v.locals[name] = replace(place, x=c.Index(place.x, lane))
+            self.v.loops[lanes.loop] = index
+            at = c.add(first, lane)
+            number = at if order is None else c.Index(order, at)
+            own = c.Declare("long", index.name, number, constant=True)
+            whole = c.number(lanes.width)
+            most = whole if left is None else c.minimum(left, whole)
+            rest = (own, *self.iteration(parts.rest))
+            self.w.write(c.For(lane.name, c.Num("0"), most, 1, rest))
+            self.w.used.discard(lane.name)
+        self.v.locals, outer, self.rounding = around
+        if outer is not None:
+            self.v.loops[lanes.loop] = outer
+        return tuple(made.statements)
+
+    def kept(self, name: str, dtype: ir.DType, n: int) -> Value:
+        """Declares a C array of `n` values of a local."""
+        place = c.Id(self.w.fresh(f"{name}_kept"))
+        self.w.write(c.Declare(type_name(dtype, 0), place.name, None, n))
+        return Value(place, dtype)
 
     def lane_writer(self, s: ir.For, lanes: Lanes) -> LaneWriter:
         """Returns the writer of the vectorised loop `s`.
@@ -229,15 +283,17 @@ class BodyWriter:
             for x in nested_statements(s.body)
             if isinstance(x, ir.UpdateLocal) and x.name in self.v.locals
         }
+        return LaneWriter(self.w, replace(self.lane_scope(s), sums=sums), lanes, s.body)
+
+    def lane_scope(self, s: ir.For) -> LaneScope:
+        """Returns the inputs from around the vectorised loop `s`."""
         extents = {s.loop: int(s.extent.value)} if isinstance(s.extent, ir.Const) else {}
-        scope = LaneScope(
-            *(self.v.problem, self.v.array_of, self.v.loops, self.v.locals),
-            *(extents, sums),
-            Iterations(is_shared=self.is_shared, in_any_order=self.is_free),
-            self.ulp if self.is_free else None,
-            self.rounding,
+        return LaneScope(
+            *(self.v.problem, self.v.array_of, self.v.loops, self.v.locals, extents),
+            iterations=Iterations(is_shared=self.is_shared, in_any_order=self.is_free),
+            ulp=self.ulp if self.is_free else None,
+            rounding=self.rounding,
         )
-        return LaneWriter(self.w, scope, lanes, s.body)
 
     def range_in_lanes(self, s: ir.For, lanes: Lanes) -> None:
         """Writes a vectorised loop inside of a body (`lane_ranges` of kernels/analysis/inner_ranges.py).

@@ -96,7 +96,15 @@ class LaneWriter:
         self.v.is_live = True
         self.declare(self.body)
         self.statements(self.body)
+        self._keep()
         return tuple(self.w.blocks.pop().statements)
+
+    def _keep(self) -> None:
+        """Writes the values that locals have at last to the arrays of `scope.kept`."""
+        for name, place in self.scope.kept.items():
+            x = self.v.splat(self.v.converted(self.v.scalar.locals[name], place.dtype))
+            at = c.Un("&", c.Index(place.x, c.Num("0")))
+            self.w.write(c.Evaluate(c.Call(self.v.memory.store_all(place.dtype), (at, x.x))))
 
     def whole(self, lo: c.CExpr, hi: c.CExpr) -> tuple[c.CStmt, ...]:
         """Returns the iterations from `lo` to `hi`, which fill all lanes, without masks; and the final sums."""

@@ -47,6 +47,7 @@ class LaneScope:
     `extents`: constant numbers of iterations, by loop; the vectorised loop may be among them.
     `sums`: outer locals that the loop only reduces into, with the operators.
     `ulp`: permitted error of functions, see LaneMasks.
+    `kept`: C arrays, with an element a lane, in which the loop leaves the values of locals.
     """
 
     problem: Problem
@@ -58,3 +59,4 @@ class LaneScope:
     iterations: Iterations = Iterations()
     ulp: float | None = ULP4
     rounding: ExactRounding = _FREE
+    kept: Mapping[str, Value] = field(default_factory=dict)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 
 from ...kernels.analysis.inner_ranges import gathers, lane_ranges, widest
 from ...kernels.analysis.neighbour_loads import near_loads, row_length
@@ -12,12 +13,14 @@ from ...kernels.analysis.write_rows import Write, is_free, write_rows
 from ...kernels.ir import kernel as ir
 from ...kernels.ir.affine import to_affine
 from ...kernels.ir.task import Problem
-from ...kernels.ir.walk import blocks, children, nested_statements, walk
+from ...kernels.ir.walk import blocks, children, identified, nested_statements, walk
 from ...space.families.ranges import ALONG, N_VECTORS, RANGES
+from .nest_facts import parts_of
 
 LEAST_BYTES = 32  # of a register, from which on it pays
 # Cost of one of these, in operations on all lanes.
 _FUNCTION, _GATHER, _UPDATE = 8, 4, 6
+_KEPT = 2  # to store a value of all lanes, and to load it in each of them
 _IN_ROW = 2  # a load or store of one of several elements near one another, which are transposed
 _LONG = 256  # iterations from which on the latency of sums costs more than what a compiler needs for vectors
 _FUNCTIONS = frozenset(("pow", "atan2", "hypot"))
@@ -53,6 +56,31 @@ def lanes_of(
             return None
         return loop.loop, width
     return None
+
+
+def front_of(
+    problem: Problem, nest: Sequence[ir.For], outer: Collection[str], vector_bytes: int
+) -> tuple[str, int] | None:
+    """Returns (loop, number of lanes) if the front of a nest's body pays in lanes, the rest lane by lane; None if not.
+
+    `outer`: locals that are declared outside of the nest.
+    """
+    loop = nest[-1]
+    if vector_bytes < LEAST_BYTES or (len(nest) > 1 and not isinstance(loop.extent, ir.Const)):
+        return None
+    parts = parts_of(problem, nest, frozenset(outer))
+    if parts is None:
+        return None
+    alone = replace(loop, body=identified(parts.front))
+    uniformity = Uniformity(loop.loop, alone.body, frozenset())
+    if _saved(alone, problem, uniformity) < _KEPT * len(parts.kept):
+        return None
+    width = vector_bytes // widest(parts.front)
+    if any(isinstance(s, ir.While | ir.For) for s in nested_statements(parts.front)):
+        width *= 2
+    if isinstance(loop.extent, ir.Const) and int(loop.extent.value) < width // 2:
+        return None
+    return loop.loop, width
 
 
 def ranges_of(

@@ -24,6 +24,7 @@ from ...kernels.tasks.batch_blocks import names_in
 from ...space.backbone import INNER, MID, OUTER
 from ...space.draft import Decisions
 from ...space.families.batch_layout import BATCH_LAYOUT, INTERLEAVED
+from ...space.families.lane_parts import FRONT, LANE_PARTS
 from ...space.families.local_arrays import IN_REGISTERS, LOCAL_ARRAYS
 from ...space.families.scatter import COLOUR, SCATTER
 from ...space.families.schedule import BALANCED, BLOCKED, GUIDED, SCHEDULE
@@ -33,7 +34,7 @@ from ...space.targets.target import Target
 from ...space.values import PARTIALS, REDUCTION
 from . import nest_facts
 from .default_batches import batched_nest, is_short_in_locals
-from .default_lanes import lanes_of, ranges_of
+from .default_lanes import front_of, lanes_of, ranges_of
 from .default_waves import wave_at
 from .layouts import laid_out
 from .nest_plan import ANY_ORDER, ONE_BY_ONE, SCALAR, Sum
@@ -173,7 +174,7 @@ class _Rules:
                 is_slow = nest_facts.scatters_some(s) and work.iteration_ns(s.body) < _SCATTERED_NS
                 self.decide("iterations", (0, s.loop), SCALAR if is_slow else ANY_ORDER)
         self.share(nest, levels, conflicts, has_sums=bool(sums))
-        self.vectorise(nest)
+        self.vectorise(nest, has_sums=bool(sums))
         for rows in few_rows(loop.body):
             self.decide("unrolled", (0, place_of(self.task, rows.loop)), UNROLLED[ALL_COPIES])
         self.prefetch(loop)
@@ -241,8 +242,10 @@ class _Rules:
 
     # --- bodies
 
-    def vectorise(self, nest: Sequence[ir.For]) -> None:
+    def vectorise(self, nest: Sequence[ir.For], *, has_sums: bool) -> None:
         """Vectorises loops of a nest that compilers leave scalar: loops inside its body, or one of its own loops.
+
+        Of a body that cannot run in lanes as a whole, the front may.
 
         Loops inside the body are preferred if their extent is known only at run time and they load at indirect indices. Measured
         with AVX2, CSR rows of 4 to 100 elements take 0.75 of the scalar time. Vectors over rows take 2.5 to 15 times as long, since
@@ -258,6 +261,10 @@ class _Rules:
         ranges = ranges_of(self.problem, body, fast_math, size, instead_of_lanes=lanes is not None)
         for loop, value in ranges.items():
             self.decide("ranges", (0, loop), value)
+        if lanes is None and not ranges and not has_sums:
+            lanes = front_of(self.problem, nest, self.shared, size)
+            if lanes is not None:
+                self.decide("lane_parts", (0, lanes[0]), LANE_PARTS[FRONT])
         if lanes is not None and not ranges:
             name, width = lanes
             self.decide("dim_kind", (0, name, INNER), DIM_KIND[VECTOR])

@@ -14,6 +14,8 @@ from ...kernels.ir.body import Closure, Reason, Site
 from ...kernels.ir.domain import UNBOUNDED, Loop
 from ...kernels.ir.task import Problem
 from ...kernels.ir.walk import children, local_changed, nested_statements, walk
+from ...kernels.tasks import lane_parts
+from ...kernels.transforms.lane_fronts import Front
 from .nest_plan import Sum
 
 
@@ -142,6 +144,17 @@ def in_any_order(loop: ir.For) -> bool:
         return False
     shared = set(conflicting(sites_of((loop,), loop.body), loops_of((loop,))))
     return shared <= names
+
+
+# --- bodies in two parts
+
+
+def parts_of(problem: Problem, nest: Sequence[ir.For], outer: frozenset[str]) -> Front | None:
+    """Returns the body of a perfect nest in two parts, of which the first may run in lanes of the innermost loop; None without.
+
+    `outer`: locals that are declared outside of the nest.
+    """
+    return lane_parts.parts_of(problem, loops_of(nest), nest[-1].body, outer)
 
 
 # --- updates of elements that iterations share

@@ -8,6 +8,7 @@ from ...kernels.analysis.inner_ranges import widest
 from ...kernels.analysis.prefetch_sites import PrefetchCandidates
 from ...kernels.analysis.wavefronts import Sweep
 from ...kernels.ir.kernel import For
+from ...kernels.transforms.lane_fronts import Front
 from ...space.families.ranges import N_VECTORS
 from ...space.families.remainders import MASKED, REMAINDERS
 from ...space.targets.target import Target
@@ -41,12 +42,14 @@ class Lanes:
     """A vectorised loop: `width` iterations of `loop` run at once, in registers of `vector_bytes` bytes.
 
     `masks_rest`: of a loop inside of a body, iterations that do not fill all lanes are one vector with a mask.
+    `parts`: the body in two parts, of which the first runs in lanes and the second lane by lane; None: all of it runs in lanes.
     """
 
     loop: str
     width: int
     vector_bytes: int
     masks_rest: bool = False
+    parts: Front | None = None
 
 
 def range_lanes(loop: For, how: str, remainder: str, target: Target) -> Lanes:

@@ -11,8 +11,10 @@ from ...kernels.ir.kernel import For
 from ...kernels.ir.task import Problem, Task
 from ...kernels.ir.unrolling import copies_of, few_rows
 from ...kernels.ir.walk import nested_statements
+from ...kernels.transforms.lane_fronts import Front
 from ...space.backbone import INNER, MID, OUTER
 from ...space.draft import Decisions
+from ...space.families.lane_parts import FRONT, LANE_PARTS
 from ...space.families.prefetch_distance import DISTANCES
 from ...space.families.ranges import N_VECTORS
 from ...space.families.scatter import COLOUR, PRIVATE, SCATTER
@@ -99,7 +101,7 @@ class _Steps:
             scalar=frozenset(x.loop for x in inside if self.value("iterations", x.loop) == SCALAR),
             sums=sums,
             atomics=frozenset(u for u in conflicts if overlap is None and u.array not in copied),
-            lanes=self.lanes(inside),
+            lanes=self.lanes(loop, inside),
             copies=copies_of(
                 [
                     x
@@ -122,11 +124,17 @@ class _Steps:
             copied=copied,
         )
 
-    def lanes(self, inside: list[For]) -> Lanes | None:
+    def lanes(self, loop: For, inside: list[For]) -> Lanes | None:
         size = self.target.vector_bytes
         for x in inside:
-            if self.value("dim_kind", x.loop, INNER) == DIM_KIND[VECTOR]:
-                return Lanes(x.loop, int(self.value("size", x.loop, INNER)), size)
+            if self.value("dim_kind", x.loop, INNER) != DIM_KIND[VECTOR]:
+                continue
+            parts, width = None, int(self.value("size", x.loop, INNER))
+            if self.value("lane_parts", x.loop) == LANE_PARTS[FRONT]:
+                nest = nest_facts.nest_down_to((loop,), x.loop)
+                found = nest_facts.parts_of(self.problem, nest, frozenset(self.shared))
+                parts = found or Front((), nest[-1].body, ())
+            return Lanes(x.loop, width, size, parts=parts)
         return None
 
     def ranges(self, inside: list[For]) -> tuple[Lanes, ...]:

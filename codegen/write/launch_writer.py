@@ -19,9 +19,12 @@ from math import gcd
 from ...kernels.analysis.contraction import rounding_of
 from ...kernels.analysis.effects import arrays_written
 from ...kernels.ir.kernel import DType
+from ...kernels.tasks.lane_parts import parts_in
+from ...kernels.transforms.lane_fronts import Front
 from ...space.backbone import OUTER
 from ...space.families.batch_layout import BATCH_LAYOUT, INTERLEAVED
 from ...space.families.gathers import GATHERS, TRANSPOSED
+from ...space.families.lane_parts import FRONT, LANE_PARTS
 from ...space.families.row_stores import IN_ROWS, ROW_STORES
 from ...space.families.schedule import rows_of
 from ...space.targets.target import LINE_BYTES
@@ -526,6 +529,29 @@ class LaunchWriter:
         operands = self.values.operands
         return {o.access.array: operands.tile(task, o, ctx) for o in task.copies}
 
+    def in_parts(
+        self,
+        task: TaskPlan,
+        lanes: Lanes,
+        parts: Front,
+        around: LaneScope,
+        tile: tuple[c.CExpr, c.CExpr | None],
+        ctx: Context,
+    ) -> tuple[c.CStmt, ...]:
+        """Returns a vector of iterations whose front runs in lanes, and whose rest runs lane by lane."""
+        index = c.Id(self.scene.w.fresh(lanes.loop))
+        variables = {
+            (task.index, loop, OUTER): x for loop, x in (*around.loops.items(), (lanes.loop, index))
+        }
+        writer = body_writer(self.scene, task, variables, self.windows(task, ctx))
+        writer.ranges = {x.loop: x for x in task.ranges}
+        writer.v.loops = dict(around.loops)
+        assert task.task.body is not None
+        writer.begin(task.task.body.statements, task.task.fast_math)
+        written = writer.in_parts(around, lanes, parts, tile, index)
+        self.scene.w.used.discard(index.name)
+        return written
+
     def in_lanes(self, task: TaskPlan, p: LoopPlan, ctx: Context) -> None:
         """Writes a vector of iterations of loop `p`: as many as lanes, or the remaining ones under a mask."""
         assert task.task.body is not None
@@ -554,7 +580,11 @@ class LaunchWriter:
         left: c.CExpr | None = c.Bin("-", scene.tile_end(p, first) if end is None else end, first)
         if end is None and ctx.status.get((task.index, p.loop.name)):
             left = None  # a whole tile: no lane is without an iteration
-        written = LaneWriter(scene.w, around, lanes, body).iterations(first, left)
+        if choice("lane_parts", task.index) == LANE_PARTS[FRONT]:
+            parts = parts_in(scene.plan.problem, task.task)
+            written = self.in_parts(task, lanes, parts, around, (first, left), ctx)
+        else:
+            written = LaneWriter(scene.w, around, lanes, body).iterations(first, left)
         scene.w.write(c.Scope(written))
         for array in arrays_written(task.task):
             scene.w.forget(array)

@@ -96,9 +96,9 @@ class _StepWriter:
         `atomics`: updates to write as atomic operations. `own`: private copies of arrays, which the thread that runs the body
         uses instead.
         """
-        names = self.names | {x.array.name: x.own for x in own}
+        names, shared = self.names | {x.array.name: x.own for x in own}, {u.array for u in atomics}
         made = BodyWriter(
-            self.w, self.problem, lambda array: c.Id(names[array]), atomics.__contains__
+            self.w, self.problem, lambda array: c.Id(names[array]), lambda u: u.array in shared
         )
         made.begin(self.statements, self.fast_math)
         made.v.plain_indices = True

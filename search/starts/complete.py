@@ -23,6 +23,7 @@ from ...space.draft import AS_IT_IS
 from ...space.families.batch_layout import AS_STORED, INTERLEAVED
 from ...space.families.compaction import BLOCK_SCAN, SERIAL
 from ...space.families.grid_stride import BLOCKS_A_CORE, GRID_STRIDE
+from ...space.families.lane_parts import FRONT, WHOLE_BODY
 from ...space.families.local_arrays import IN_REGISTERS, ON_STACK
 from ...space.families.materialisation import RECOMPUTED, STORED
 from ...space.families.prefetch_distance import AHEAD_NONE, AHEAD_TWO, blocks_in
@@ -461,6 +462,8 @@ class _Wanted:
             self.want(var, ch.TRANSPOSED, ch.ONE_BY_ONE)
         for var in self.v.of_tasks["row_stores"].values():
             self.want(var, IN_ROWS, BY_ELEMENT)
+        for var in self.v.of_tasks["lane_parts"].values():
+            self.want(var, WHOLE_BODY, FRONT)
         for var in self.v.of_tasks["batch_layout"].values():
             self.want(var, INTERLEAVED, AS_STORED)
         for var in self.v.of_tasks["local_arrays"].values():

@@ -13,6 +13,8 @@ from ...kernels.analysis.vectorisable import refusal
 from ...kernels.ir.access import flat_strides
 from ...kernels.ir.domain import Loop
 from ...kernels.ir.task import Task
+from ...kernels.tasks.lane_parts import parts_of
+from ...kernels.transforms.lane_fronts import Front
 from ..backbone import INNER, MID, OUTER, Dim
 from ..backbone.patterns import windows
 from ..draft import Draft, Family, bits
@@ -70,9 +72,26 @@ def kinds_of(s: Draft, d: Dim) -> int:
 
 
 def runs_in_lanes(s: Draft, task: Task, d: Dim) -> bool:
+    """True if iterations of a body's innermost loop, or at least fronts of them, can run as lanes of vectors."""
+    return runs_in_lanes_whole(s, task, d) or front_in(s, task, d) is not None
+
+
+def _may_be_lanes(s: Draft, task: Task, d: Dim) -> bool:
+    return s.kind.has_teams and d.loop == task.loops[-1] and d.loop.is_known
+
+
+def front_in(s: Draft, task: Task, d: Dim) -> Front | None:
+    """Returns a body in two parts if iterations of its innermost loop conflict, and the first part can run in lanes; else None."""
+    assert task.body is not None
+    if not _may_be_lanes(s, task, d) or are_independent(task, d.loop):
+        return None
+    return parts_of(s.problem, task.loops, task.body.statements, frozenset())
+
+
+def runs_in_lanes_whole(s: Draft, task: Task, d: Dim) -> bool:
     """True if iterations of a body's innermost loop can run as lanes of vectors (SPMD, codegen/bodies/lanes.py)."""
     assert task.body is not None
-    may = s.kind.has_teams and d.loop == task.loops[-1] and d.loop.is_known
+    may = _may_be_lanes(s, task, d)
     if not may or task.body.trees.activates or refusal(task.body.statements, s.problem):
         return False  # lanes do not wait for one another's cells
     # Of a nest no two meet; of scatters lanes make their updates one after another.

@@ -48,6 +48,7 @@ def test_every_file_of_choices_is_found_and_says_for_which_kinds_it_is():
         "accuracy",
         "batch_layout",
         "gathers",
+        "lane_parts",
         "leaf_tiles",
         "local_arrays",
         "prefetch_distance",

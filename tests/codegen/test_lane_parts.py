@@ -1,0 +1,160 @@
+"""Bodies of which a front runs in lanes and the rest lane by lane: what the interpreter computes, in its order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import kernelscape as ks
+import numpy as np
+import pytest
+from kernelscape.codegen.plan.nest_plan import ONE_BY_ONE, NestPlan
+from kernelscape.codegen.plan.plan import Plan
+from kernelscape.kernels.interpret.kernel import run_kernel
+from kernelscape.kernels.ir.kernel import For, KernelIR
+from kernelscape.kernels.tasks.distribute import unique_loops
+from kernelscape.runtime.engine import building, toolchain
+from kernelscape.runtime.engine.engine import Engine, EngineOptions
+from kernelscape.runtime.engine.planning import decided_plan, default_plan
+from kernelscape.space.backbone import INNER, OUTER
+from kernelscape.testing.generator.features import STATEMENTS, Features, order_free
+from kernelscape.testing.generator.sequences import kernels_of
+
+pytestmark = pytest.mark.compiler
+ORDERED = replace(
+    STATEMENTS, name="two parts", extents=(9, 37), depths=(1,), main_extent=1.0, computed=0.1,
+    statements={**STATEMENTS.statements, "local": 8, "scatter": 2},
+)  # fmt: skip
+A = ks.types.ndarray
+
+
+def fronts(width: int, vector_bytes: int) -> Callable[..., Plan]:
+    """Plans in which fronts of outermost loops run in lanes, whatever their bodies, and the rest in program order."""
+
+    def plan(ir: KernelIR, cores: int, _: int) -> Plan:
+        decisions: dict[str, dict[Any, Any]] = {"nests": {0: ONE_BY_ONE}}
+        for loop in (s for s in unique_loops(ir.body) if isinstance(s, For)):
+            outer, inner = ((0, loop.loop, level) for level in (OUTER, INNER))
+            decisions.setdefault("dim_kind", {}).update({outer: "LOOP", inner: "VECTOR"})
+            decisions.setdefault("size", {})[inner] = str(width)
+            decisions.setdefault("lane_parts", {})[0, loop.loop] = "FRONT"
+        return decided_plan(ir, decisions, cores, vector_bytes)
+
+    return plan
+
+
+def parts_of(plan: Plan) -> list[Any]:
+    steps = (s for t in plan.tasks for s in t.steps if isinstance(s, NestPlan))
+    return [s.lanes.parts for s in steps if s.lanes is not None and s.lanes.parts is not None]
+
+
+def assert_same(engine: Engine, ir: KernelIR, arrays: dict[str, np.ndarray]) -> None:
+    given = [*arrays.values()]
+    wanted = {p.name: a.copy() for p, a in zip(ir.arrays, given, strict=True)}
+    with np.errstate(all="ignore"):
+        run_kernel(ir, wanted, {})
+    engine.run(ir, given, [])
+    for p, x in zip(ir.arrays, given, strict=True):
+        assert np.array_equal(x, wanted[p.name], equal_nan=x.dtype.kind == "f"), (p.name, ir)
+
+
+@pytest.mark.parametrize(
+    ("corpus", "width", "vector_bytes"),
+    [(ORDERED, 4, 32), (ORDERED, 16, 64), (order_free(37, "float64"), 8, 32)],
+    ids=lambda x: getattr(x, "name", str(x)),
+)
+def test_random_bodies_in_two_parts(
+    corpus: Features, width: int, vector_bytes: int, tmp_path, monkeypatch
+) -> None:
+    monkeypatch.setattr(toolchain, "_FLAGS", ("-O1", *toolchain._FLAGS[1:]))
+    plan = fronts(width, vector_bytes)
+    monkeypatch.setattr(building, "default_plan", plan)
+    engine = Engine(EngineOptions(folder=tmp_path, cores=1))
+    drawn = [
+        (ir, arrays)
+        for ir, arrays in kernels_of(corpus, range(60))
+        if any(x.front and x.rest for x in parts_of(plan(ir, 1, 0)))
+    ]
+    assert len(drawn) >= 12
+    drawn = drawn[::3]
+    engine.prepare([ir for ir, _ in drawn])
+    for ir, arrays in drawn:
+        assert_same(engine, ir, arrays)
+    engine.close()
+
+
+@ks.kernel
+def sorted_in(x: A(), n: A(), kept: A(), where: A()):
+    for i in range(x.shape[0]):
+        y = x[i]
+        for _ in range(3):
+            y = ks.sqrt(abs(y) + 0.5) - 0.25 * y
+            y += 0.125 * ks.sqrt(y * y + 1.0) - 0.25 * y / (abs(y) + 1.0)
+        if y > 0.5 and n[0] < 50:
+            at = ks.atomic_add(n[0], 1)
+            kept[at] = y
+            where[i] = at
+        y = y * 0.5
+        n[1] = max(n[1], ks.i32(y * 100.0))
+
+
+def test_what_old_values_decide_keeps_its_order(tmp_path: Path) -> None:
+    """The local y has another value behind the branch that reads it."""
+    rng = np.random.default_rng(1)
+    arrays = {
+        "x": rng.uniform(-3, 3, 77).astype(np.float32),
+        "n": np.zeros(2, np.int32),
+        "kept": np.zeros(77, np.float32),
+        "where": np.full(77, -1, np.int32),
+    }
+    ir = sorted_in.instantiate(*arrays.values())
+    plan = default_plan(ir, 1, 32)
+    (parts,) = parts_of(plan)
+    assert parts.front and parts.rest and len(parts.kept) <= 3
+    engine = Engine(EngineOptions(folder=tmp_path, cores=1))
+    given = [a.copy() for a in arrays.values()]
+    wanted = dict(zip(arrays, (a.copy() for a in given), strict=True))
+    run_kernel(ir, wanted, {})
+    engine.run(ir, given, [])
+    engine.close()
+    assert given[1].tolist() == wanted["n"].tolist() and given[1][0] == 50
+    assert given[3].tolist() == wanted["where"].tolist()
+    assert np.allclose(given[2], wanted["kept"], rtol=1e-6)
+
+
+@pytest.mark.parametrize("cores", [1, 2])
+def test_particles_that_activate_cells_compute_in_lanes(cores: int) -> None:
+    """Against NumPy. Each particle adds to four cells of a tree."""
+    ks.init(arch=ks.cpu, cpu_max_num_threads=cores)
+    n = 1009
+    x, mass = ks.Vector.field(2, ks.f32, shape=n), ks.field(ks.f32)
+    top = ks.root.pointer(ks.ij, 8)
+    top.pointer(ks.ij, 2).dense(ks.ij, 4).place(mass)
+
+    @ks.kernel
+    def scatter():
+        for p in x:
+            base = ks.cast(ks.floor(x[p] * 32.0), ks.i32)
+            f = x[p] * 32.0 - ks.cast(base, ks.f32)
+            w = f
+            for _ in range(4):
+                w = 0.5 * w + 0.25 * w * w + f * 0.125
+            for i, j in ks.static(ks.ndrange(2, 2)):
+                mass[base + ks.Vector([i, j])] += (w[0] + i) * (w[1] + 2.0 * j)
+
+    rng = np.random.default_rng(3)
+    at = rng.uniform(0.1, 1.9, (n, 2)).astype(np.float32)
+    x.from_numpy(at)
+    scatter()
+    base = np.floor(at * 32).astype(int)
+    f = at * np.float32(32) - base
+    w = f.copy()
+    for _ in range(4):
+        w = 0.5 * w + 0.25 * w * w + f * 0.125
+    wanted = np.zeros((64, 64))
+    for i in range(2):
+        for j in range(2):
+            np.add.at(wanted, (base[:, 0] + i, base[:, 1] + j), (w[:, 0] + i) * (w[:, 1] + 2.0 * j))
+    assert np.allclose(mass.to_numpy(), wanted, atol=1e-4)
