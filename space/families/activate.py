@@ -13,6 +13,7 @@ from ...kernels.tasks.variants import in_each
 from ..backbone import INNER
 from ..draft import Draft, Family, Phrases, all_but, bits
 from ..targets.kind import CPU, GPU
+from .lane_parts import FRONT
 from .ranges import IN_TURN
 from .scatter import BY_BLOCKS, SCATTER
 from .tiling import DIM_KIND, VECTOR
@@ -41,12 +42,14 @@ def declare(s: Draft) -> None:
 def one_by_one(s: Draft) -> None:
     """Coherence: sorted and vectorised iterations require DEMOTED.
 
-    Sorting and vectorisation are derived for the body without needless activations.
+    Sorting and vectorisation are derived for the body without needless activations. Behind a front lanes activate one by one.
     """
     for t, var in s.v.of_tasks["activate"].items():
+        parts = s.v.of_tasks["lane_parts"].get(t)
+        behind = [] if parts is None else [(parts, bits(FRONT))]
         for d in s.dims_at(t, INNER):
             scalar = (s.v.kind[d], all_but(DIM_KIND, VECTOR))
-            s.b.clause("activations one by one", [(var, bits(DEMOTED)), scalar])
+            s.b.clause("activations one by one", [(var, bits(DEMOTED)), scalar, *behind])
         for ranges in (x for (u, _), x in s.v.ranges.items() if u == t):
             s.b.clause("activations one by one", [(var, bits(DEMOTED)), (ranges, bits(IN_TURN))])
         for x in (x for u, x in s.v.scatter if u == t):

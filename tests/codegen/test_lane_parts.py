@@ -12,13 +12,22 @@ import numpy as np
 import pytest
 from kernelscape.codegen.plan.nest_plan import ONE_BY_ONE, NestPlan
 from kernelscape.codegen.plan.plan import Plan
+from kernelscape.kernels.frontend.kernel import kernel, types
+from kernelscape.kernels.frontend.recorder import record_program, record_sequence
 from kernelscape.kernels.interpret.kernel import run_kernel
 from kernelscape.kernels.ir.kernel import For, KernelIR
 from kernelscape.kernels.tasks.distribute import unique_loops
+from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.runtime.engine import building, toolchain
 from kernelscape.runtime.engine.engine import Engine, EngineOptions
 from kernelscape.runtime.engine.planning import decided_plan, default_plan
 from kernelscape.space.backbone import INNER, OUTER
+from kernelscape.space.build import build_space
+from kernelscape.space.candidate import Candidate
+from kernelscape.space.decisions import fix
+from kernelscape.space.families.lane_parts import FRONT, WHOLE_BODY
+from kernelscape.space.families.tiling import ABSENT, VECTOR
+from kernelscape.testing import checking, sparse_candidates, sparse_periods
 from kernelscape.testing.generator.features import STATEMENTS, Features, order_free
 from kernelscape.testing.generator.sequences import kernels_of
 
@@ -28,6 +37,7 @@ ORDERED = replace(
     statements={**STATEMENTS.statements, "local": 8, "scatter": 2},
 )  # fmt: skip
 A = ks.types.ndarray
+nd: Any = types.ndarray()
 
 
 def fronts(width: int, vector_bytes: int) -> Callable[..., Plan]:
@@ -158,3 +168,81 @@ def test_particles_that_activate_cells_compute_in_lanes(cores: int) -> None:
         for j in range(2):
             np.add.at(wanted, (base[:, 0] + i, base[:, 1] + j), (w[:, 0] + i) * (w[:, 1] + 2.0 * j))
     assert np.allclose(mass.to_numpy(), wanted, atol=1e-4)
+
+
+def particles(dtype: Any) -> Any:
+    """A recording of particles that activate the cells to which they add, in numbers that are exact, and their count."""
+    mass, momentum = ks.field(dtype), ks.Vector.field(2, dtype)
+    top = ks.root.pointer(ks.ij, 5)
+    top.pointer(ks.ij, 2).dense(ks.ij, 2).place(mass, momentum)
+    x, v = ks.Vector.field(2, ks.f32, shape=77), ks.Vector.field(2, dtype, shape=77)
+
+    @ks.kernel
+    def begin() -> None:
+        for p in x:
+            x[p] = [0.125 * (p * 37 % 140), 0.25 * (p * 11 % 69)]
+            v[p] = [p % 5, 3 - p % 7]
+
+    @ks.kernel
+    def scatter() -> None:
+        for p in x:
+            base = ks.cast(ks.floor(x[p]), ks.i32)
+            f = x[p] - ks.cast(base, ks.f32)
+            for i, j in ks.static(ks.ndrange(2, 2)):
+                w = (f[0] + i) * (f[1] + 2 * j)
+                if w > 0.0:
+                    momentum[base + ks.Vector([i, j])] += w * v[p]
+                    mass[base + ks.Vector([i, j])] += w
+            v[p] = v[p] * 2.0 - 1.0
+
+    begin()
+    return record_program(lambda: scatter(), ())
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f64"])
+def test_fronts_are_a_choice_of_scatters_to_trees(dtype: str, tmp_path: Path) -> None:
+    ks.init(arch=ks.cpu)
+    recording, before = particles(getattr(ks, dtype))
+    problem, works = normalise(recording), []
+    wanted = sparse_periods.periods(recording, before)
+    for k, cores in enumerate((2, 1, 3, 2)):
+        space = build_space(problem, checking.target(cores, 32))
+        (t,) = space.variables.of_tasks["lane_parts"]
+        name = problem.tasks[t].name
+        fixed = [(f"dim_kind({name}.{problem.tasks[t].loops[-1].name}.inner)", "VECTOR")]
+        made = checking.random_candidate(fix(space, fixed).root(), np.random.default_rng(k))
+        assert isinstance(made, Candidate)
+        assert made.value(space.variables.of_tasks["lane_parts"][t]) == FRONT
+        source = checking.source_of(made)
+        works.append(sparse_candidates.Work(source, recording, before, wanted))
+    assert sparse_candidates.faults_built(works, tmp_path) == [""] * 4
+
+
+def test_either_parts_of_a_scatter_compute_the_same(tmp_path: Path) -> None:
+    @kernel
+    def deposit(x: nd, grid: nd, last: nd) -> None:
+        for p in range(x.shape[0]):
+            i = min(max(ks.i32(ks.floor(x[p] * 2.0)), 0), 16)
+            f = x[p] * 2.0 - ks.f32(i)
+            for k in ks.static(range(3)):
+                grid[i + k] += (f + k) * (1.5 - 0.5 * f)
+            last[p] = f * 0.5
+
+    x = (np.random.default_rng(5).integers(0, 64, 83) / 8).astype(np.float32)
+    arrays = {"x": x, "grid": np.ones(19, np.float32), "last": np.zeros(83, np.float32)}
+    recording = record_sequence(
+        lambda x, grid, last: deposit(x, grid, last), tuple(arrays.values()), name="one"
+    )
+    problem = normalise(recording)
+    space = build_space(problem, checking.target(2, 32))
+    ((t, var),) = space.variables.of_tasks["lane_parts"].items()
+    root: Any = space.root()
+    kind = space.variables.kind[next(d for d in space.backbone.dims_of(t) if d.level == INNER)]
+    assert root.decide(kind, 1 << ABSENT).value(var) == WHOLE_BODY
+    rng, vectors = np.random.default_rng(6), root.decide(kind, 1 << VECTOR)
+    candidates = [vectors.decide(var, 1 << x) for x in (WHOLE_BODY, FRONT, FRONT)]
+    sources = [checking.source_of(checking.random_candidate(c, rng)) for c in candidates]
+    texts = [source.text for source in sources]
+    assert ["_kept" in text for text in texts] == [False, True, True]
+    inputs = checking.make_inputs(recording, problem, arrays, {})
+    assert not checking.fault(sources, inputs, tmp_path, may_warn=True)
