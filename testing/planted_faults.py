@@ -341,6 +341,20 @@ FAULTS = (
         ("tests/codegen/test_batch_layout.py",),
     ),
     Fault(
+        "a legality rule: arrays that the rest of a body writes behind its front",
+        "kernels/transforms",
+        "self.arrays |= t.written | (t.loaded & self._written)",
+        "pass",
+        ("tests/codegen/test_lane_parts.py",),
+    ),
+    Fault(
+        "a value: locals that change behind the place where the rest reads them",
+        "kernels/transforms",
+        "key = e, tuple(self.versions[name] for name in locals_read(e))",
+        "key = e, ()",
+        ("tests/codegen/test_lane_parts.py",),
+    ),
+    Fault(
         "a mask: iterations that do not fill a vector",
         "codegen/bodies",
         'rest = self.iterations(whole, c.Bin("-", end, whole))',
