@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from .candidate import DeadEnd, Space
-from .families import compaction, scatter, schedule, splitting
+from .families import compaction, scatter, schedule, settling, splitting
 from .targets.kind import CPU
 from .values import ATOMIC, PARTIALS
 
@@ -46,5 +46,7 @@ def _excluded(space: Space) -> Iterator[tuple[int, frozenset[int]]]:
         yield var, frozenset({schedule.GUIDED})
     for var in v.of_tasks["compaction"].values():
         yield var, frozenset({compaction.APPEND})
+    for var in v.of_tasks["settling"].values():
+        yield var, frozenset({settling.ALL_BLOCKS})  # slots below are returned in any order
     for var in v.of_trees["splitting"].values():
         yield var, frozenset({splitting.WHOLE})

@@ -53,6 +53,7 @@ SORTED_COLOURS = "tests/codegen/test_scatter.py::test_blocks_of_one_colour_are_a
 IN_TURN = "tests/codegen/test_grid_stride.py"
 ACTIVATION = "tests/kernels/sparse/test_emulated_activation.py::test_threads_activate_at_once_in_three_periods"
 LAST_BLOCK = "tests/codegen/test_last_block.py"
+RECLAIMED = "tests/kernels/sparse/test_emulated.py::test_many_threads_reclaim_pools"
 KEPT_COLOURS = (
     "tests/runtime/cpu/test_calls.py::test_kept_colours_are_made_again_when_an_index_changes"
 )
@@ -729,6 +730,36 @@ FAULTS = (
         "    __threadfence();\n    __syncthreads();\n    if (tid == 0) {{{{\n",
         "    __syncthreads();\n    if (tid == 0) {{{{\n",
         (LAST_BLOCK,),
+    ),
+    Fault(
+        "pools of a GPU: counters that change before the last pool's loop",
+        "codegen/write",
+        """    for x in found:
+        yield partial(_cleared, x=x), ""
+    yield partial(_committed, found=found), "changes the counters of pools"
+""",
+        """    for k, x in enumerate(found):
+        if k == len(found) - 1:
+            yield partial(_committed, found=found), "changes the counters of pools"
+        yield partial(_cleared, x=x), ""
+""",
+        (RECLAIMED,),
+    ),
+    Fault(
+        "pools of a GPU: slots that nobody clears",
+        "codegen/write",
+        "first, end, n_blocks * SETTLING_THREADS, one",
+        "first, end, 2 * n_blocks * SETTLING_THREADS, one",
+        (
+            "tests/kernels/sparse/test_emulated.py::test_threads_reclaim_more_slots_than_a_grid_has_threads",
+        ),
+    ),
+    Fault(
+        "pools of a GPU: loops that read counters which change before",
+        "kernels/ir",
+        "return not (_meet(stored, touched) or _meet(held, set(_writes(loops))))",
+        "return not _meet(held, set(_writes(loops)))",
+        ("tests/kernels/ir/test_settlements.py",),
     ),
     # --- what is believed
     Fault(

@@ -35,7 +35,7 @@ from .joining import entry_of, joined
 from .sparse_periods import Between, nothing
 
 OF_TREES = (
-    "listgen", "activate", "compaction", "record", "directory", "leaf_layout", "cell_order", "staged", "unrolled",
+    "listgen", "activate", "compaction", "settling", "record", "directory", "leaf_layout", "cell_order", "staged", "unrolled",
     "prefetch_distance", "schedule", "scatter", "grid_stride",
 )  # fmt: skip
 MACHINES = ((2, 32), (2, 16), (3, 32), (2, 64), (1, 32))  # cores, bytes of a vector

@@ -193,10 +193,16 @@ def _bodies(launch: loop_ir.Launch, plan: Plan, places: Sequence[_PhasePlace]) -
     """Verifies that each task has one body (two if it is retimed), each inside each of the task's loops exactly once."""
     found = [p for p in places if isinstance(p.phase, loop_ir.TileBody)]
     for t in launch.tasks:
-        is_shared = launch.runs is loop_ir.Runs.GRID and plan.tasks[t].compaction != "SERIAL"
-        _expect(not is_shared or len(launch.tasks) == 1, f"task {t} shares the blocks of its lists")
-        is_shared = plan.tasks[t].is_parallel or bool(plan.tasks[t].threads)
-        is_able = bool(plan.tasks[t].states) or not plan.tasks[t].activates
+        planned = plan.tasks[t]
+        is_alone = launch.runs is not loop_ir.Runs.GRID or len(launch.tasks) == 1
+        _expect(
+            is_alone or planned.compaction == "SERIAL", f"task {t} shares the blocks of its lists"
+        )
+        _expect(
+            is_alone or planned.settling == "ONE_THREAD", f"task {t} shares the blocks of its pools"
+        )
+        is_shared = planned.is_parallel or bool(planned.threads)
+        is_able = bool(planned.states) or not planned.activates
         what = f"task {t}: threads activate cells of states that one changes"
         _expect(is_able or not is_shared, what)
     once = sorted(p.phase.task for p in found if not p.is_late)

@@ -231,6 +231,7 @@ class _Reader:
             by_length=self.by_length(t),
             wave=self.wave(t),
             compaction=self.value("compaction", t) or "SERIAL",
+            settling=self.value("settling", t) or "ONE_THREAD",
         )
 
     def reduces(self, t: int, way: int) -> bool:

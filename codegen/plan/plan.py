@@ -199,6 +199,7 @@ class TaskPlan:
     by_length: LengthOrder | None = None  # of iterations in lanes that do not follow one another
     wave: Wave | None = None  # of a sweep that does not run in order
     compaction: str = "SERIAL"  # of a task that makes a list, a value of COMPACTION
+    settling: str = "ONE_THREAD"  # of a task that reclaims pools, a value of SETTLE
     ranges: tuple[Lanes, ...] = ()  # of the loops in its body that run in lanes
     steps: tuple[Step, ...] = ()  # of a standalone kernel: its statements, with their plans
 
@@ -241,6 +242,11 @@ class TaskPlan:
     def is_of_team(self) -> bool:
         """True if all threads of a team run the task's body together, with barriers inside it."""
         return self.wave is not None or self.compaction != "SERIAL"
+
+    @property
+    def is_of_grid(self) -> bool:
+        """True if kernels of the task alone share its body out to blocks."""
+        return self.compaction != "SERIAL" or self.settling != "ONE_THREAD"
 
     @property
     def activates(self) -> bool:

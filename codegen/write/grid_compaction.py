@@ -51,7 +51,9 @@ def _in_one_block(kernel: KernelScene, found: Sequence[Compaction]) -> int:
     """Writes compactions by one block: prefix sums of the threads' counts say where each stores its elements."""
     scene = kernel.scene
     most = scene.target.max_threads_per_block
-    n_threads = max(min(most, _whole_warps(most_iterations(x, scene.plan.problem))) for x in found)
+    n_threads = max(
+        min(most, _whole_warps(most_iterations(x.loop, scene.plan.problem))) for x in found
+    )
     kernel.shape, kernel.uses_tid = (n_threads,), True
     sums = c.Id(kernel.keep("warp_sums", found[0].count.dtype, n_threads // WARP).name)
     for parts in parts_of(scene, found):
@@ -81,7 +83,7 @@ def _appended(kernel: KernelScene, found: Sequence[Compaction], k: int) -> int:
     """Writes compaction `k` by all blocks: each warp takes room for its elements by one atomic addition to the length."""
     scene, x = kernel.scene, found[k]
     kernel.shape, kernel.uses_tid = (APPENDING_THREADS,), True
-    wanted = -(-most_iterations(x, scene.plan.problem) // APPENDING_THREADS)
+    wanted = -(-most_iterations(x.loop, scene.plan.problem) // APPENDING_THREADS)
     n_blocks = max(1, min(BLOCKS_EACH * scene.target.cores, wanted))
     parts = list(parts_of(scene, found))[k]
     first = x.ends[0]
@@ -137,20 +139,20 @@ def _between(kernel: KernelScene, found: Sequence[Compaction], k: int) -> int:
     return 1
 
 
-def most_iterations(x: Compaction, problem: Problem) -> int:
-    """Upper bound of the iterations of a compaction's loop: that of its extent, and the length of an array that it reads.
+def most_iterations(loop: ir.For, problem: Problem) -> int:
+    """Upper bound of the iterations of a loop: that of its extent, and the length of an array that it reads.
 
     Without either, more than a grid has threads.
     """
-    every = (e for s in nested_statements(x.loop.body) for part in children(s) for e in walk(part))
+    every = (e for s in nested_statements(loop.body) for part in children(s) for e in walk(part))
     lengths = [
         problem.array(e.array).shape[axis]
         for e in every
         if isinstance(e, ir.Load)
         for axis, index in enumerate(e.indices)
-        if isinstance(index, ir.LoopIndex) and index.loop == x.loop.loop
+        if isinstance(index, ir.LoopIndex) and index.loop == loop.loop
     ]
-    return min((_most(x.loop.extent), *lengths))
+    return min((_most(loop.extent), *lengths))
 
 
 def _most(e: ir.Expr) -> int:

@@ -29,8 +29,9 @@ from ..text.names import RESERVED_CUDA, c_names
 from ..text.source import KernelLaunch
 from ..text.types import type_name
 from .emission import Emission
-from .grid_compaction import steps_of
+from .grid_compaction import steps_of as compaction_steps
 from .grid_emission import BlockCounters, KernelScene
+from .grid_settling import steps_of as settling_steps
 from .grid_writer import GridKernel, KernelWriter
 from .program_text import LoweredProgram, arguments_of
 
@@ -67,9 +68,9 @@ class _Kernels:
         for launch in launches:
             tasks = [self.plan.tasks[t] for t in launch.tasks]
             n_before = len(self.functions)
-            if any(task.compaction != "SERIAL" for task in tasks):
+            if any(task.is_of_grid for task in tasks):
                 (task,) = tasks
-                self.add_compaction(launch, task)
+                self.add_steps(launch, task)
             else:
                 self.add_launch(launch, tasks)
             n_added = len(self.functions) - n_before
@@ -114,8 +115,9 @@ class _Kernels:
                 combined = self.writer(launch).combining(task, writer.kernel)
                 self.add(combined, f"{task.task.name}: combines what the blocks left")
 
-    def add_compaction(self, launch: Launch, task: TaskPlan) -> None:
-        """Adds the kernels of a task whose lists are made by many threads."""
+    def add_steps(self, launch: Launch, task: TaskPlan) -> None:
+        """Adds the kernels of a task whose lists are made, or whose pools are reclaimed, by many threads."""
+        steps_of = settling_steps if task.settling == "ALL_BLOCKS" else compaction_steps
         for step, what in steps_of(task):
             kernel = self.writer(launch).stepping(step)
             comment = f"{task.task.name}: {what}" if what else sentence(self.plan, task.index)

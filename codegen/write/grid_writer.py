@@ -173,7 +173,7 @@ class KernelWriter:
         return self.beside(tuple(body.statements), blocks)
 
     def stepping(self, step: Step) -> GridKernel:
-        """Returns one kernel of a compaction, which `step` writes."""
+        """Returns one kernel of a task that all blocks share, which `step` writes."""
         with self.scene.w.scope() as body:
             blocks = step(self.kernel)
         return self.beside(tuple(body.statements), blocks)

@@ -32,6 +32,7 @@ from ...space.families.row_lengths import UNSORTED
 from ...space.families.row_stores import BY_ELEMENT, IN_ROWS
 from ...space.families.scatter_colours import GENERATE, IF_CHANGED, REUSE
 from ...space.families.scatter_sorts import SORT_ANEW, SORT_IF_CHANGED
+from ...space.families.settling import ALL_BLOCKS, ONE_THREAD
 from ...space.families.tiling import widest_vector
 from ..tree.ordering import open_in_order
 from .profitability import what_pays
@@ -473,6 +474,8 @@ class _Wanted:
         for sites in self.v.of_trees.values():
             for var in sites.values():
                 self.want(var, AS_IT_IS)
+        for var in self.v.of_tasks["settling"].values():
+            self.want(var, *((ALL_BLOCKS,) if self.is_in_blocks else ()), ONE_THREAD)
         for var in self.v.of_tasks["compaction"].values():
             self.want(var, *((BLOCK_SCAN,) if self.is_in_blocks else ()), SERIAL)
         for d, var in self.v.of_dims["grid_stride"].items():

@@ -77,6 +77,33 @@ def test_what_many_threads_make_is_alone_in_its_launch() -> None:
         verify(both, plan)
 
 
+@pytest.mark.skipif(not nvrtc_is_there(), reason="no NVRTC")
+@pytest.mark.parametrize("shape", [POINTERS, HASHED])
+def test_pools_reclaimed_by_many_threads_are_taken_by_the_compiler_of_cuda(
+    shape: Shape, tmp_path: Path
+) -> None:
+    """Threads clear a slot each, one pool behind the other; the counters of all change behind them."""
+    candidate = drawn(shape, ALL, [("settling", "ALL_BLOCKS")])
+    source = gpu.source_of(candidate)
+    compiled([source], tmp_path)
+    tasks = plan_of(candidate).tasks
+    shared = [x for x in source.launches if any(tasks[t].settling != "ONE_THREAD" for t in x.tasks)]
+    assert shared
+    assert all(prod((*x.grid, *x.block)) >= 256 for x in shared)
+
+
+def test_a_pool_that_many_threads_reclaim_is_alone_in_its_launch() -> None:
+    candidate = drawn(POINTERS, ALL, [("settling", "ALL_BLOCKS")])
+    plan = plan_of(candidate)
+    launches = launches_of(plan, candidate.space.target)
+    own = next(x for x in launches if plan.tasks[x.tasks[0]].settling == "ALL_BLOCKS")
+    other = next(x for x in launches if x is not own and x.tasks[0] > own.tasks[0])
+    verify(own, plan)
+    both = replace(own, tasks=own.tasks + other.tasks, nodes=own.nodes + other.nodes)
+    with pytest.raises(IllFormedError, match="shares the blocks of its pools"):
+        verify(both, plan)
+
+
 def drawn(shape: Shape, calls: list[tuple[str, int]], decided: list[tuple[str, str]]) -> Candidate:
     """A random candidate of a sequence, with decisions."""
     recording, _ = sparse_emulation.recorded(shape, calls)

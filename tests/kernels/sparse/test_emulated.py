@@ -47,6 +47,33 @@ def test_many_threads_make_a_list(shape: Shape, way: str, tmp_path) -> None:
     assert emulation.fault(recording, before, 2, tmp_path, decided=decided) == ""
 
 
+DEEP = Shape((("pointer", (2, 2)), ("pointer", (2, 2)), ("hash", (2, 2))), 2, 1)
+SETTLED = [("settling", "ALL_BLOCKS")]
+
+
+@pytest.mark.parametrize("shape", [POINTERS, HASHED, DEEP])
+def test_many_threads_reclaim_pools(shape: Shape, tmp_path) -> None:
+    """Cells of all levels become inactive, and their slots are taken by others; a hash node's cell returns twice."""
+    calls = [
+        ("fill", 1),
+        ("lengthen", 3),
+        ("drop", 3),
+        ("store", 5),
+        ("drop", 3),
+        ("fill", 2),
+        ("lengthen", 3),
+    ]
+    recording, before = emulation.recorded(shape, calls)
+    assert emulation.fault(recording, before, 2, tmp_path, decided=SETTLED) == ""
+
+
+def test_threads_reclaim_more_slots_than_a_grid_has_threads(tmp_path) -> None:
+    """A thread clears several slots, a grid apart."""
+    shape = Shape((("pointer", (2, 1)), ("pointer", (40, 40))), 0, 2)
+    recording, before = emulation.recorded(shape, [("fill", 0), ("drop", 0), ("fill", 1)])
+    assert emulation.fault(recording, before, 2, tmp_path, 1, SETTLED, cores=1) == ""
+
+
 def test_lists_of_places_leave_what_the_reference_leaves(tmp_path) -> None:
     recording, before = emulation.recorded(POINTERS, [("bump", 0), ("bump", 0)])
     decided = [("record", "CELL"), ("leaf_layout", "SOA"), ("cell_order", "ROWS")]
