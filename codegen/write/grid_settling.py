@@ -58,7 +58,10 @@ def _committed(kernel: KernelScene, found: Sequence[Settlement]) -> int:
     """Writes what one thread does behind all loops: it changes the counters of all pools."""
     kernel.shape, kernel.uses_tid = (WARP,), True
     writer = _writer(kernel)
-    done = writer.iteration(tuple(s for x in found for s in (*x.held, *x.stores)))
+    committed: list[ir.Stmt] = []
+    for x in found:
+        committed += [*x.held, *x.stores]
+    done = writer.iteration(tuple(committed))
     alone = c.Bin("==", c.Id("tid"), c.Num("0"))
     kernel.scene.w.write(c.If(alone, done))
     return 1

@@ -1,4 +1,4 @@
-"""First candidates as the compiler of CUDA reports them: no spills, and several blocks a multiprocessor where memory is the limit."""
+"""First candidates as the compiler of CUDA reports them: no spills, and blocks beside one another where memory is the limit."""
 
 from __future__ import annotations
 
