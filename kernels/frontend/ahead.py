@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import ast
 import math
-import weakref
 from collections.abc import Iterable
 from inspect import Parameter
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -36,9 +35,6 @@ from .intrinsics import (
     static_print,
 )
 from .parse import ParsedFunction
-
-if TYPE_CHECKING:
-    from .kernel import Kernel
 
 _PACKAGE: Final = __name__.removesuffix(".kernels.frontend.ahead")
 _UNKNOWN: Final = object()  # an object that only tracing finds: a value of the kernel, or nothing
@@ -83,18 +79,6 @@ _LAZY = frozenset(
 )
 _AT_COMPILE_TIME = (static, static_assert, loop_config)  # whose arguments Python evaluates
 _MOST_ITEMS = 1000  # of a list or tuple that a kernel names
-
-_kernels: dict[str, weakref.WeakSet[Kernel]] = {}  # by file
-
-
-def note_kernel(kernel: Kernel) -> None:
-    """Adds a kernel to those of its file, while it exists."""
-    _kernels.setdefault(kernel.where.file, weakref.WeakSet()).add(kernel)
-
-
-def kernels_of(file: str) -> list[Kernel]:
-    """Returns the kernels that are defined in a file, in the order of its lines."""
-    return sorted(_kernels.get(file, ()), key=lambda kernel: kernel.where.line)
 
 
 def are_types_known(annotations: Iterable[Any]) -> bool:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 import inspect
 import sys
+import weakref
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, TypeVar, overload
@@ -21,7 +22,7 @@ from ..fields.dlpack import hands_out, shared_array
 from ..fields.program import Program, current_program, element_dtype
 from ..ir.kernel import KernelIR, Location
 from .adjoint_calls import AdjointKernel
-from .ahead import are_types_known, is_free_of_effects, note_kernel
+from .ahead import are_types_known, is_free_of_effects
 from .annotations import resolve_annotation
 from .call_cache import SLOW, QuickCalls
 from .calling import completed, passed
@@ -113,6 +114,8 @@ __all__ = [
 ]
 
 _SELF = TemplateAnnotation()
+# By file and identity, while they exist.
+_kernels: dict[str, weakref.WeakValueDictionary[int, Kernel]] = {}
 T = TypeVar("T")
 
 
@@ -129,7 +132,7 @@ class Kernel:
         self._instances: dict[Signature, Instance] = {}
         self._program: Program | None = None
         functools.update_wrapper(self, fn)
-        note_kernel(self)
+        _kernels.setdefault(self.where.file, weakref.WeakValueDictionary())[id(self)] = self
 
     @property
     def name(self) -> str:
@@ -394,6 +397,15 @@ class Kernel:
             instance.derived[key] = self._instantiated(signature, aliases)
         found: Instance = instance.derived[key]
         return found
+
+
+def kernels_of(file: str) -> list[Kernel]:
+    """Returns the kernels that are defined in a file, in the order of its lines."""
+    references = (
+        _kernels[file].valuerefs() if file in _kernels else []
+    )  # other threads may add some
+    found = [kernel for reference in references if (kernel := reference()) is not None]
+    return sorted(found, key=lambda kernel: kernel.where.line)
 
 
 _MARK = "_is_data_oriented"  # of classes whose kernels a program calls

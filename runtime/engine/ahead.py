@@ -82,7 +82,7 @@ class Ahead:
             self._tracing.release()
 
     def _untried(self, program: Program, file: str) -> list[Kernel]:
-        from ...kernels.frontend.ahead import kernels_of
+        from ...kernels.frontend.kernel import kernels_of
 
         if self._program() is not program:
             self._program = weakref.ref(program)
@@ -154,7 +154,11 @@ class Ahead:
     def end(self) -> None:
         """Stops all compilers, and waits until they have ended. Nothing is compiled ahead any more."""
         self._is_over = True
-        self._pool.wait(lambda: [self._stop(job) for job in tuple(self._running)])
+        self._pool.wait(self._stop_all)
+
+    def _stop_all(self) -> None:
+        for job in tuple(self._running):
+            self._stop(job)
 
 
 def has_idle_core() -> bool:
