@@ -135,6 +135,9 @@ class _Body:
             if is_static and callee is len and isinstance(node.args[0], ast.Name):
                 return  # of a list of fields, too
             is_static = is_static or any(callee is f for f in _AT_COMPILE_TIME)
+            for argument in (*node.args, *node.keywords):
+                self._visit(argument, is_static=is_static)
+            return
         if is_static and isinstance(node, ast.Subscript) and not isinstance(node.value, ast.Name):
             raise _EffectError("an element of a field may be read at compile time")
         for part in ast.iter_child_nodes(node):

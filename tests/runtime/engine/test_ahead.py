@@ -3,6 +3,7 @@
 No annotations of this file are text: such kernels wait for their call.
 """
 
+import math
 import os
 import signal
 import threading
@@ -13,6 +14,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import kernelscape as ks
+import numpy as np
 import pytest
 from kernelscape.kernels.fields.program import current_program
 from kernelscape.kernels.frontend.scopes import TracingStoppedError
@@ -20,6 +22,7 @@ from kernelscape.runtime import engine as engine_room
 from kernelscape.runtime.cpu.compiler import run_compiler
 from kernelscape.runtime.engine import ahead
 from kernelscape.runtime.engine.engine import Engine, EngineOptions
+from kernelscape.runtime.engine.spelling import spelled
 
 pytestmark = pytest.mark.compiler
 by = 3  # a global that kernels read
@@ -270,6 +273,57 @@ def test_no_kernel_is_traced_whose_tracing_has_effects():
         assert kernel.ahead(lambda: True) is None, kernel.name
         assert len(fields) == n_fields
     assert noted == []
+    ks.reset()
+
+
+def usual() -> Iterator[ks.kernel]:
+    """Kernels as programs have them, whose tracing has no effects."""
+    x, many = ks.Vector.field(2, ks.f32, 8), [ks.field(ks.f32, 8) for _ in range(2)]
+    held = ks.Struct.field({"a": ks.f32, "b": ks.math.vec2}, shape=8)
+
+    @ks.func
+    def scaled(q: ks.template(), i, by=2.0):
+        return q[i] * by + math.pi
+
+    @ks.kernel
+    def with_functions(a: float, b: ks.u8, c: bool):
+        for i in x:
+            x[i] = scaled(x, i) + ks.math.vec2(a, ks.cast(b, ks.f32)) + np.sqrt(2.0)
+            if c:
+                x[i].x = max(x[i].y, ks.sin(a))
+
+    @ks.kernel
+    def at_compile_time():
+        for i in range(x.shape[0]):
+            for d in ks.static(range(x.n)):
+                x[i][d] = d
+            for d, e in ks.static(ks.ndrange(2, 2)):
+                many[d][i] += e
+            for k in ks.static(range(len(many))):
+                many[k][i] = k
+
+    @ks.kernel
+    def with_members() -> ks.f32:
+        total = 0.0
+        ks.loop_config(serialize=True)
+        for i in range(8):
+            held.b[i] += [held.a[i], 1.0]
+            total += held[i].b.norm() + ks.Matrix.identity(ks.f32, 2)[0, 1]
+        return total
+
+    for kernel in list(locals().values()):
+        if type(kernel).__name__ == "Kernel":
+            yield kernel
+
+
+def test_usual_kernels_are_traced_as_at_their_call():
+    ks.init()
+    for kernel in usual():
+        found = kernel.ahead(lambda: True)
+        assert found is not None, kernel.name
+        values = {float: 1.0, bool: True, ks.u8: 3}
+        at_call = kernel.instantiate(*(values[a] for _, a in kernel.parameters))
+        assert spelled(found.ir) == spelled(at_call)
     ks.reset()
 
 
