@@ -12,7 +12,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import partial
 from itertools import combinations, starmap, takewhile
 from operator import call
 from typing import TYPE_CHECKING, Any
@@ -22,13 +22,14 @@ import numpy as np
 from ...kernels.ir.kernel import KernelIR
 from . import current_engine
 from .folder import CompileError
+from .planned_calls import PlannedCalls
 from .tree_marks import TreeMarks
 from .work import Work
 
 if TYPE_CHECKING:  # the rules of plans are imported with the first of them
     from ...kernels.fields.tree import Structure
     from ...kernels.sparse.recorded import WindowCall
-    from ...kernels.tasks.window_kernels import WindowKernels, WindowStep
+    from ...kernels.tasks.window_kernels import WindowStep
     from .stored_components import FoundPart, StoredComponents
 
 _LEAST_TIMES = 2  # that a window is met before its plan is built
@@ -36,41 +37,6 @@ _MOST_PLANS = 256
 _MOST_MISSES = 3  # runs in a row before which cells have changed
 
 Values = tuple[Any, ...]
-
-
-@dataclass(frozen=True, eq=False)
-class PlannedCalls:
-    """The kernels of a window by default decisions, and the stored implementations that replace those of some calls, in order."""
-
-    kernels: WindowKernels
-    parts: Sequence[FoundPart] = ()
-
-    @cached_property
-    def irs(self) -> list[KernelIR]:
-        """All kernels: also of calls that stored implementations run, which are compared with them."""
-        steps = self.kernels.steps
-        return list({id(step.kernel.ir): step.kernel.ir for step in steps}.values())
-
-    @cached_property
-    def units(self) -> list[tuple[FoundPart | None, list[WindowStep]]]:
-        """What runs one after the other: a stored implementation with the kernels that it replaces, or one kernel."""
-        part_of = {call: part for part in self.parts for call in part.calls}
-        found: list[tuple[FoundPart | None, list[WindowStep]]] = []
-        for step in self.kernels.steps:
-            part = part_of.get(step.call)
-            if part is not None and found and found[-1][0] is part:
-                found[-1][1].append(step)
-            else:
-                found.append((part, [step]))
-        return found
-
-    @cached_property
-    def n_loops(self) -> int:
-        """Number of launches of a run."""
-        return sum(
-            sum(step.kernel.n_loops for step in steps) if part is None else part.stored.n_launches
-            for part, steps in self.units
-        )
 
 
 @dataclass(eq=False)
@@ -204,19 +170,28 @@ class _Unit:
             self._run_again(before, numbers)
             raise
         if was_run:
-            try:
-                self._run_again(before, numbers)
-            except KeyboardInterrupt:
-                self._run_again(before, numbers)
-                raise
+            self._run_again(before, numbers)
             self.part.compare(got, self._written)
         return was_run
 
     def _run_again(self, before: Sequence[Any], numbers: Sequence[Any]) -> None:
-        """Runs the kernels on the contents `before`."""
+        """Runs the kernels on the contents `before`; after an interrupt once more, whole."""
+        is_over = False
+        try:
+            self._put_back(before)
+            self.run_steps(numbers)
+            is_over = True
+        except Exception:  # of a kernel
+            is_over = True
+            raise
+        finally:
+            if not is_over:
+                self._put_back(before)
+                self.run_steps(numbers)
+
+    def _put_back(self, before: Sequence[Any]) -> None:
         for x, old in zip(self._written, before, strict=True):
             x[...] = old
-        self.run_steps(numbers)
 
 
 class BoundPlan:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .plan_bank import PlannedCalls
+    from .planned_calls import PlannedCalls
 
 
 @dataclass
