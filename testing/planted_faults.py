@@ -21,6 +21,7 @@ PROBES = "tests/kernels/sparse/test_probes.py"
 PLANS = "tests/runtime/engine/test_planned_window.py::test_plans_notice_what_changes_cells_between_windows"
 ACCESSES = "tests/runtime/engine/test_planned_window.py::test_an_access_ends_a_window_only_where_a_call_of_it_depends_on_it"
 WINDOWS = "tests/kernels/tasks/test_window_kernels.py"
+LAST_STEPS = "tests/kernels/tasks/test_last_steps.py"
 MERGED = "tests/kernels/transforms/test_merged_calls.py"
 EFFECTS = "tests/kernels/analysis/test_effects.py"
 INSIDE = "tests/kernels/tasks/test_bounds_check.py"
@@ -228,6 +229,27 @@ FAULTS = (
         "pass",
         (PROBES,),
     ),
+    Fault(
+        "a repeat: a step that is written out runs once more",
+        "kernels/tasks",
+        "around = (*outer, replace(loop, extent=r.count - 1)) if r.count > 2 else outer",
+        "around = (*outer, loop) if r.count > 2 else outer",
+        (LAST_STEPS,),
+    ),
+    Fault(
+        "a repeat: loops inside of two texts of a step as one",
+        "kernels/tasks",
+        "last.append(with_steps(replace(t, repeats=(*outer, *inside)), names))",
+        "last.append(replace(t, repeats=(*outer, *inside)))",
+        (LAST_STEPS,),
+    ),
+    Fault(
+        "a name: staged fields of two texts of a step",
+        "kernels/tasks",
+        "lists, tiles = named(trees.lists), named(trees.tiles)",
+        "lists, tiles = named(trees.lists), trees.tiles",
+        (LAST_STEPS,),
+    ),
     # --- dependences, bounds of indices
     Fault(
         "a bound: the last iteration of a loop",
@@ -274,8 +296,8 @@ FAULTS = (
     Fault(
         "needless work: dead stores of one of two removals",
         "kernels/tasks",
-        "dropped = (every, live), (joined, done)",
-        "dropped = ((joined, done),)",
+        "dropped = (every, live), (apart, left), (joined, done)",
+        "dropped = (apart, left), (joined, done)",
         (PROBES,),
     ),
     Fault(

@@ -11,6 +11,7 @@ from ..ir.task import Task
 from .copies import without_copies
 from .coverage import ActiveStores
 from .initialisers import absorb_initialisers, drop_dead, fix_orders, zero_temporaries
+from .last_steps import with_last_steps
 from .recorded_calls import RecordedCalls, calls_of
 from .residues import by_residue
 
@@ -42,11 +43,13 @@ def cleaned_calls(recording: Recording) -> CleanedCalls:
     known = calls.known
     temporaries = {t.name: t for t in (*recording.temps, *calls.temps)}
     in_trees = {array for used in recording.trees for _, array in used.sections}
+    stores = ActiveStores.of(recording.trees)
     every = zero_temporaries(tuple(calls.tasks), recording.temps)
     every = without_copies(every, known, temporaries, in_trees | recording.ending)
-    stores = ActiveStores.of(recording.trees)
     live = drop_dead(every, known, temporaries, stores)
-    joined = fix_orders(absorb_initialisers(live), known)
+    apart = with_last_steps(live, known, temporaries, stores)
+    left = live if apart is live else drop_dead(apart, known, temporaries, stores)
+    joined = fix_orders(absorb_initialisers(left), known)
     done = drop_dead(joined, known, temporaries, stores)
-    dropped = (every, live), (joined, done)
+    dropped = (every, live), (apart, left), (joined, done)
     return CleanedCalls(recording, calls, temporaries, stores, done, dropped)

@@ -18,7 +18,7 @@ from ..ir.access import Access, State, access_of
 from ..ir.affine import Affine, drop_unit_loops
 from ..ir.domain import Loop
 from ..ir.kernel import Accumulator, ArrayParam, Binary, Const, DType, Expr, Load, LoopIndex
-from ..ir.repeats import repeats_of
+from ..ir.repeats import Repeat, repeats_of
 from ..ir.task import Task, extents
 from ..ir.walk import Renaming, children, is_neutral, joined, loads, rebuild
 from .body_stores import may_lose_stores, without_stores
@@ -261,13 +261,32 @@ def _writes_nothing(task: Task) -> bool:
     return all(apart(x, x) for _, x, _ in effects(task).writes)
 
 
-def _ways_on(tasks: list[Task], k: int) -> Iterator[list[Task]]:
+def is_overwritten_next(
+    tasks: Sequence[Task],
+    k: int,
+    r: Repeat,
+    known: Mapping[str, ArrayParam],
+    temps: Collection[str],
+    stores: ActiveStores,
+) -> bool:
+    """True if an array that task `k` writes is dead wherever repeat `r` around the task runs one more step."""
+    return any(
+        not any(
+            _is_seen(tasks[k], array, way, known, temps, stores)
+            for way in _ways_on(tasks, k, goes_on=r)
+        )
+        for array in arrays_written(tasks[k])
+    )
+
+
+def _ways_on(tasks: Sequence[Task], k: int, goes_on: Repeat | None = None) -> Iterator[list[Task]]:
     """Yields possible sequences of tasks after task `k`, in reverse order.
 
-    Each time loop (repeat) around the task may run one more step or none.
+    Each time loop (repeat) around the task may run one more step or none; repeat `goes_on` runs one more.
     """
     around = [r for r in repeats_of([t.repeats for t in tasks]) if k in r.members]
-    for again in product((False, True), repeat=len(around)):
+    ways = [(True,) if r == goes_on else (False, True) for r in reversed(around)]
+    for again in product(*ways):
         at, later = k + 1, list[Task]()
         for r, is_again in zip(reversed(around), again, strict=True):
             later += tasks[at : r.stop]

@@ -6,23 +6,16 @@ Calls become tasks one by one (recorded_calls). Then the tasks of the whole sequ
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..analysis.effects import arrays_read, arrays_written, overwrites
-from ..ir.affine import Affine, rename
 from ..ir.arrays import ArrayInfo
-from ..ir.domain import Loop
 from ..ir.errors import LanguageError
-from ..ir.kernel import ArrayParam, LoopIndex
-from ..ir.logical import LogicalLoop
+from ..ir.kernel import ArrayParam
 from ..ir.task import Problem, Task, TreeParts, Unsplit
 from ..ir.text import problem_key
-from ..ir.walk import (
-    rewrite,
-)
 from ..sparse.leaves import leaves_of
 from ..sparse.list_records import lists_of
 from ..sparse.naming import shared_parts
@@ -33,6 +26,7 @@ from .ends import check_ends
 from .initialisers import first_unwritten
 from .non_affine import PRINTED
 from .recorded_calls import RecordedCalls
+from .steps import named_steps, with_own_sites
 
 if TYPE_CHECKING:
     from ..frontend.recorder import Recording
@@ -48,9 +42,8 @@ def normalise(recording: Recording, formula: str = "") -> Problem:
     recording, calls, temporaries = cleaned.recording, cleaned.calls, dict(cleaned.temporaries)
     known = calls.known
     _check_unseen(calls.tasks, recording)
-    done = _named(cleaned.tasks)
     taken = {*known, *(p.name for p in recording.scalars)}
-    done = _named_steps(done, taken)
+    done = with_own_sites(named_steps(_named(cleaned.tasks), taken))
     temporaries[PRINTED.name] = PRINTED
     arrays = (*_roles(recording.arrays, done), *_used_temporaries(temporaries, done))
     leaves = leaves_of(recording.trees, arrays, done)
@@ -73,7 +66,7 @@ def _unsplit(
     It has none if calls store to arrays that tasks only read, as copies of an array to itself do.
     """
     whole = calls.as_written()
-    tasks = _named_steps(tuple(x.task for x in whole), taken)
+    tasks = named_steps(tuple(x.task for x in whole), taken)
     own = tuple(a for a in problem.arrays if a.role != "temp")
     arrays = (*own, *_used_temporaries({t.name: t for t in recording.temps}, tasks))
     changed = {a.name for a in arrays if a.role != "input"}
@@ -90,45 +83,6 @@ def _check_unseen(tasks: list[Task], recording: Recording) -> None:
             raise LanguageError(
                 f"{temp.name} cannot be unseen: {recording.name} may read it before all of it is written"
             )
-
-
-def _named_steps(tasks: tuple[Task, ...], taken: set[str]) -> tuple[Task, ...]:
-    """Returns tasks with time loops named t, t2 and so on, different from all names in `taken` and loops."""
-    every = dict.fromkeys(loop.name for t in tasks for loop in t.repeats)
-    taken = taken | {loop.name for t in tasks for loop in t.loops}
-    taken |= {
-        site.name for t in tasks if t.body is not None for s in t.body.sites for site in s.loops
-    }
-    free = (n for k in itertools.count(1) if (n := f"t{k}" if k > 1 else "t") not in taken)
-    names = dict(zip(every, free, strict=False))
-    return tuple(_with_steps(t, names) for t in tasks)
-
-
-def _with_steps(task: Task, names: Mapping[str, str]) -> Task:
-    """Returns the task with its time loops renamed. `names`: the new names by the old ones."""
-
-    def change(x: Any) -> Any:
-        match x:
-            case Loop(name=name) if x.is_step:
-                return replace(x, name=names.get(name, name))
-            case LoopIndex(loop=name):
-                return replace(x, loop=names.get(name, name))
-            case Affine():
-                return rename(x, names)
-        return x
-
-    repeats = tuple(map(change, task.repeats))
-    named = replace(task, logical=None)
-    named = replace(rewrite(named, change) if task.steps else named, repeats=repeats)
-    return named if task.logical is None else replace(named, logical=_renamed(task.logical, change))
-
-
-def _renamed(loop: LogicalLoop, change: Callable[[Any], Any]) -> LogicalLoop:
-    """Returns a loop on sparse fields with `change` applied to the scalar arguments of its call."""
-    scalars = {name: rewrite(x, change) for name, x in loop.call.scalars.items()}
-    if scalars == loop.call.scalars:
-        return loop  # tasks of one call share its lowerings
-    return replace(loop, call=replace(loop.call, scalars=scalars))
 
 
 def _named(tasks: tuple[Task, ...]) -> tuple[Task, ...]:
