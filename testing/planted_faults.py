@@ -21,6 +21,8 @@ PROBES = "tests/kernels/sparse/test_probes.py"
 PLANS = "tests/runtime/engine/test_planned_window.py::test_plans_notice_what_changes_cells_between_windows"
 ACCESSES = "tests/runtime/engine/test_planned_window.py::test_an_access_ends_a_window_only_where_a_call_of_it_depends_on_it"
 WINDOWS = "tests/kernels/tasks/test_window_kernels.py"
+SEQUENCES = "tests/kernels/sparse/test_sequences.py"
+FIELD_COPIES = "tests/kernels/sparse/test_field_copies.py"
 LAST_STEPS = "tests/kernels/tasks/test_last_steps.py"
 MERGED = "tests/kernels/transforms/test_merged_calls.py"
 EFFECTS = "tests/kernels/analysis/test_effects.py"
@@ -228,6 +230,34 @@ FAULTS = (
         "are_active = are_active and not stores.may_shrink(other)",
         "pass",
         (PROBES,),
+    ),
+    Fault(
+        "a legality rule: dead zeros of slots that no cell has",
+        "kernels/tasks",
+        "return not (self.may_shrink(task) or is_settling(task))",
+        "return not self.may_shrink(task)",
+        (f"{SEQUENCES}::test_slots_are_zero_when_cells_take_them_behind_a_loop_over_the_others",),
+    ),
+    Fault(
+        "a legality rule: copies of fields whose cells may be deactivated between",
+        "kernels/tasks",
+        "cells_stay = cells_stay and not self._stores.may_shrink(t)",
+        "pass",
+        (FIELD_COPIES,),
+    ),
+    Fault(
+        "a legality rule: a copy of some cells of a field",
+        "kernels/tasks",
+        "if not overwrites_active(task, target, known[target].shape):",
+        "if False:",
+        (FIELD_COPIES,),
+    ),
+    Fault(
+        "a renaming: arrays that a loop is lowered with again",
+        "kernels/tasks",
+        "sections={p: moved.get(x, x) for p, x in call.sections.items()},",
+        "sections=call.sections,",
+        (FIELD_COPIES,),
     ),
     Fault(
         "a repeat: a step that is written out runs once more",

@@ -45,7 +45,7 @@ def cleaned_calls(recording: Recording) -> CleanedCalls:
     in_trees = {array for used in recording.trees for _, array in used.sections}
     stores = ActiveStores.of(recording.trees)
     every = zero_temporaries(tuple(calls.tasks), recording.temps)
-    every = without_copies(every, known, temporaries, in_trees | recording.ending)
+    every = without_copies(every, known, temporaries, recording.ending, in_trees, stores)
     live = drop_dead(every, known, temporaries, stores)
     apart = with_last_steps(live, known, temporaries, stores)
     left = live if apart is live else drop_dead(apart, known, temporaries, stores)

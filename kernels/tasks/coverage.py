@@ -21,6 +21,7 @@ from ..ir.walk import nested_statements
 from ..sparse.current_cell import own_of
 from ..sparse.recorded import UsedTree
 from ..sparse.states import node_states
+from .non_affine import is_settling
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,13 @@ class ActiveStores:
             return True
         every = nested_statements(task.logical.call.kernel.ir.body)
         return any(isinstance(s, Deactivate) for s in every)
+
+    def are_to_active(self, task: Task) -> bool:
+        """True if the cells to whose fields a task has stored are active behind it.
+
+        A task that reclaims a pool stores zeros to slots that no cell has: cells that take them later are inactive until then.
+        """
+        return not (self.may_shrink(task) or is_settling(task))
 
     def covers(self, other: Task, task: Task, array: ArrayParam, *, are_active: bool) -> bool:
         """True if a later task `other` surely overwrites all elements of an array that `task` has written.

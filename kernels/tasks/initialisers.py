@@ -311,7 +311,7 @@ def _is_seen(
         return True
     state = State("value", array)
     writes = [x for s, x, _ in effects(task).writes if s == state]
-    are_active = not stores.may_shrink(task)  # the cells that the task has stored to
+    are_active = stores.are_to_active(task)
     for other in reversed(later):
         is_read = array in arrays_read(other)
         reads = [x for s, x in effects(other).reads if s == state] if is_read else []

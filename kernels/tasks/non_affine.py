@@ -68,6 +68,11 @@ def closed_task(
     )
 
 
+def is_settling(task: Task) -> bool:
+    """True if a task reclaims a pool: of fields it stores zeros to returned slots alone, which no active cell has."""
+    return task.body is not None and task.body.reason.text == SETTLING
+
+
 def with_trees(task: Task, loop: TreeLoop, steps: tuple[Loop, ...], *, is_alone: bool) -> Task:
     """Returns a task with the form before sparse lowering of its loop on sparse fields.
 

@@ -567,3 +567,26 @@ def test_stores_that_a_loop_over_active_cells_overwrites_are_dead(then: Any, is_
     got = canonical(recording.trees, run_tasks(problem, arrays, {}))
     for name, array in got.items():
         np.testing.assert_array_equal(array, wanted[name], err_msg=name)
+
+
+def test_slots_are_zero_when_cells_take_them_behind_a_loop_over_the_others() -> None:
+    """The kind: zeros of returned slots as stores to active cells, which a loop over these overwrites."""
+    x, y, block = tree()
+
+    @ks.kernel
+    def put() -> None:
+        for i in y:
+            y[i] = 7.0
+
+    def step() -> None:
+        clear(block)
+        fill(x, 8)  # reclaims four slots and takes one
+        put()
+        fill(x, 16)
+
+    fill(y, 32)
+    recording, arrays, problem = recorded(step)
+    wanted = canonical(recording.trees, run_reference(recording, arrays, {}))
+    got = canonical(recording.trees, run_tasks(problem, arrays, {}))
+    for name, array in wanted.items():
+        np.testing.assert_array_equal(got[name], array, err_msg=name)
