@@ -26,6 +26,7 @@ _RESOURCES = {
     "ports": "loads and stores",
     "packing": "loads and stores that pack operands",
     "tiles": "tiles that caches do not hold",
+    "tails": "operations of partial register tiles",
     "functions": "functions such as exp",
     "atomics": "atomic updates, as if no other core wanted the element",
 }

@@ -29,23 +29,24 @@ from .question import Question, asked, failures
 from .rows import Columns, Job, Row, page, title
 
 PROTOCOL = """Random descents, choice by choice, on a machine with vectors of four lanes. The bound's loads and stores of the
-complete candidate are compared with those that its loop IR has on a machine with all registers (testing/port_counts.py), the
-bytes of its tiles with those that a simulated machine with a cache of 16 lines reads (testing/machines.py), and the barriers of
-another random candidate for two cores with those of its loop IR: the median and the largest share of the count. "Not monotone":
-decisions after which a term fell."""
+complete candidate are compared with those that its loop IR has on a machine with all registers (testing/port_counts.py), what
+partial register tiles add to its operations with what they add there, the bytes of its tiles with those that a simulated machine
+with a cache of 16 lines reads (testing/machines.py), and the barriers of another random candidate for two cores with those of its
+loop IR: the median and the largest share of the count. "Not monotone": decisions after which a term fell."""
 _SLACK = 1.001  # what registers hold between two loop nests
 _LINES = 16
 _SMALL = CacheLevel(name="L1", capacity_bytes=64 * _LINES, read_bytes_per_ns=1e9)
 _TERMS: dict[str, dict[str, Any]] = {
     "loads": {"loads_per_ns": 1.0},
     "stores": {"loads_per_ns": 1e12, "stores_per_ns": 1.0},
+    "tails": {"f32_flops_per_ns": 2.0},
     "bytes": {
         "levels": (_SMALL,),
         "memory_read_bytes_per_ns": 1.0,
         "memory_mixed_bytes_per_ns": 1.0,
     },
 }
-_GROUPS = (("loads", "stores"), ("bytes",))  # of terms whose machines have equal spaces
+_GROUPS = (("loads", "stores", "tails"), ("bytes",))  # of terms whose machines have equal spaces
 _TEAM = {"cores": 2, "barrier_ns": 1.0, "launch_ns": 0.0, "call_ns": 0.0}
 COUNTED = (*_TERMS, "barriers")
 
@@ -149,15 +150,17 @@ def _counts(names: Iterable[str], made: Candidate) -> dict[str, float]:
     if "bytes" in names:
         return {"bytes": IdealMachine(made, _LINES).traffic(calls=1)[0]}
     found = count_ports(made)
-    return {"loads": found.loads, "stores": found.stores} if found.is_whole else {}
+    counts = {"loads": found.loads, "stores": found.stores, "tails": found.added_ns}
+    return counts if found.is_whole else {}
 
 
 def _ns(name: str, bounders: dict[str, Bounder], candidate: Candidate) -> Floats:
-    """The ns of a term: of ports of all tasks, of tiles of each task alone."""
+    """The ns of a term: of ports and partial register tiles of all tasks, of tiles of each task alone."""
     bounder = bounders[name]
     if name == "bytes":
         return bounder.tiles_ns(candidate).copy()
-    return bounder.terms(candidate)[[bounder.names.index("ports")]]
+    term = "tails" if name == "tails" else "ports"
+    return bounder.terms(candidate)[[bounder.names.index(term)]]
 
 
 def missed(made: Sequence[Row]) -> list[str]:

@@ -25,7 +25,7 @@ FACTORS = ("memory", "caches", "operations", "ports", "launches")
 NO_FACTORS = (1.0,) * len(FACTORS)
 _OF_TERMS = {
     **dict.fromkeys(("memory read", "memory write", "memory", "streams", "tiles"), "memory"),
-    **dict.fromkeys(("operations", "chain", "functions"), "operations"),
+    **dict.fromkeys(("operations", "chain", "functions", "tails"), "operations"),
     **dict.fromkeys(("ports", "packing", "atomics"), "ports"),
     "launches": "launches",
 }  # every other term is of a cache

@@ -28,6 +28,9 @@ from ..codegen.loops.ir import (
 from ..codegen.passes.pipeline import launches_of
 from ..codegen.plan.candidates import plan_of
 from ..codegen.plan.plan import LoopPlan, Plan, TaskPlan
+from ..kernels.ir.kernel import Binary
+from ..kernels.ir.task import Task
+from ..kernels.ir.walk import walk
 from ..space.backbone import MID, OUTER
 from ..space.candidate import Candidate
 from ..space.families.tiling import vector_width
@@ -36,6 +39,7 @@ from . import meaning
 
 # Whole iterations of a loop, of all tasks in it few operations, which compilers may replace by copies, whatever the text says.
 _UNROLLED, _FEW = 2, 4
+_CLOCK = 1.3  # by how much a core's clock may be higher without vectors
 _COPIES = 1024  # operations of all loops that are unrolled, one inside the other
 
 # A vector, or an element: the place, and the indices of its first lane.
@@ -47,13 +51,16 @@ Starts = dict[tuple[int, str, int], int]
 class PortCounts:
     """Loads, stores, executions of register tiles, and folds: vectors of sums whose lanes become one number.
 
-    `is_whole` is false where nodes were met that are not counted.
+    `added_ns`: by which partial register tiles of tasks in vectors take longer than their elements
+    in whole vectors, if a multiplication takes 1 ns an element there, or two operations. `is_whole`
+    is false where nodes were met that are not counted.
     """
 
     loads: int = 0
     stores: int = 0
     tiles: int = 0
     folds: int = 0
+    added_ns: float = 0.0
     is_whole: bool = True
 
 
@@ -182,9 +189,24 @@ class _Machine:
         self.pack(nodes, at)
         for task, where in self.bodies(nodes, at):
             self.counts.tiles += 1
+            self.counts.added_ns += self.added_ns(task, where)
             self.touch(task, where, read, summed, made)
         if read or summed or made:
             self.unit(id(nodes[0]), read, summed, made)
+
+    def added_ns(self, task: TaskPlan, at: Starts) -> float:
+        """Returns the ns by which the end of a loop makes a register tile longer than its elements in vectors."""
+        if task.vector is None:
+            return 0.0
+        sums = self.launch.accumulators.get(task.index)
+        padded = sums.padded if sums is not None else frozenset[str]()
+        lengths = {p.loop.name: len(self.tile(task, p, at)) for p in task.loops}
+        n, name = prod(lengths.values()), task.vector.loop.name
+        if lengths[name] < task.vector.inner and name not in padded:
+            slower = self.target.scalar_slowdown(task.task.dtype.size_bytes) / _CLOCK
+            return n * _element_ns(task.task) * max(0.0, slower - 1)
+        whole = prod(p.inner if p.loop.name in padded else lengths[p.loop.name] for p in task.loops)
+        return (whole - n) * _element_ns(task.task)
 
     def bodies(self, nodes: Sequence[Node], at: Starts) -> Iterator[tuple[TaskPlan, Starts]]:
         for node in nodes:
@@ -297,6 +319,13 @@ class _Machine:
         start = self.start(task, p, at)
         end = min(start + p.inner, p.loop.extent)
         return range(start, min(end, at.get((task.index, p.loop.name, OUTER), 0) + p.tile))
+
+
+def _element_ns(task: Task) -> float:
+    """Returns the ns of all operations of one iteration in vectors: one a multiplication, half a one any other."""
+    assert task.value is not None
+    made = [x for x in walk(task.value) if isinstance(x, Binary)]
+    return max(sum(x.op == "mul" for x in made), (len(made) + task.is_reduction) / 2)
 
 
 def _has_barrier(node: Node) -> bool:

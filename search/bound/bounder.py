@@ -44,8 +44,8 @@ _TERMS: Mapping[str, _Terms] = {
     CPU: _Terms(
         (
             *("memory read", "memory write", "memory", "streams"),
-            *("operations", "chain", "ports", "packing", "tiles", "atomics"),
-            *("functions", "launches"),
+            *("operations", "chain", "ports", "packing", "tiles", "tails"),
+            *("atomics", "functions", "launches"),
         ),
         True,
         None,

@@ -15,12 +15,13 @@ from .tables import BoundTables
 # atomic updates; of all, and of what each core does alone. Of a task: how much slower its operations are, how many results a
 # chain has, how much longer its busiest core works than all do on average. Of a phase again: of the loads and stores, those that
 # pack operands, and those that are a task's own. Of functions such as exp: of the one that takes longest, of one, and of one on one
-# core. Of a task: whether it may run in vectors, ns in which vectors of sums are folded.
+# core. Of a task: whether it may run in vectors, ns in which vectors of sums are folded, ns by which it takes longer than in
+# vectors throughout, and those of them that partial register tiles surely add. Of a phase: these of all its tasks.
 WORK, ONE_CORE, BUSIEST, CHAINS, LOADED, UPDATED, ALL, ALONE, FACTOR, COPIES, SHARE = range(11)
 PACKED, OWN = range(11, 13)
 CALLED, OF_FUNCTION, OF_ONE_CORE, IN_VECTORS = range(13, 17)
-FOLDED = 17
-N_COSTS = 18
+FOLDED, LONGER, TAIL, TAILED = range(17, 21)
+N_COSTS = 21
 
 # One core alone, or one without wide vectors, may run at a higher clock than all of them flat out.
 CLOCK_SLACK = 1.3
@@ -28,6 +29,7 @@ CLOCK_SLACK = 1.3
 _VECTOR = 1 << ch.VECTOR
 _PARALLEL = 1 << ch.PARALLEL
 _BLOCKED = 1 << ch.BLOCKED
+_DIRECT = 1 << ch.DIRECT
 _ATOMIC = 1 << ch.BY_ATOMICS
 
 
@@ -83,6 +85,48 @@ def shares(tables: BoundTables, domains: Mask, costs: Floats) -> None:
 
 
 @jit_flat_internal
+def _partial_tiles_ns(tables: BoundTables, domains: Mask, dim: Int) -> float:
+    """Returns the least ns by which the partial register tile of a dim in vectors makes its task longer.
+
+    Its elements are computed one by one, or in vectors with all elements behind the loop's end. The
+    lesser counts where both are possible, at the best open size.
+    """
+    staged = tables.vector[dim].staged
+    is_whole = staged == -1 or (staged >= 0 and domains[staged] != _DIRECT)
+    sizes, extent = np.int64(domains[tables.vector[dim].dim_size]), tables.vector[dim].extent
+    slower = max(0.0, tables.vector[dim].slower / CLOCK_SLACK - 1.0)
+    least = np.inf
+    k = 0
+    while sizes >> k:
+        if sizes >> k & 1:
+            size = tables.universe[tables.vector[dim].at + k]
+            rest = extent % size
+            most = float((size - rest) % size) if is_whole else np.inf
+            least = min(least, min(rest * slower, most))
+        k += 1
+    return float(tables.vector[dim].along_ns * least / extent) if least < np.inf else 0.0
+
+
+@jit_flat_internal
+def _vectors(tables: BoundTables, domains: Mask, costs: Floats) -> None:
+    """Fills in, by task, how much longer it takes than in vectors throughout, and what partial tiles surely add to that."""
+    for t in range(costs.shape[0]):
+        costs[t, FACTOR] = max(tables.task[t].lanes / CLOCK_SLACK, 1.0)
+        costs[t, IN_VECTORS], costs[t, TAIL] = 0.0, 0.0
+        costs[t, LONGER] = tables.task[t].operations_ns * (costs[t, FACTOR] - 1.0)
+    for k in range(tables.vector.shape[0]):
+        kind, t = domains[tables.vector[k].kind], tables.vector[k].task
+        if not kind & _VECTOR:
+            continue
+        ns = _partial_tiles_ns(tables, domains, k) if tables.vector[k].along_ns > 0 else 0.0
+        if kind == _VECTOR:
+            costs[t, LONGER], costs[t, TAIL] = ns, ns
+        else:
+            costs[t, LONGER] = min(costs[t, LONGER], ns)
+        costs[t, FACTOR], costs[t, IN_VECTORS] = 1.0, 1.0
+
+
+@jit_flat_internal
 def arithmetic(
     tables: BoundTables, domains: Mask, parallel: Ints, phase: Ints, costs: Floats
 ) -> None:
@@ -90,14 +134,9 @@ def arithmetic(
     n = phase.size
     for t in range(n):
         costs[t, WORK], costs[t, ONE_CORE], costs[t, CHAINS] = 0.0, 0.0, 0.0
-        costs[t, BUSIEST] = 0.0
-        costs[t, FACTOR] = max(tables.task[t].lanes / CLOCK_SLACK, 1.0)
+        costs[t, BUSIEST], costs[t, TAILED] = 0.0, 0.0
         costs[t, COPIES], costs[t, FOLDED] = 1.0, 0.0
-        costs[t, IN_VECTORS] = 0.0
-    for k in range(tables.vector.shape[0]):
-        if domains[tables.vector[k].kind] & _VECTOR:
-            costs[tables.vector[k].task, FACTOR] = 1.0
-            costs[tables.vector[k].task, IN_VECTORS] = 1.0
+    _vectors(tables, domains, costs)
     for k in range(tables.fold.shape[0]):
         if domains[tables.fold[k].kind] != _VECTOR:
             continue
@@ -114,9 +153,11 @@ def arithmetic(
     for t in range(n):
         p = phase[t]
         folded = tables.task[t].starts_ns * costs[t, FACTOR] + costs[t, FOLDED]
-        ns = max(tables.task[t].operations_ns * costs[t, FACTOR], folded)
+        ns = max(tables.task[t].operations_ns + costs[t, LONGER], folded)
         costs[p, WORK] += ns
-        costs[p, BUSIEST] = max(costs[p, BUSIEST], ns * costs[t, SHARE])
+        costs[p, TAILED] += costs[t, TAIL]
+        even = ns - costs[t, LONGER] * costs[t, IN_VECTORS]  # partial tiles may be another core's
+        costs[p, BUSIEST] = max(costs[p, BUSIEST], even * costs[t, SHARE])
         copies = costs[t, COPIES]
         if parallel[t] & MAYBE:
             copies *= tables.cores

@@ -22,7 +22,7 @@ from .tile_costs import N_TILES, N_WAYS, crossing_bytes, trips_with_barrier
 
 # Of the terms; the levels of cache follow.
 READ, WRITE, MIXED, STREAMS, OPERATIONS, CHAIN = range(6)
-PORTS, PACKING, TILES, ATOMICS, FUNCTIONS, LAUNCHES, FIRST_LEVEL = range(6, 13)
+PORTS, PACKING, TILES, TAILS, ATOMICS, FUNCTIONS, LAUNCHES, FIRST_LEVEL = range(6, 14)
 
 
 # Of what is read again: from where.
@@ -193,6 +193,7 @@ def _price_phases(tables: BoundTables, phase: Ints, scratch: BoundScratch) -> No
             costs[p, core_costs.LOADED],
             costs[p, core_costs.PACKED],
         )
+        parts[p, TAILS] = costs[p, core_costs.TAILED]
         parts[p, ATOMICS] = costs[p, core_costs.UPDATED]
         parts[p, FUNCTIONS] = costs[p, core_costs.CALLED]
         alone = max(

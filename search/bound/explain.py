@@ -75,6 +75,7 @@ def rate_texts(space: Space) -> dict[str, str]:
         "ports": _port_rates(target),
         "packing": "of the ports' loads and stores, those that pack blocks of operands",
         "tiles": "what one iteration of some loop touches beyond what caches hold, read again in the next",
+        "tails": "of the operations, what partial register tiles add, element by element or whole",
         "functions": "the one that takes longest, " + _function_rates(space),
         "atomics": f"atomic updates, as if no other core wanted the element: {_atomic_rates(target)}",
     }
@@ -129,6 +130,10 @@ def _rates_of_teams(_: Target) -> dict[str, str]:
     return {"launches": "the call, starting teams of threads, and barriers"}
 
 
+_NOT_COUNTED = {
+    *("launches", "latency", "ports", "packing", "tiles", "tails"),
+    *("atomics", "functions"),
+}
 _RATES_OF_KIND = {CPU: _rates_of_teams, GPU: _rates_of_warps}
 
 
@@ -149,7 +154,7 @@ def _amount(bounder: Bounder, bound: Bound, name: str, ns: float) -> tuple[float
         return float(sum(t.n_runs * sum(counter.count(t)) for t in space.problem.tasks)), "flop"
     if name == "chain":
         return ns / space.target.add_latency_ns, "additions in a row"
-    if name in ("launches", "latency", "ports", "packing", "tiles", "atomics", "functions"):
+    if name in _NOT_COUNTED:
         return 0.0, ""
     if bounder.gpu is not None:
         return _moved_on_gpu(bounder, name, ns)

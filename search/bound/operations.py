@@ -63,8 +63,13 @@ class SureOperations:
         """Returns the guaranteed number of f32 and of f64 operations of `task`."""
         return flops_of(self.amounts(task))
 
-    def amounts(self, task: Task) -> Amounts:
-        """Returns the guaranteed operations of `task`, those of functions apart."""
+    def amounts(self, task: Task, along: dict[str, Amounts] | None = None) -> Amounts:
+        """Returns the guaranteed operations of `task`, those of functions apart.
+
+        `along`: is filled, by loop of a structured task, with those that each of its iterations
+        repeats; a reduction's finish is left out.
+        """
+        by_loop: dict[str, Amounts] = {} if along is None else along
         shown = followed(task)
         if not shown.is_structured:
             return body_operations(shown, self._profile).amounts(self._seen)
@@ -80,13 +85,15 @@ class SureOperations:
         value = taken(task) if branch_cuts(task) else task.value
         for e in (value, task.finish):
             certain = frozenset(map(id, surely(e))) if e is not None else frozenset[int]()
-            for key, n in counter.of(e, certain) if e is not None else ():
-                sums[key] = sums.get(key, 0.0) + n
+            for loops, key, n in counter.of(e, certain) if e is not None else ():
+                _add(sums, key, n)
+                for loop in loops if e is value else ():
+                    _add(by_loop.setdefault(loop, {}), key, n)
         if task.is_reduction and task.dtype.is_float and task.value is not None:
             loops = "".join(f"{x.extent}{'r' if x.is_reduction else ''} " for x in task.loops)
             if counter.is_new(f"{task.op} {loops} {counter.text(task.value)}"):
-                key = task.dtype.size_bytes, ""
-                sums[key] = sums.get(key, 0.0) + counter.reduction_steps()
+                for found in (sums, *(by_loop.setdefault(x.name, {}) for x in task.loops)):
+                    _add(found, (task.dtype.size_bytes, ""), counter.reduction_steps())
         return sums
 
     def _apart(self, task: Task, counter: _TaskOperations) -> None:
@@ -101,6 +108,10 @@ class SureOperations:
             counter.is_counted = False
         self._residues.setdefault(kind, set()).add(part.remainder)
         counter.prefix = f"{kind} {part.remainder}: "
+
+
+def _add(sums: Amounts, key: tuple[int, str], n: float) -> None:
+    sums[key] = sums.get(key, 0.0) + n
 
 
 class _TaskOperations:
@@ -133,8 +144,10 @@ class _TaskOperations:
             self.seen.add(_PARTLY + text)
         return not is_partly_known
 
-    def of(self, e: ir.Expr, certain: frozenset[int]) -> Iterator[tuple[tuple[int, str], float]]:
-        """Yields the operations of every node of `e` that was not counted before, as items of `Amounts`.
+    def of(
+        self, e: ir.Expr, certain: frozenset[int]
+    ) -> Iterator[tuple[frozenset[str], tuple[int, str], float]]:
+        """Yields the operations of every node of `e` that was not counted before: its loops, and an item of `Amounts`.
 
         `certain`: the nodes, by `id`, that are evaluated whatever value each condition has. The
         functions of others are counted as operations only: a compiler may leave them out.
@@ -150,8 +163,8 @@ class _TaskOperations:
             size_bytes = (e.a if isinstance(e, ir.Compare) else e).dtype.size_bytes
             if n:
                 times, k = self.iterations(loops), products(e, leaves, n)
-                yield (size_bytes, "mul"), k * times
-                yield (size_bytes, self.call_of(e, certain)), (n - k) * times
+                yield loops, (size_bytes, "mul"), k * times
+                yield loops, (size_bytes, self.call_of(e, certain)), (n - k) * times
         for leaf in leaves:
             if leaf is not e:
                 yield from self.of(leaf, certain)

@@ -89,6 +89,11 @@ def _every_level(target: Target, factor: float) -> Target:
 
 _ports = _fields("loads_per_ns", "vector_loads_per_ns", "stores_per_ns", "vector_stores_per_ns")
 _memory = _fields("memory_read_bytes_per_ns", "memory_mixed_bytes_per_ns")
+_operations = _fields(
+    *("f32_flops_per_ns", "f64_flops_per_ns"),
+    *("scalar_f32_flops_per_ns", "scalar_f64_flops_per_ns"),
+    *("f32_mixed_flops_per_ns", "f64_mixed_flops_per_ns"),
+)
 _RATES: Mapping[str, Raise] = {
     "memory read": _memory,
     "memory write": _fields("memory_write_bytes_per_ns", "memory_mixed_bytes_per_ns"),
@@ -97,11 +102,8 @@ _RATES: Mapping[str, Raise] = {
     ),
     "streams": _streams,
     "tiles": _every_level,
-    "operations": _fields(
-        *("f32_flops_per_ns", "f64_flops_per_ns"),
-        *("scalar_f32_flops_per_ns", "scalar_f64_flops_per_ns"),
-        *("f32_mixed_flops_per_ns", "f64_mixed_flops_per_ns"),
-    ),
+    "operations": _operations,
+    "tails": _operations,
     "chain": _latencies("add_latency_ns"),
     "ports": _ports,
     "packing": _ports,

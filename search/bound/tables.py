@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from math import log2, prod
 from typing import Any, NamedTuple
 
@@ -10,8 +10,11 @@ import numpy as np
 
 from ...kernels.analysis.domain_bounds import cuts_of, points
 from ...kernels.analysis.effects import arrays_read, arrays_written
+from ...kernels.ir.access import access_of, index_loops
+from ...kernels.ir.domain import Loop
 from ...kernels.ir.kernel import DType
 from ...kernels.ir.task import Task
+from ...kernels.ir.walk import loads
 from ...kernels.tasks.guarded_bodies import followed
 from ...kernels.tasks.shared_values import spared_by
 from ...space.backbone import INNER, MID, OUTER
@@ -22,13 +25,16 @@ from .bodies import body_bytes, body_operations
 from .columns import Floats, Ints, Table, Universes, table
 from .lists import list_tables
 from .operations import SureOperations
-from .ports import MAX_PEELED, ports
+from .ports import MAX_PEELED, ports, staged_at
 from .streams import is_fresh, passes, stream_tables
 from .tiles import tile_tables
 from .traffic import read_bytes, written_bytes
 from .weights import Amounts, calls_of, expression_weight, flops_of, products_of
 
 APART = -2  # in place of the variable of a flow
+NOT_WHOLE = -2  # in place of the variable of an operand
+# A last tile of vectors with more lanes may overlap the one before (codegen/write/last_tiles.py).
+_MANY_LANES = 16
 _SIZES = {"f32": 4, "f64": 8}  # of the types that functions have rates for
 
 
@@ -52,7 +58,10 @@ class BoundTables(NamedTuple):
     # task kind schedule (-1: in blocks); is_alike: iterations are as much work as others; extent; of mid and of inner: variable of
     # its size, where its universe begins
     outer: Table
-    vector: Table  # task kind: inner dims that may be vectors
+    # of inner dims that may be vectors: task; variables of kind and size, where the universe begins; extent; staged: how an operand
+    # is read that has to be packed where partial register tiles are computed whole, -1: none has to, NOT_WHOLE: they never are; ns
+    # on all cores, in vectors, of operations that each iteration repeats; by how much elements one by one take longer
+    vector: Table
     universe: Ints  # all universes of sizes, one after the other
     merge: Table  # a b, the tasks; order of their outer dims
     pair: Table  # a b, the tasks, in the order of b; fused; is_dependent: one depends on the other
@@ -137,7 +146,6 @@ def build_tables(space: Space, compiler_vectorises: bool) -> BoundTables:
         runs=np.array([t.n_runs for t in space.problem.tasks], np.float64),
         step=_steps(space),
         outer=_outer_dims(space, universe),
-        vector=_vector_dims(space),
         merge=_merges(space),
         pair=_pairs(space),
         wave=table(
@@ -145,7 +153,7 @@ def build_tables(space: Space, compiler_vectorises: bool) -> BoundTables:
             "task waves",
         ),
         **_touches(space),
-        **_tasks(space, compiler_vectorises),
+        **_tasks(space, universe, compiler_vectorises),
         fold=_folds(space, universe),
         chain=_chains(space, universe),
         **ports(space, universe),
@@ -216,11 +224,6 @@ def _converted(space: Space) -> Table:
     if has_teams:
         rows += [(var, 2) for var in of_trees["directory"].values()]  # cleared, then made
     return table(rows, "layout launches")
-
-
-def _vector_dims(space: Space) -> Table:
-    kinds = space.variables.kind
-    return table(((d.task, kinds[d]) for d in space.backbone.dims if d.level == INNER), "task kind")
 
 
 def _merges(space: Space) -> Table:
@@ -331,17 +334,19 @@ def _spared(space: Space) -> frozenset[tuple[int, str]]:
     )
 
 
-def _tasks(space: Space, compiler_vectorises: bool) -> dict[str, Any]:
+def _tasks(space: Space, universe: Universes, compiler_vectorises: bool) -> dict[str, Any]:
     target: Target = space.target
-    counter = SureOperations(space.profile)
+    counter, vectors = SureOperations(space.profile), list[tuple[float, ...]]()
     rows, functions, spared = [], list[tuple[tuple[int, str], int, float, float]](), _spared(space)
     for t, task in enumerate(space.problem.tasks):
-        amounts = counter.amounts(task)
+        along: dict[str, Amounts] = {}
+        amounts = counter.amounts(task, along)
         f32, f64 = flops_of(amounts)
         ns, starts_ns = _arithmetic_ns(target, amounts)
         # Compilers may put bodies into vectors that no choice puts there (codegen/write/outlining.py).
         is_free = compiler_vectorises or not task.is_structured
         lanes = 1.0 if is_free else _scalar_slowdown(target, task, f32 + f64)
+        vectors += _vector_dims(space, universe, t, {} if is_free else along, amounts)
         shown, gathers = followed(task), 0.0
         if not shown.is_structured and not any(t == u for u, _ in spared):
             gathers = body_operations(shown, space.profile).gathers(target.vector_bytes)
@@ -356,6 +361,7 @@ def _tasks(space: Space, compiler_vectorises: bool) -> dict[str, Any]:
                 functions.append((key, t, n / rate.vector_per_ns, n / alone))
     return {
         "task": table(rows, "", "operations_ns starts_ns lanes chain_ns gathers_ns sums_ns"),
+        "vector": table(vectors, "task kind dim_size at extent staged", "along_ns slower"),
         "function": _functions(functions),
     }
 
@@ -377,21 +383,64 @@ def _functions(rows: Iterable[tuple[tuple[int, str], int, float, float]]) -> Tab
     return table(numbered, "kind task", "vector_ns scalar_ns")
 
 
+def _vector_dims(
+    space: Space, universe: Universes, t: int, along: Mapping[str, Amounts], amounts: Amounts
+) -> Iterator[tuple[float, ...]]:
+    """Yields a row for each inner dim of task `t`, of which `along` and `amounts` count the operations.
+
+    A register tile that the end of a loop in vectors cuts is computed element by element, or whole
+    (codegen/write/launch_writer.py). Flags forbid compilers to find vectors there. Bodies mask
+    lanes, and guards and cuts leave out iterations: nothing is known of their partial tiles.
+    """
+    task, kinds, sizes = space.problem.tasks[t], space.variables.kind, space.variables.size
+    has_tails = task.is_structured and not task.is_guarded and not cuts_of(task)
+    slower = _element_slowdown(space.target, task)
+    every = _busy_ns(space.target, amounts)
+    for d in space.backbone.dims_of(t):
+        if d.level == INNER:
+            # Of two kinds of units, those that all operations keep busy longer.
+            own = _busy_ns(space.target, along.get(d.loop.name, {}) if has_tails else {})
+            ns = own[every.index(max(every))]
+            where = t, kinds[d], sizes[d], universe.at(d), d.loop.extent
+            yield *where, _staged_along(space, t, d.loop), ns, slower
+
+
+def _staged_along(space: Space, t: int, loop: Loop) -> int:
+    """Returns how an operand is read that is packed wherever partial register tiles of a loop are computed whole.
+
+    -1: nothing is known; NOT_WHOLE: they never are. Accumulators of a free loop may be padded, if
+    all operands that the loop indexes are packed (`AccumulatorPlan.padded` of codegen/loops/ir.py).
+    """
+    task = space.problem.tasks[t]
+    if task.value is None or space.target.lanes(task.lane_bytes) > _MANY_LANES:
+        return -1
+    if loop.is_reduction or not task.is_reduction:
+        return NOT_WHOLE
+    reads = map(access_of, loads(task.value))
+    along = [staged_at(space, t, x) for x in reads if loop.name in index_loops(x)]
+    return NOT_WHOLE if -1 in along else min(along, default=-1)
+
+
 def _arithmetic_ns(target: Target, amounts: Amounts) -> tuple[float, float]:
     """Returns the least ns of operations on all cores, and of their instructions alone; both in vectors.
 
-    Only the units of multiply-adds multiply. An instruction does two operations at most, and one
-    multiplication.
+    An instruction does two operations at most, and one multiplication.
     """
-    (f32, f64), (f32_products, f64_products) = flops_of(amounts), products_of(amounts)
-    sizes = (
-        (4, f32, f32_products, target.f32_flops_per_ns),
-        (8, f64, f64_products, target.f64_flops_per_ns),
-    )
-    multiplied = sum(2 * n_products / fused for _, _, n_products, fused in sizes)
-    mixed = sum(n / target.mixed_flops(size) for size, n, _, _ in sizes)
-    starts = sum(max(k, n / 2) / target.starts(size) for size, n, k, _ in sizes)
-    return max(multiplied, mixed), starts
+    counted = zip((4, 8), flops_of(amounts), products_of(amounts), strict=True)
+    starts = sum(max(k, n / 2) / target.starts(size) for size, n, k in counted)
+    return max(_busy_ns(target, amounts)), starts
+
+
+def _busy_ns(target: Target, amounts: Amounts) -> tuple[float, float]:
+    """Returns the ns in which operations in vectors keep units of multiply-adds busy, and all units of arithmetic.
+
+    Only the units of multiply-adds multiply.
+    """
+    rates = (target.f32_flops_per_ns, target.f64_flops_per_ns)
+    products = zip(products_of(amounts), rates, strict=True)
+    operations = zip((4, 8), flops_of(amounts), strict=True)
+    multiplied = sum(2 * n / fused for n, fused in products)
+    return multiplied, sum(n / target.mixed_flops(size) for size, n in operations)
 
 
 def _folds(space: Space, universe: Universes) -> Table:
@@ -460,9 +509,14 @@ def _scalar_slowdown(target: Target, task: Task, operations: float) -> float:
     """
     outputs = prod(loop.extent for loop in task.loops if not loop.is_reduction)
     finishing = min(operations, outputs * expression_weight(task.finish))
-    floats = {x.dtype.size_bytes for x in task.numbers() if x.dtype.is_float} or {task.lane_bytes}
-    slower = min(map(target.scalar_slowdown, floats))
+    slower = _element_slowdown(target, task)
     return ((operations - finishing) * slower + finishing) / operations if operations else 1.0
+
+
+def _element_slowdown(target: Target, task: Task) -> float:
+    """Returns the least slowdown of a task's operations on single elements."""
+    floats = {x.dtype.size_bytes for x in task.numbers() if x.dtype.is_float} or {task.lane_bytes}
+    return min(map(target.scalar_slowdown, floats))
 
 
 def _chains(space: Space, universe: Universes) -> Table:
