@@ -198,15 +198,26 @@ class _Machine:
         """Returns the ns by which the end of a loop makes a register tile longer than its elements in vectors."""
         if task.vector is None:
             return 0.0
-        sums = self.launch.accumulators.get(task.index)
-        padded = sums.padded if sums is not None else frozenset[str]()
+        padded = self.padded(task)
         lengths = {p.loop.name: len(self.tile(task, p, at)) for p in task.loops}
-        n, name = prod(lengths.values()), task.vector.loop.name
-        if lengths[name] < task.vector.inner and name not in padded:
+        n = prod(lengths.values())
+        if not self.in_vectors(task, at):
             slower = self.target.scalar_slowdown(task.task.dtype.size_bytes) / _CLOCK
             return n * _element_ns(task.task) * max(0.0, slower - 1)
         whole = prod(p.inner if p.loop.name in padded else lengths[p.loop.name] for p in task.loops)
         return (whole - n) * _element_ns(task.task)
+
+    def padded(self, task: TaskPlan) -> frozenset[str]:
+        """Returns the loops of which a partial register tile of a task is computed whole."""
+        sums = self.launch.accumulators.get(task.index)
+        return sums.padded if sums is not None else frozenset()
+
+    def in_vectors(self, task: TaskPlan, at: Starts) -> bool:
+        """True if a register tile is computed in vectors: no loop's end cuts it along them."""
+        p = task.vector
+        if p is None:
+            return False
+        return len(self.tile(task, p, at)) == p.inner or p.loop.name in self.padded(task)
 
     def bodies(self, nodes: Sequence[Node], at: Starts) -> Iterator[tuple[TaskPlan, Starts]]:
         for node in nodes:
@@ -281,7 +292,7 @@ class _Machine:
         loads = meaning.loads(task.task.value)
         in_registers = {f.array for p in self.plan.tasks for f in p.registers if f.consumer == t}
         loads = [x for x in loads if x.array not in in_registers]
-        vector = task.vector
+        vector = task.vector if self.in_vectors(task, at) else None
         for point in product(*(self.tile(task, p, at) for p in task.loops)):
             index = dict(zip((p.loop.name for p in task.loops), point, strict=True))
             first = dict(index)

@@ -18,7 +18,8 @@ from .tables import BoundTables
 # Of a loop: register copies, the most and the least; with the mid dim unrolled; with all unrolled. Of its mid and outer dim: 1 if a
 # compiler may unroll it completely, and 1 if it may be a loop. The share of its iterations that may stand behind a loop, without
 # a mid loop around them: of the last tile, if it has few register tiles, else of the last register tile. The greatest share of
-# its iterations that are the first ones of a mid loop, and of an outer one; the fewest iterations of its outer dim.
+# its iterations that are the first ones of a mid loop, and of an outer one; the fewest iterations of its outer dim. The least share
+# of its iterations in a partial register tile.
 (
     COPIES,
     LEAST_COPIES,
@@ -32,8 +33,9 @@ from .tables import BoundTables
     MID_BEGINS,
     OUTER_BEGINS,
     LEAST_TRIPS,
-) = range(12)
-N_COPIES = 12
+    LEAST_REST,
+) = range(13)
+N_COPIES = 13
 # Loops around register tiles of few operations, and around others.
 FEW, MANY = range(2)
 N_AROUND = 2
@@ -65,6 +67,7 @@ def _count_copies(tables: BoundTables, domains: Mask, peeled: Int, copies: Float
             copies[loop, k] = 0.0
         copies[loop, LEAST_COPIES] = np.inf
         copies[loop, LEAST_TRIPS] = np.inf
+        copies[loop, LEAST_REST] = 1.0
         mids = np.int64(domains[tables.port_loop[loop].mid_size])
         inners = np.int64(domains[tables.port_loop[loop].inner_size])
         extent = tables.port_loop[loop].extent
@@ -80,6 +83,8 @@ def _count_copies(tables: BoundTables, domains: Mask, peeled: Int, copies: Float
                         inner = tables.universe[tables.port_loop[loop].inner_at + j]
                         copies[loop, COPIES] = max(copies[loop, COPIES], float(inner))
                         copies[loop, LEAST_COPIES] = min(copies[loop, LEAST_COPIES], float(inner))
+                        cut = (extent % inner) / max(1, extent)
+                        copies[loop, LEAST_REST] = min(copies[loop, LEAST_REST], cut)
                         tile = mid * inner
                         trips, rest = (extent + tile - 1) // tile, extent % tile
                         copies[loop, LEAST_TRIPS] = min(copies[loop, LEAST_TRIPS], float(trips))
@@ -240,7 +245,9 @@ def _price_group(
     """Fills `busy` with the ns of each port ([2 * N_PORTS]): for all rows of a group, then for those of its task alone."""
     for k in range(2 * N_PORTS):
         busy[k] = 0.0
-    share = _in_whole_tiles(tables, group, copies)
+    share, single = _in_whole_tiles(tables, group, copies), 0.0
+    if tables.port_group[group].vector >= 0:
+        single = copies[tables.port_group[group].vector, LEAST_REST]
     if tables.port_group[group].spill_load > 0:
         spilled = share * _spilled(tables, group, copies)
         busy[LOADS] = tables.port_group[group].spill_load * spilled
@@ -255,9 +262,11 @@ def _price_group(
         shared = _shared(tables, domains, row, copies)
         staged = tables.port[row].staged
         ns, wide = tables.port[row].packed, tables.port[row].packed_wide
+        beside = 0.0
         if staged < 0 or domains[staged] == _DIRECT:
             ns, wide = tables.port[row].direct, tables.port[row].direct_wide
-        ns = max(0.0, ns * share / shared - tables.port[row].spared)
+            beside = tables.port[row].single * single
+        ns = max(0.0, ns * share / shared - tables.port[row].spared) + beside
         wide = max(0.0, wide * share / shared - tables.port[row].spared_wide)
         port = 2 * tables.port[row].is_store
         busy[port] += ns

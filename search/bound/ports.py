@@ -23,7 +23,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from ...kernels.analysis.domain_bounds import points
+from ...kernels.analysis.domain_bounds import cuts_of, points
 from ...kernels.analysis.effects import arrays_read, arrays_written, task_reads
 from ...kernels.ir.access import Access, access_of, flat_strides
 from ...kernels.ir.kernel import Binary, Expr, Select, Unary
@@ -57,6 +57,7 @@ class _Moved:
     sources: tuple[int, ...] = ()  # orders of loops: once merged, the value may be in a register
     is_own: bool = True  # no earlier task that may share a loop reads the array
     is_wide: bool = False  # vectors of another task may hold it
+    is_shared: bool = False  # another task that may share a loop touches the array
 
 
 def ports(space: Space, universe: Universes) -> dict[str, Any]:
@@ -95,7 +96,7 @@ class _Tables:
             "port": table(
                 self.rows,
                 "is_store is_own staged first end source source_end",
-                "direct direct_wide packed packed_wide spared spared_wide",
+                "direct direct_wide packed packed_wide spared spared_wide single",
             ),
             "port_spared": table(self.spared, "loop outer mid"),
             "port_source": table(self.sources, "order"),
@@ -174,11 +175,15 @@ class _Tables:
         most = wide if vector in x.loops or x.is_wide else 1
         rates = _rates(target, x.is_store)
         sides = ((x.n, lanes), (x.n, max(lanes, most)), (x.spared, lanes))
+        # Behind the last whole register tile each element is loaded or stored by itself.
+        is_apart = len(x.loops) == len(task.loops) and not (x.is_shared or cuts_of(task))
+        single = x.n / rates[0] if is_apart and vector and rates[0] else 0.0
         self.rows.append(
             (
                 *(int(x.is_store), int(x.is_own), x.staged),
                 *(first, len(self.spared), source, len(self.sources)),
                 *(ns for n, k in sides for ns in _ns(n, k, rates)),
+                single,
             )
         )
 
@@ -307,6 +312,7 @@ def _load(space: Space, t: int, access: Access, n: float) -> _Moved:
         sources=orders_to_producers(space, t, array.name),
         is_own=is_own,
         is_wide=is_shared and short,
+        is_shared=is_shared,
     )
 
 

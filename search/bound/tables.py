@@ -106,7 +106,7 @@ class BoundTables(NamedTuple):
     port_other: Table  # order of another dim to the innermost loop; its loop and level
     # is_store; is_own: of an array that no earlier task reads; staged: where it is read; loops that it does not depend on; sources
     # from which it may come in registers; ns on all cores, one for each iteration: where it lies and packed, of all and in vectors
-    # alone; what of that is spared
+    # alone; what of that is spared; one for each element by itself, 0 where iterations may share it
     port: Table
     port_spared: Table  # loop; orders of its outer and mid dim to the innermost loop
     port_source: Table  # order of two loops: merged, the value may be in a register

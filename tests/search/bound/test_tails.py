@@ -9,7 +9,7 @@ import pytest
 from kernelscape.search.bound.bounder import Bounder
 from kernelscape.search.bound.explain import explain
 from kernelscape.space import choices as ch
-from kernelscape.space.backbone import INNER
+from kernelscape.space.backbone import INNER, OUTER
 from kernelscape.space.candidate import Candidate, Space
 from kernelscape.testing.machines import library_space, root_of, round_target
 from kernelscape.testing.port_counts import count_ports
@@ -30,8 +30,9 @@ def vectors(space: Space, loop: str, size: int, *, copied: bool = False) -> Any:
     domains[v.kind[part]] = 1 << ch.VECTOR
     domains[v.size[part]] = 1 << v.universe[part].index(size)
     for d in space.backbone.dims_of(0):
-        if d.level == INNER and d != part:
+        if d.level != OUTER and d != part:
             domains[v.kind[d]] = int(domains[v.kind[d]]) & ~(1 << ch.VECTOR)
+            domains[v.size[d]] = 1 << v.universe[d].index(1)
     for var in v.staged.values():
         domains[var] = 1 << (ch.COPY if copied else ch.DIRECT)
     return domains
@@ -119,3 +120,17 @@ def test_tails_take_no_longer_than_those_of_the_loop_ir(
             assert before <= counts.added_ns * (1 + 1e-9)
             found = max(found, before)
     assert found > 0
+
+
+def test_elements_behind_the_last_vector_are_loaded_one_by_one() -> None:
+    """Kind: loads and stores of whole vectors for elements that no vector covers. Others may find them in registers."""
+    whole, cut = (
+        library_space("madd", round_target(loads_per_ns=1.0, stores_per_ns=1.0), m=128, n=n)
+        for n in (256, 266)
+    )
+    ports = [
+        dict(Bounder(x).bound(vectors(x, x.problem.tasks[0].loops[-1].name, 16)).terms)["ports"]
+        for x in (whole, cut)
+    ]
+    assert ports[0] == pytest.approx(2 * 128 * 256 / 16)
+    assert ports[1] == pytest.approx(2 * 128 * (256 / 16 + 10))
