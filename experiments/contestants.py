@@ -102,7 +102,8 @@ def noise_of(
     def moved(x: Array) -> Array:
         if x.dtype.kind != "f":
             return x
-        return np.nextafter(x, np.where(rng.random(x.shape) < 0.5, -np.inf, np.inf).astype(x.dtype))
+        goal = np.where(rng.random(x.shape) < 0.5, -np.inf, np.inf)
+        return np.asarray(np.nextafter(x, goal.astype(x.dtype)))
 
     both = [results_by({"": run}, arrays, of)[""] for arrays in (given, tuple(map(moved, given)))]
     found = []
