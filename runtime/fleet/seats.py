@@ -134,8 +134,10 @@ class FleetWorker(AbstractWorker):
         """No effect: slots run already."""
 
     def prepare(self, input_sets: InputSets) -> None:
+        whole = input_sets.whole()
+
         def prepared(seat: Seat) -> None:
-            seat.worker.prepare(input_sets)
+            seat.worker.prepare(whole)
             seat.is_prepared = True
 
         self._by_first(prepared, needs_inputs=False)
