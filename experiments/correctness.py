@@ -4,11 +4,14 @@
     python -m kernelscape.experiments.correctness --operators
     python -m kernelscape.experiments.correctness --bounds [FIRST END]
     python -m kernelscape.experiments.correctness --windows [FIRST END]
+    python -m kernelscape.experiments.correctness --combinations [FIRST END [MOST]]
 
 writes experiments/results/correctness.md. With --add the pieces of other seeds that are there stay, and the counts are
 those of all. The exit status is 1 when any candidate is wrong, does not compile, or compiles with warnings.
 With --operators it prints the wrong cells of the whole table of operators (testing/operator_table.py), which is to have none.
 With --windows it runs random programs on random trees whose calls wait, at five limits of a window (testing/sparse_windows.py).
+With --combinations small ones are compiled and run with every combination of what windows have brought into the space, at most MOST
+of each form of a program (testing/window_combinations.py).
 With --bounds it compares terms of the bound with counts (admissible.py) at the ends of random descents, numbers FIRST to END.
 """
 
@@ -24,7 +27,7 @@ import numpy as np
 
 from ..codegen.text.source import Source
 from ..runtime.measure.conditions import take_conditions
-from ..testing import checking
+from ..testing import checking, window_combinations
 from ..testing.calling import InputSet
 from ..testing.checking import Build, Way
 from ..testing.operator_runs import wrong_in_all_ways
@@ -91,9 +94,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for option, ask in (
         ("--bounds", bounds),
         ("--windows", windows),
+        ("--combinations", combinations),
     ):
         if option in given:
-            return ask(*map(int, given[given.index(option) + 1 :][:2]))
+            return ask(*map(int, given[given.index(option) + 1 :][:3]))
     return run(QUESTION, __doc__, arguments)
 
 
@@ -110,6 +114,22 @@ def windows(first: int = 0, end: int = 500) -> int:
         sep="\n",
     )
     return int(bool(wrong))
+
+
+def combinations(first: int = 0, end: int = 200, most: int = window_combinations.MOST) -> int:
+    """Prints what is wrong with combinations of the small programs of these numbers, and what was drawn; 1 where any is wrong."""
+    with tempfile.TemporaryDirectory(prefix="kernelscape-combinations-") as folder:
+        found = window_combinations.run(range(first, end), Path(folder), most)
+    values = ", ".join(f"{kind} {x} {n}" for (kind, x), n in sorted(found.values.items()))
+    print(
+        f"programs {first} to {end}: {found.n_forms} forms ({dict(found.forms)}), {found.n_full} programs without room; "
+        f"{found.n_combinations} combinations, all of {found.n_whole} forms, at most {most} of the others; "
+        f"{found.n_texts} texts, {len(found.wrong)} wrong",
+        values,
+        *found.wrong,
+        sep="\n",
+    )
+    return int(bool(found.wrong))
 
 
 def bounds(first: int = 0, end: int = 1000) -> int:

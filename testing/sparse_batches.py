@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +19,7 @@ from .calling import Arrays
 from .sparse_candidates import Values, Work
 from .sparse_drawn import MOST_CELLS, Part, Tree, drawn_parts, drawn_tree
 from .sparse_periods import nothing
-from .sparse_programs import Emptied, World
+from .sparse_programs import Emptied, World, interpreted
 
 _Made = tuple[tuple[Part, ...], Recording, Arrays, list[Arrays], Emptied | None]
 _FEW_CALLS = 8  # of more, which repeat, the interpreter of trees is not asked, and two periods are all: they take a second
@@ -108,7 +109,8 @@ def works_of(
                 return
             parts, recording, before, wanted, emptied = made
             program, problem = Program(number, tree, parts, emptied), None
-            said = world.interpreted(parts, wanted[0]) if _n_calls(parts) <= _FEW_CALLS else ""
+            is_short = _n_calls(parts) <= _FEW_CALLS
+            said = interpreted(partial(world.run, parts), wanted[0]) if is_short else ""
             for way in ways:
                 one = found[way]
                 one.add(program, bool(recording.repeats))

@@ -9,6 +9,7 @@ index is not 0 then.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
@@ -43,6 +44,33 @@ class Emptied:
         here |= {key: state[name].copy() for key, name in self.used.sections}
         TreeStorage(self.used.layout, here).deactivate_all(self.node)
         return state | {name: here[key] for key, name in self.used.sections}
+
+
+def recorded(program: Callable[[], None]) -> tuple[Recording, Arrays]:
+    """The recording of a function's calls, and the states that it begins with."""
+    recording, arrays = record_program(program, ())
+    return recording, {name: np.array(a) for name, a in arrays.items()}
+
+
+def interpreted(program: Callable[[], None], wanted: Arrays) -> str:
+    """The difference between `wanted` and the cells and values that the interpreter of trees leaves; "" for none. The lowering to
+    plain arrays has no part in it. Free slots and old lists may differ: no program sees them.
+    """
+    with ks.interpret():
+        program()
+    recording, arrays = recorded(program)
+    found = canonical(recording.trees, arrays)
+    slots = {name for used in recording.trees for _, name in used.sections}
+    wrong = [
+        name
+        for name, a in wanted.items()
+        if not name.endswith(SOUND)
+        and not (
+            name in slots and a.shape == arrays[name].shape
+        )  # by slot: where cells are is not known
+        and not np.array_equal(found[name], a)
+    ]
+    return ", ".join(wrong)
 
 
 class World:
@@ -325,8 +353,7 @@ class World:
 
     def recorded(self, parts: tuple[Part, ...]) -> tuple[Recording, Arrays]:
         """A program, and the states that it begins with."""
-        recording, arrays = record_program(lambda: self.run(parts), ())
-        return recording, {name: np.array(a) for name, a in arrays.items()}
+        return recorded(lambda: self.run(parts))
 
     def emptied(self, recording: Recording, number: int) -> Emptied | None:
         """The effect of the host's `deactivate_all` of a node of the first tree; None where the program does not use the tree."""
@@ -337,26 +364,6 @@ class World:
             return None
         sections = {name: a.copy() for name, a in structure.storage.arrays.items()}
         return Emptied(used[0], structure.numbers[id(node)], sections)
-
-    def interpreted(self, parts: tuple[Part, ...], wanted: Arrays) -> str:
-        """The difference between `wanted` and the cells and values that the interpreter of trees leaves; "" for none. The lowering
-        to plain arrays has no part in it. Free slots and old lists may differ: no program sees them.
-        """
-        with ks.interpret():
-            self.run(parts)
-        recording, arrays = self.recorded(parts)
-        found = canonical(recording.trees, arrays)
-        slots = {name for used in recording.trees for _, name in used.sections}
-        wrong = [
-            name
-            for name, a in wanted.items()
-            if not name.endswith(SOUND)
-            and not (
-                name in slots and a.shape == arrays[name].shape
-            )  # by slot: where cells are is not known
-            and not np.array_equal(found[name], a)
-        ]
-        return ", ".join(wrong)
 
     def begin(self, c: int) -> None:
         """Some cells that are active, and some that were: at the beginning of a program."""

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from ortools.sat.python import cp_model
 
-from .declarations import Clause, Counter, CountLimit, Group, Table, Term
+from .declarations import Clause, Counter, CountLimit, Group, Literal, Table, Term
 from .model import Model
 from .order import INVERSE, triples
 
@@ -158,15 +158,7 @@ class _Encoding:
 
         Factors of 0 or 1 come first, so that every prefix of the product is at most `limit` too.
         """
-        counts = self.cp.new_bool_var("counts")
-        literals = [
-            self._literal(self._canonical(var), self._stored(var, value))
-            for var, mask in group.any_of
-            for value in self._values(var)
-            if mask >> value & 1
-        ]
-        self.cp.add_max_equality(counts, [*literals, 0])
-        are_there, weights = [counts], []
+        are_there, weights = [self.is_any(*group.any_of)], []
         for term in group.terms:
             is_there = self.cp.new_bool_var("there")
             weight = self.cp.new_int_var(1, limit + 1, "weight")
@@ -192,6 +184,18 @@ class _Encoding:
             if self.domains[var] >> value & 1
         )
 
+    def is_any(self, *literals: Literal) -> Any:
+        """Returns a CP-SAT variable that is true if any of the literals holds."""
+        is_any = self.cp.new_bool_var("any")
+        chosen = [
+            self._literal(self._canonical(var), self._stored(var, value))
+            for var, mask in literals
+            for value in self._values(var)
+            if mask >> value & 1
+        ]
+        self.cp.add_max_equality(is_any, [*chosen, 0])
+        return is_any
+
     def solved(self, solver: cp_model.CpSolver) -> Domains:
         """Returns the solution as a complete domain vector."""
         domains = np.empty(self.model.n_vars, np.uint32)
@@ -199,6 +203,16 @@ class _Encoding:
             stored = int(solver.value(self.variables[self._canonical(var)]))
             domains[var] = 1 << self._stored(var, stored)
         return domains
+
+
+def _solver() -> cp_model.CpSolver:
+    """Returns a deterministic solver, which has one worker."""
+    solver = cp_model.CpSolver()
+    solver.parameters.num_workers = 1
+    solver.parameters.random_seed = 0
+    # Its handler of Ctrl-C would stay behind and replace ours.
+    solver.parameters.catch_sigint_signal = False
+    return solver
 
 
 class _Counting(cp_model.CpSolverSolutionCallback):
@@ -216,14 +230,40 @@ class _Counting(cp_model.CpSolverSolutionCallback):
 def count(model: Model, domains: Domains, limit: int) -> tuple[int, bool]:
     """Returns the number of implementations within `domains`, at most `limit`, and True if these are all."""
     encoding = _Encoding(model, domains)
-    solver = cp_model.CpSolver()
-    solver.parameters.num_workers = 1
-    # Its handler of Ctrl-C would stay behind and replace ours.
-    solver.parameters.catch_sigint_signal = False
+    solver = _solver()
     solver.parameters.enumerate_all_solutions = True
     counting = _Counting(limit)
     status = solver.solve(encoding.cp, counting)
     return counting.count, status in (cp_model.OPTIMAL, cp_model.INFEASIBLE)
+
+
+def projections(
+    model: Model, domains: Domains, literals: Sequence[Literal], limit: int, seed: int = 0
+) -> tuple[list[Domains], bool]:
+    """Returns an implementation for each combination of truth values that `literals` can have within `domains`.
+
+    At most `limit` of them, and True if these are all. `seed`: of random hints, so that combinations in a row are not alike.
+    Deterministic (one worker).
+    """
+    encoding = _Encoding(model, domains)
+    solver = _solver()
+    are_true = [encoding.is_any(literal) for literal in literals]
+    found: list[Domains] = []
+    rng = np.random.default_rng(seed)
+
+    def hint() -> None:
+        encoding.cp.clear_hints()
+        for x in are_true:
+            encoding.cp.add_hint(x, bool(rng.integers(2)))
+
+    hint()
+    while solver.solve(encoding.cp) in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+        if len(found) == limit:
+            return found, False
+        found.append(encoding.solved(solver))
+        encoding.cp.add_bool_or([~x if solver.value(x) else x for x in are_true])
+        hint()
+    return found, True
 
 
 def complete(
@@ -241,11 +281,7 @@ def complete(
     encoding = _Encoding(model, domains)
     if objective:
         encoding.cp.minimize(encoding.weighed(objective))
-    solver = cp_model.CpSolver()
-    solver.parameters.num_workers = 1
-    # Its handler of Ctrl-C would stay behind and replace ours.
-    solver.parameters.catch_sigint_signal = False
-    solver.parameters.random_seed = 0
+    solver = _solver()
     if seconds is not None:
         solver.parameters.max_time_in_seconds = seconds
     status = solver.solve(encoding.cp)
@@ -288,11 +324,7 @@ def fewest_classes(
     hinted = {*hint}
     for pair, x in same.items():
         cp.add_hint(x, pair in hinted)
-    solver = cp_model.CpSolver()
-    solver.parameters.num_workers = 1
-    # Its handler of Ctrl-C would stay behind and replace ours.
-    solver.parameters.catch_sigint_signal = False
-    solver.parameters.random_seed = 0
+    solver = _solver()
     solver.parameters.max_deterministic_time = effort
     status = solver.solve(cp)
     if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
