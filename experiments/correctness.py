@@ -119,7 +119,8 @@ def windows(first: int = 0, end: int = 500) -> int:
 def combinations(first: int = 0, end: int = 200, most: int = window_combinations.MOST) -> int:
     """Prints what is wrong with combinations of the small programs of these numbers, and what was drawn; 1 where any is wrong."""
     with tempfile.TemporaryDirectory(prefix="kernelscape-combinations-") as folder:
-        found = window_combinations.run(range(first, end), Path(folder), most)
+        programs = map(window_combinations.drawn, range(first, end))
+        found = window_combinations.run(programs, Path(folder), most)
     values = ", ".join(f"{kind} {x} {n}" for (kind, x), n in sorted(found.values.items()))
     print(
         f"programs {first} to {end}: {found.n_forms} forms ({dict(found.forms)}), {found.n_full} programs without room; "

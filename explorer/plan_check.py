@@ -55,7 +55,7 @@ class PlanChecks:
             self._behind.release()
             return False
         is_checked = len(row.plain_s) < N_CHECKED
-        arrays = _arrays_of(whole) if is_checked else {}
+        arrays = whole.arrays if is_checked else {}
         before = {name: x.copy() for name, x in arrays.items()}
         begin_s = perf_counter()
         whole.run()
@@ -78,15 +78,6 @@ def checked_follower(plans: Sequence[StoredPlan]) -> tuple[Follower, PlanChecks]
     behind = DeferralWindow()
     checks = PlanChecks(plans, behind)
     return Follower(plans, behind, checks.execute), checks
-
-
-def _arrays_of(whole: SequenceRun) -> dict[str, Array]:
-    """Arrays that the calls of a sequence were given, by their names in the sequence."""
-    return {
-        name: x
-        for call, (_, values) in zip(whole.sequence.calls, whole.calls, strict=True)
-        for name, x in zip(call.arrays, values, strict=False)
-    }
 
 
 def _disagreement(

@@ -13,13 +13,14 @@ import sys
 import threading
 import warnings
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from operator import is_
 from pathlib import Path
 from typing import Any
 
+from ..kernels.fields.tree import Structure
 from ..kernels.frontend.dispatch import AbstractDeferringExecutor, Caller, Executor
 from ..kernels.frontend.instance import Instance, KernelCall
 from ..kernels.frontend.lowering import lowered, lowered_call
@@ -30,11 +31,11 @@ from ..kernels.ir.kernel import Cast, Const, Expr, KernelIR, Location, Param
 from ..kernels.ir.structure import StructureTree
 from ..kernels.sparse.layout import FULL, OUTSIDE
 from ..kernels.sparse.pools import OUTSIDE_TEXT, full_text
+from ..kernels.sparse.recorded import UsedTree
 from ..kernels.tasks.entry_facts import tree_work, tree_work_alone
 from ..runtime.by_identity import ByIdentity
 from ..runtime.device import DeviceOptions, open_device
 from ..runtime.engine.planned_window import PlannedWindow
-from ..runtime.engine.spelling import spelled
 from ..runtime.engine.stored_components import (
     UNUSABLE,
     StoredComponents,
@@ -48,8 +49,13 @@ from ..runtime.records.record import RecordError
 from ..runtime.records.replay import Tuned
 from ..runtime.records.store import TunedStore
 from .assumed_cells import AssumedByFields, AssumedCells
+from .call_form import CallForm, form_of
 from .results import Best, load
 
+_FIELD = (
+    "field"  # keys of the sections of a tree that hold fields begin so, and end in their number
+)
+_MOST_RUNS = 64  # of sequences with their arguments, that are kept
 _Values = tuple[Any, ...]  # of a call: the arrays of its kernel, then its numbers
 
 
@@ -57,12 +63,12 @@ _Values = tuple[Any, ...]  # of a call: the arrays of its kernel, then its numbe
 class _Kernel:
     """A kernel that occurs in stored sequences.
 
-    `text`: canonical text of its computation. `where`: source line of its first call. `behind`: executor of single calls.
+    `form`: what it computes on which arrays. `where`: source line of its first call. `behind`: executor of single calls.
     `quick`: at most one fast caller of that executor.
     """
 
     instance: Instance
-    text: str
+    form: CallForm
     where: Location
     behind: Executor
     quick: list[Caller] = field(default_factory=list)
@@ -80,11 +86,6 @@ class _Kernel:
         caller = None if self.quick else self.behind.caller(call)
         if caller is not None:
             self.quick.append(caller)
-
-
-def _text(ir: KernelIR) -> str:
-    """Returns the canonical text of a kernel's computation, without line numbers."""
-    return spelled(ir, has_places=False)
 
 
 _Held = tuple[_Kernel, _Values]  # a call that waits
@@ -109,8 +110,11 @@ class StoredPlan:
         self.assumed = AssumedByFields(counters)
         self.work = tree_work(recording)
         self.work_alone = tree_work_alone(recording)
-        spelt = {id(call.ir): _text(call.ir) for call in recording.calls}
-        self.kernels = [spelt[id(call.ir)] for call in self.calls]
+        places = {t.tree.name: t.fields for t in self.trees}
+        kernels = {(id(c.ir), id(c.logical)): c for c in recording.calls}
+        found = {key: form_of(c.ir, c.logical, places.__getitem__) for key, c in kernels.items()}
+        self.forms = [found[id(c.ir), id(c.logical)] for c in self.calls]
+        self.kernels = [form.text for form in self.forms]
         self.parameters = [p.name for p in stored.parameters]
         self.scalars = {p.name: p.dtype for p in recording.scalars}
         constant = next((p.name for p in stored.parameters if p.kind == "constant"), "")
@@ -142,12 +146,18 @@ class StoredPlan:
 
 @dataclass
 class _Match:
-    """A partial match: the first `n` calls of a stored sequence, with the fields and numbers bound to its parameters."""
+    """A partial match: the first `n` calls of a stored sequence, with the fields and numbers bound to its parameters.
+
+    `trees`: for each tree of the sequence one of the program. `fields`: for each sparse field of the sequence, by tree and number,
+    its number in the program's tree.
+    """
 
     sequence: StoredPlan
     n: int = 0
     arrays: dict[str, Any] = field(default_factory=dict)
     scalars: dict[str, Any] = field(default_factory=dict)
+    trees: dict[str, Structure] = field(default_factory=dict)
+    fields: dict[tuple[str, int], int] = field(default_factory=dict)
 
     @property
     def is_whole(self) -> bool:
@@ -156,19 +166,56 @@ class _Match:
     def goes_on(self, held: _Held) -> bool:
         """True if this call is the next one of the sequence; the match then advances past it."""
         s, (kernel, values) = self.sequence, held
-        if kernel.text != s.kernels[self.n]:
+        if kernel.form.text != s.kernels[self.n]:
             return False
         call = s.calls[self.n]
-        for name, array in zip(call.arrays, values, strict=False):
-            if self.arrays.setdefault(name, array) is not array:
-                return False
-        if len({id(array) for array in self.arrays.values()}) < len(self.arrays):
-            return False  # two of its arrays are one field
-        if not all(map(self._fits, call.scalars, values[len(call.arrays) :])):
+        if not self._binds(call, s.forms[self.n], held):
+            return False
+        numbers = values[len(kernel.instance.ir.arrays) :]
+        if not all(map(self._fits, call.scalars, numbers)):
             return False
         self.n += 1
         s.n_met = max(s.n_met, self.n)
         return True
+
+    def _binds(self, call: Call, form: CallForm, held: _Held) -> bool:
+        """True if the arrays, trees and fields of a call are those of the calls before, and no two of the sequence are one."""
+        kernel, values = held
+        own, structures = kernel.form, dict(kernel.instance.structures)
+        for k, j in zip(form.arrays, own.arrays, strict=True):
+            if self.arrays.setdefault(call.arrays[k], values[j]) is not values[j]:
+                return False
+        for tree, name in zip(form.trees, own.trees, strict=True):
+            if self.trees.setdefault(tree, structures[name]) is not structures[name]:
+                return False
+        for (at, k), (_, number) in zip(form.fields, own.fields, strict=True):
+            if self.fields.setdefault((form.trees[at], k), number) != number:
+                return False
+        bound = (*map(id, self.arrays.values()), *map(id, self.trees.values()))
+        fields = {(tree, number) for (tree, _), number in self.fields.items()}
+        return len({*bound}) == len(bound) and len(fields) == len(self.fields)
+
+    def bound(self) -> dict[str, Any]:
+        """Returns the arrays of a whole match by name, those of trees too."""
+        found = dict(self.arrays)
+        for used in self.sequence.trees:
+            structure = self.trees[used.tree.name]
+            numbers = self._numbers(used, structure)
+            for key, name in used.sections:
+                is_field = key.startswith(_FIELD)
+                own = f"{_FIELD}{numbers[int(key.removeprefix(_FIELD))]}" if is_field else key
+                found[name] = structure.memory.arrays[own]
+        return found
+
+    def _numbers(self, used: UsedTree, structure: Structure) -> dict[int, int]:
+        """Returns for each field of a tree its number in the program's tree; those that no call names have equal places."""
+        tree, places = used.tree.name, structure.layout.fields
+        numbers = {k: number for (name, k), number in self.fields.items() if name == tree}
+        left = [j for j in range(len(places)) if j not in numbers.values()]
+        for k in (k for k in range(len(used.fields)) if k not in numbers):
+            numbers[k] = next(j for j in left if places[j] == used.fields[k])
+            left.remove(numbers[k])
+        return numbers
 
     def _fits(self, expected: Expr, value: Any) -> bool:
         plain = expected
@@ -186,14 +233,14 @@ class _Match:
             return False
         return is_same_number(expected.dtype.numpy.type(value), wanted)
 
-    def prepared(self) -> Callable[[], object]:
-        """Returns a function that runs the stored implementation on the bound arguments.
+    def prepared(self, arrays: Mapping[str, Any]) -> Callable[[], object]:
+        """Returns a function that runs the stored implementation on the bound numbers and `arrays`.
 
         For an index out of range it raises IndexError before anything is written.
         """
         s = self.sequence
         zeros = {name: dtype.numpy.type(0).item() for name, dtype in s.scalars.items()}
-        given = {**zeros, **self.scalars, **self.arrays}
+        given = {**zeros, **self.scalars, **arrays}
         run = partial(s.tuned, *(given[name] for name in s.parameters))
         claims = [
             (memoryview(given[t.arrays["counters"]][-1]), t.tree)
@@ -224,23 +271,28 @@ def _claimed(
     raise KernelAssertionError(f"{name}: {said[0]}")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class SequenceRun:
-    """A complete sequence: its deferred calls, and the function that runs its implementation in their place."""
+    """A complete sequence: its deferred calls, and the function that runs its implementation in their place.
+
+    `arrays`: those that it runs on, by name. `behind`: the sequence that ran after it when it ran last.
+    """
 
     sequence: StoredPlan
     calls: tuple[_Held, ...]
     run: Callable[[], object]
+    arrays: Mapping[str, Any]
     called: list[tuple[object, _Values]]  # kernels and arguments of the calls; None: not known
     assumed: AssumedCells | None = None
+    behind: SequenceRun | None = None
 
 
 class Follower(AbstractDeferringExecutor):
     """Executor that replays stored implementations of sequences; all other calls go to the executor `behind`.
 
-    Of two sequences that end with the same call the first in the list is replayed. Programs repeat themselves: while calls are
-    those of the last replayed sequence, with the same objects, nothing else is compared. `execute` runs a complete sequence
-    (default: its `run`), and returns False if its kernels ran instead.
+    Of two sequences that end with the same call the first in the list is replayed. Programs repeat themselves: a sequence is
+    expected that ran behind the last one before. While calls are its, with the same objects, nothing else is compared. `execute`
+    runs a complete sequence (default: its `run`), and returns False if its kernels ran instead.
     """
 
     behind: Executor
@@ -260,8 +312,10 @@ class Follower(AbstractDeferringExecutor):
         self._held: list[_Held] = []
         self._matches: list[_Match] = []
         self._last: SequenceRun | None = None
+        self._expected: SequenceRun | None = None
+        self._runs: dict[tuple[int, ...], SequenceRun] = {}  # by identity of plan and arguments
         self._repeats = (
-            True  # the held calls are the first calls of `_last`, and `_matches` is not maintained
+            True  # held calls are the first of `_expected`, `_matches` is not maintained
         )
         self._lock = threading.RLock()
         self._stats = Stats()
@@ -293,23 +347,24 @@ class Follower(AbstractDeferringExecutor):
             return None  # its arrays must be fields that nobody else sees
         found = self._callers.get(ir)
         if found is None:
-            text = _text(ir)
-            kernel = _Kernel(instance, text, call.where, self.behind)
-            caller = partial(self._take, kernel) if text in self._known else None
+            trees = dict(instance.structures)
+            form = form_of(ir, instance.logical, lambda name: trees[name].layout.fields)
+            kernel = _Kernel(instance, form, call.where, self.behind)
+            caller = partial(self._take, kernel) if form.text in self._known else None
             found = self._callers.setdefault(ir, (caller,))
         return found[0]
 
     def again(self, kernel: object, args: _Values) -> bool:
         with self._lock:
-            held, last = self._held, self._last
-            if last is None or not self._repeats:
+            held, whole = self._held, self._expected
+            if whole is None or not self._repeats:
                 return False
-            expected, known = last.called[len(held)]
+            expected, known = whole.called[len(held)]
             if kernel is not expected or not all(map(is_, args, known)):
                 return False
-            held.append(last.calls[len(held)])
-            if len(held) == len(last.calls):
-                self._run(last)
+            held.append(whole.calls[len(held)])
+            if len(held) == len(whole.calls):
+                self._run(whole)
             return True
 
     def _take(
@@ -317,19 +372,19 @@ class Follower(AbstractDeferringExecutor):
     ) -> bool:
         """Defers a call if it may belong to a stored sequence; otherwise runs the deferred calls and then this one."""
         with self._lock:
-            held, last = self._held, self._last
-            if self._repeats and last is not None:
-                expected, known = last.calls[len(held)]
+            held, whole = self._held, self._expected
+            if self._repeats and whole is not None:
+                expected, known = whole.calls[len(held)]
                 if held_as is expected and all(map(is_, values, known)):
                     if kernel is not None:
-                        last.called[len(held)] = kernel, args
+                        whole.called[len(held)] = kernel, args
                     held.append((held_as, known))
-                    if len(held) == len(last.calls):
-                        self._run(last)
+                    if len(held) == len(whole.calls):
+                        self._run(whole)
                     return True
             if not (held and self._goes_on((held_as, values))):
                 self._release_own()
-                if held_as.text not in self._first or not self._goes_on((held_as, values)):
+                if held_as.form.text not in self._first or not self._goes_on((held_as, values)):
                     self._repeats = True  # nothing is deferred
                     held_as.run(values)
             return True
@@ -351,16 +406,30 @@ class Follower(AbstractDeferringExecutor):
         whole = next((m for m in self._matches if m.is_whole), None)
         if whole is not None:
             try:
-                run = whole.prepared()
+                run = self._run_of(whole)
             except UNUSABLE as e:
                 whole.sequence.is_usable = False
                 _warn(f"{whole.sequence.name} runs kernel by kernel: {e}")
                 self._release_own()
                 return True
-            called: list[tuple[object, _Values]] = [(None, ())] * len(self._held)
-            assumed = whole.sequence.assumed.of(whole.arrays, whole.sequence.tuned.written)
-            self._run(SequenceRun(whole.sequence, tuple(self._held), run, called, assumed))
+            self._run(run)
         return True
+
+    def _run_of(self, whole: _Match) -> SequenceRun:
+        """Returns the run of a whole match on the deferred calls: that of equal arguments, if there was one."""
+        sequence, held = whole.sequence, self._held
+        key = (id(sequence), *(id(x) for kernel, values in held for x in (kernel, *values)))
+        found = self._runs.get(key)
+        if found is None:
+            arrays = whole.bound()
+            run, assumed = whole.prepared(arrays), sequence.assumed
+            called: list[tuple[object, _Values]] = [(None, ())] * len(held)
+            cells = assumed.of(arrays, sequence.tuned.written)
+            found = SequenceRun(sequence, tuple(held), run, arrays, called, cells)
+            if len(self._runs) >= _MOST_RUNS:
+                self._runs.clear()
+            self._runs[key] = found
+        return found
 
     def _run(self, whole: SequenceRun) -> None:
         self._forget()  # however the run ends: what it has begun must not run again
@@ -382,7 +451,7 @@ class Follower(AbstractDeferringExecutor):
         sequence.n_runs += 1
         if is_planned:
             self._stats.note_found(len(whole.calls), sequence.work, sequence.work_alone)
-        self._last = whole
+        self._expect_behind(whole)
 
     def _run_kernels(self, whole: SequenceRun, assumed: AssumedCells) -> None:
         """Runs a sequence kernel by kernel, which makes true what its implementation assumes."""
@@ -391,7 +460,13 @@ class Follower(AbstractDeferringExecutor):
         run_each(whole.calls)
         self.behind.release()
         assumed.take()
-        self._last = whole
+        self._expect_behind(whole)
+
+    def _expect_behind(self, whole: SequenceRun) -> None:
+        """Expects the sequence that ran behind `whole` when it ran before; at first, itself."""
+        if self._last is not None:
+            self._last.behind = whole
+        self._last, self._expected = whole, whole.behind or whole
 
     @property
     def waits(self) -> bool:
@@ -414,7 +489,8 @@ class Follower(AbstractDeferringExecutor):
 
     def outdate(self) -> None:
         with self._lock:
-            self._last = None
+            self._last = self._expected = None
+            self._runs.clear()
             for s in self._sequences:
                 s.assumed.clear()
 
@@ -432,7 +508,8 @@ class Follower(AbstractDeferringExecutor):
             has_failed = s.n_met == len(s.calls) and not s.n_missed  # with an error
             if s.n_runs == 0 and not has_failed and s.is_usable:
                 _warn(f"what was found for {s.name} was never run: {_why(s)}")
-        self._sequences, self._last = [], None
+        self._sequences, self._last, self._expected = [], None, None
+        self._runs.clear()
 
 
 def _execute(whole: SequenceRun) -> bool:

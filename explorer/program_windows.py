@@ -1,7 +1,7 @@
 """Windows of a running program: sequences of kernel calls that it repeats, their times, and why each ended.
 
 Windows that differ only in their fields are one, such as those of fields that a program swaps each period: plan_replay.py runs what
-is found for one of them on the fields of all.
+is found for one of them on the fields of all. Sparse fields may be of one tree, or of trees that are equal.
 """
 
 from __future__ import annotations
@@ -15,16 +15,18 @@ from math import inf
 from time import perf_counter
 from typing import Any
 
+from ..kernels.fields.tree import Structure
 from ..kernels.frontend import dispatch
 from ..kernels.frontend.instance import KernelCall
 from ..runtime.engine.planned_window import Held, PlannedWindow, RanWindow, WindowRun
-from ..runtime.engine.spelling import spelled
 from ..runtime.engine.window import DeferralWindow
+from .call_form import CallForm, form_of
 from .workload import Workload, make_workload
 
 _MOST_CALLS = 4096  # of a window
 _REPEATED = 3  # runs of a window that make its time known
 _MORE = 3.0  # times as long as it should, a program is watched at most
+_OFTEN = 0.25  # of the runs: a tree whose active cells change so often is unsure
 _Form = tuple[tuple[str, tuple[int, ...]], ...]
 
 
@@ -32,17 +34,18 @@ _Form = tuple[tuple[str, tuple[int, ...]], ...]
 class ProgramWindow:
     """Window of a program (a repeated sequence of calls): last calls, seconds of each run, counts of end reasons.
 
-    `ran`: the window with the arrays of `calls`. `varying` are the positions of scalar arguments, counted over all calls, whose
-    values differ between runs. `unsure` are the trees, by number in `ran`, whose active cells have changed between two runs;
-    `n_compared` runs were compared with one before.
+    `ran`: the window with the arrays of `calls`. `trees`: those of `calls` in the order of first use, which all runs have alike.
+    `varying` are the positions of scalar arguments, counted over all calls, whose values differ between runs. `n_compared` runs
+    were compared with one before on the same fields: `n_changed` of these found other active cells in a tree, by its number.
     """
 
     calls: tuple[KernelCall, ...]
     ran: RanWindow
+    trees: tuple[Structure, ...]
     times_s: list[float] = field(default_factory=list)
     ends: Counter[str] = field(default_factory=Counter)
     varying: set[int] = field(default_factory=set)
-    unsure: set[int] = field(default_factory=set)
+    n_changed: Counter[int] = field(default_factory=Counter)
     n_compared: int = 0
 
     @property
@@ -71,30 +74,32 @@ class ProgramWindow:
                 return f"fields of {call.instance.ir.name} are gone"
         return ""
 
-    def add(self, run: WindowRun) -> None:
-        """Adds one run of the window."""
+    def add(self, run: WindowRun, trees: tuple[Structure, ...]) -> None:
+        """Adds one run of the window on some `trees`."""
         known = [x for c in self.calls for x in c.scalars.values()]
         now = [x for kernel, values in run.calls for x in values[kernel.n_arrays :]]
         self.varying |= {k for k, (x, y) in enumerate(zip(known, now, strict=True)) if x != y}
         if self.varying:
-            self.calls, self.ran = _called(run.calls), run.ran
+            self.calls, self.ran, self.trees = _called(run.calls), run.ran, trees
         if run.changed is not None:
-            self.unsure.update(run.changed)
+            changed = {id(run.ran.structures[k]) for k in run.changed}
+            self.n_changed.update(k for k, x in enumerate(trees) if id(x) in changed)
             self.n_compared += 1
         self.times_s.append(run.taken_s)
         self.ends[run.why] += 1
 
     @property
     def trees_unsure(self) -> frozenset[str] | None:
-        """Names of the trees in which a run does not find the active cells of the run before; None if no two runs were compared.
+        """Names of the trees in which a run often does not find the active cells of the run before.
 
-        Those are among them whose cells have changed since the last run.
+        Those are among them whose cells have changed since the last run. None if no two runs were compared.
         """
         now = self.ran.changed()
         if now is None or not self.n_compared:
             return None
-        trees = self.ran.structures
-        return frozenset(trees[k].layout.tree.name for k in self.unsure.union(now))
+        often = (k for k, n in self.n_changed.items() if n >= _OFTEN * self.n_compared)
+        unsure = (*(self.ran.structures[k] for k in now), *(self.trees[k] for k in often))
+        return frozenset(x.layout.tree.name for x in unsure)
 
     def workload(self, sequence: str, name: str) -> Workload:
         """Returns the calls as a workload to explore, on the current contents of the fields.
@@ -127,7 +132,7 @@ class WindowLog:
     def __init__(self, seconds: float, stop: Callable[[], None]) -> None:
         self._seconds, self._stop = seconds, stop
         self._begin_s = perf_counter()
-        self._windows: dict[int, tuple[RanWindow, ProgramWindow]] = {}
+        self._windows: dict[int, tuple[RanWindow, ProgramWindow, tuple[Structure, ...]]] = {}
         self._by_form: dict[_Form, ProgramWindow] = {}
 
     def add(self, run: WindowRun) -> None:
@@ -135,11 +140,11 @@ class WindowLog:
         ran = run.ran
         found = self._windows.get(id(ran))
         if found is None:
-            form = _form_of(run.calls)
+            form, trees = _form_of(run.calls)
             if form not in self._by_form:
-                self._by_form[form] = ProgramWindow(_called(run.calls), ran)
-            found = self._windows[id(ran)] = ran, self._by_form[form]
-        found[1].add(run)
+                self._by_form[form] = ProgramWindow(_called(run.calls), ran, trees)
+            found = self._windows[id(ran)] = ran, self._by_form[form], trees
+        found[1].add(run, found[2])
         is_known = len(found[1].times_s) >= _REPEATED
         if self.seconds > self._seconds * (1 if is_known else _MORE):
             self._seconds = inf
@@ -164,18 +169,27 @@ def _called(calls: Sequence[Held]) -> tuple[KernelCall, ...]:
     return tuple(kernel.called(values) for kernel, values in calls)
 
 
-def _form_of(calls: Sequence[Held]) -> _Form:
-    """Returns the form of a window: the texts of its kernels, and its arrays, numbered in the order of first use."""
-    texts: dict[int, str] = {}
-    numbers: dict[int, int] = {}
-    form = []
+def _form_of(calls: Sequence[Held]) -> tuple[_Form, tuple[Structure, ...]]:
+    """Returns the form of a window, and its trees in the order of first use.
+
+    The form has the texts of its kernels, and its arrays, trees and sparse fields, numbered in this order.
+    """
+    forms: dict[int, CallForm] = {}
+    numbers: dict[tuple[int, ...], int] = {}
+    structures: dict[int, Structure] = {}
+    found = []
     for kernel, values in calls:
-        if id(kernel.ir) not in texts:
-            texts[id(kernel.ir)] = spelled(kernel.ir, has_places=False)
-        arrays = values[: kernel.n_arrays]
-        at = tuple(numbers.setdefault(id(x), len(numbers)) for x in arrays)
-        form.append((texts[id(kernel.ir)], at))
-    return tuple(form)
+        trees = dict(kernel.instance.structures)
+        if id(kernel) not in forms:
+            fields = {name: x.layout.fields for name, x in trees.items()}
+            forms[id(kernel)] = form_of(kernel.ir, kernel.instance.logical, fields.__getitem__)
+        form = forms[id(kernel)]
+        named = [trees[name] for name in form.trees]
+        structures.update((id(x), x) for x in named)
+        used = [(id(values[k]),) for k in form.arrays] + [(id(x),) for x in named]
+        used += [(id(named[k]), number) for k, number in form.fields]
+        found.append((form.text, tuple(numbers.setdefault(x, len(numbers)) for x in used)))
+    return tuple(found), tuple(structures.values())
 
 
 def watched_window(log: WindowLog) -> PlannedWindow:

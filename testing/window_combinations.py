@@ -30,7 +30,7 @@ from . import checking, sparse_candidates, sparse_periods
 from .calling import Arrays
 from .interpreted import run_reference
 from .sparse_candidates import Work
-from .sparse_drawn import WORDS, Call, Tree, drawn_tree
+from .sparse_drawn import CALM, WORDS, Call, Tree, drawn_tree
 from .sparse_programs import World, interpreted, recorded
 from .sparse_windows import made, window_of
 
@@ -38,6 +38,7 @@ from .sparse_windows import made, window_of
 KINDS = ("fused", "listgen", "activate", "directory", "record", "leaf_layout", "cell_order")
 MOST = 16  # combinations of a program in each of its forms
 _HOST = ("clear", "take", "take_plain", "fill_rest", "copy_plain")
+_CHANGES = tuple(x for x in WORDS if x not in CALM)
 _MOST_CELLS = 40
 
 
@@ -73,30 +74,27 @@ class Counts:
 
 
 def drawn(number: int) -> SmallProgram:
-    """Returns a program, the same for each number: 2 to 4 calls of at most 3 kinds, the first of a kernel, some by Python."""
+    """Returns a program, the same for each number: 2 to 4 calls, one that may change cells, one loop, some by Python."""
     rng = np.random.default_rng((146, number))
     tree = drawn_tree(rng, _MOST_CELLS)
 
-    def call() -> Call:
-        return str(rng.choice(WORDS if rng.integers(4) else _HOST)), int(rng.integers(0, 40))
-
-    first = str(rng.choice(WORDS)), int(rng.integers(0, 40))
-    few = [first, *(call() for _ in range(int(rng.integers(1, 3))))]
-    rest = (few[int(rng.integers(len(few)))] for _ in range(int(rng.integers(1, 4))))
-    return SmallProgram(number, tree, (first, *rest))
+    words = (_CHANGES, CALM, WORDS if rng.integers(2) else _HOST)
+    few = [(str(rng.choice(some)), int(rng.integers(0, 40))) for some in words]
+    first, second = few[:2] if rng.integers(2) else few[1::-1]
+    rest = (few[int(rng.integers(3))] for _ in range(int(rng.integers(3))))
+    return SmallProgram(number, tree, (first, second, *rest))
 
 
-def run(programs: Iterable[int], folder: Path, most: int = MOST) -> Counts:
+def run(programs: Iterable[SmallProgram], folder: Path, most: int = MOST) -> Counts:
     """Compiles and runs the combinations of programs, at most `most` of each form; returns what was counted."""
     counts = Counts()
-    for number in programs:
-        program = drawn(number)
+    for program in programs:
         counts.n_programs += 1
         found = works_of(program, most, counts)
         if not found:
             continue
         said = sparse_candidates.faults_built(
-            [work for _, work in found], folder / f"combinations{number}"
+            [work for _, work in found], folder / f"combinations{program.number}"
         )
         counts.n_texts += len(found)
         counts.wrong += [
@@ -131,7 +129,7 @@ def works_of(program: SmallProgram, most: int, counts: Counts) -> list[tuple[str
         return [
             (form, work)
             for form, one, begin, want in forms
-            for work in _works(form, one, begin, want, program.number, most, counts, rng)
+            for work in _works(program, (form, one, begin, want), most, counts, rng)
         ]
     finally:
         world.end()
@@ -164,27 +162,21 @@ def _forms(recording: Recording, before: Arrays) -> Iterator[_Form]:
 
 
 def _works(
-    form: str,
-    recording: Recording,
-    begin: Arrays,
-    wanted: Sequence[Arrays],
-    number: int,
-    most: int,
-    counts: Counts,
-    rng: np.random.Generator,
+    program: SmallProgram, form: _Form, most: int, counts: Counts, rng: np.random.Generator
 ) -> Iterator[Work]:
+    name, recording, begin, wanted = form
     problem = normalise(recording)
     if not problem.tasks:
         return
-    space = build_space(problem, sparse_candidates.machine(number))
+    space = build_space(problem, sparse_candidates.machine(program.number))
     found, are_all = combined(space, of_windows(space), most, rng)
-    counts.forms[form] += 1
+    counts.forms[name] += 1
     counts.n_whole += are_all
     counts.n_combinations += len(found)
     sources = dict[str, Source]()
     for one in found:
         if isinstance(one, DeadEnd):
-            counts.wrong.append(f"{drawn(number)}, {form}: filters exclude {one.choice}, {one.why}")
+            counts.wrong.append(f"{program}, {name}: filters exclude {one.choice}, {one.why}")
             continue
         for var in map(int, space.searchable):
             choice = space.choices[var]

@@ -249,19 +249,20 @@ def projections(
     solver = _solver()
     are_true = [encoding.is_any(literal) for literal in literals]
     found: list[Domains] = []
+    cp: Any = encoding.cp
     rng = np.random.default_rng(seed)
 
     def hint() -> None:
-        encoding.cp.clear_hints()
+        cp.clear_hints()
         for x in are_true:
-            encoding.cp.add_hint(x, bool(rng.integers(2)))
+            cp.add_hint(x, bool(rng.integers(2)))
 
     hint()
-    while solver.solve(encoding.cp) in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+    while solver.solve(cp) in (cp_model.OPTIMAL, cp_model.FEASIBLE):
         if len(found) == limit:
             return found, False
         found.append(encoding.solved(solver))
-        encoding.cp.add_bool_or([~x if solver.value(x) else x for x in are_true])
+        cp.add_bool_or([~x if solver.value(x) else x for x in are_true])
         hint()
     return found, True
 

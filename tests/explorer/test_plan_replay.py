@@ -185,16 +185,16 @@ def test_a_run_that_is_interrupted_does_not_run_again(found: Path) -> None:
     p = program()
     p.substep()
     follower = current_program().follower
-    whole = follower._last
+    whole = follower._expected
 
     def interrupted() -> None:
         whole.run()
         raise KeyboardInterrupt
 
-    follower._last = replace(whole, run=interrupted)
+    follower._expected = replace(whole, run=interrupted)
     with pytest.raises(KeyboardInterrupt):
         p.substep()
-    follower._last = whole
+    follower._expected = whole
     assert not waits()
     np.testing.assert_array_equal(p.e.to_numpy(), expected(2))
     p.substep()
