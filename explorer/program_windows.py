@@ -186,7 +186,8 @@ def _form_of(calls: Sequence[Held]) -> tuple[_Form, tuple[Structure, ...]]:
         form = forms[id(kernel)]
         named = [trees[name] for name in form.trees]
         structures.update((id(x), x) for x in named)
-        used = [(id(values[k]),) for k in form.arrays] + [(id(x),) for x in named]
+        used: list[tuple[int, ...]] = [(id(values[k]),) for k in form.arrays]
+        used += [(id(x),) for x in named]
         used += [(id(named[k]), number) for k, number in form.fields]
         found.append((form.text, tuple(numbers.setdefault(x, len(numbers)) for x in used)))
     return tuple(found), tuple(structures.values())

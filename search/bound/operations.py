@@ -90,8 +90,8 @@ class SureOperations:
                 for loop in loops if e is value else ():
                     _add(by_loop.setdefault(loop, {}), key, n)
         if task.is_reduction and task.dtype.is_float and task.value is not None:
-            loops = "".join(f"{x.extent}{'r' if x.is_reduction else ''} " for x in task.loops)
-            if counter.is_new(f"{task.op} {loops} {counter.text(task.value)}"):
+            shape = "".join(f"{x.extent}{'r' if x.is_reduction else ''} " for x in task.loops)
+            if counter.is_new(f"{task.op} {shape} {counter.text(task.value)}"):
                 for found in (sums, *(by_loop.setdefault(x.name, {}) for x in task.loops)):
                     _add(found, (task.dtype.size_bytes, ""), counter.reduction_steps())
         return sums

@@ -42,6 +42,7 @@ def test_every_file_of_choices_is_found_and_says_for_which_kinds_it_is():
         "grid",
         "grid_stride",
         "load_hints",
+        "settling",
         "threads",
     }
     assert {f.name for f in build.FAMILIES[CPU]} - {f.name for f in build.FAMILIES[GPU]} == {
