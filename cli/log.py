@@ -45,9 +45,6 @@ class TextLog:
         self._legend = _LEGEND
         self._n_rows = 0
         self._told_s = 0.0
-        self._has_first = self._is_first_shown = (
-            False  # a time of what was not verified on all sets
-        )
 
     def __call__(self, event: Event) -> None:
         if isinstance(event, st.Ended):
@@ -64,15 +61,11 @@ class TextLog:
         elif isinstance(event, st.OutOfTime):
             self._write(
                 f"!     the time limit of {event.limit_s:g} s passed while {event.during}, so nothing was"
-                f" {'verified' if self._has_first else 'measured'}: give more time, or smaller sizes"
+                " measured: give more time, or smaller sizes"
             )
         elif isinstance(event, st.ReferenceTooSlow):
             done = "compared, but not timed" if event.compared else "neither compared nor timed"
             self._write(f"!     the reference took longer than {event.limit_s:g} s: it was {done}")
-        elif isinstance(event, st.FirstTimed):
-            self._first(event)
-        elif isinstance(event, st.Withdrawn):
-            self._withdrawn()
         elif isinstance(event, st.FirstWrong):
             self._write(
                 f"!     wrong: {event.detail}; the first is kept as failed/wrong-{event.key}"
@@ -156,22 +149,6 @@ class TextLog:
         )
         self._write("")
         self._write(self._legend)
-
-    def _first(self, e: st.FirstTimed) -> None:
-        """Prints the first time if nothing was printed for long: else the log begins in a moment, with verified ones."""
-        self._has_first = True
-        if e.elapsed_s >= self._every_s:
-            self._is_first_shown = True
-            time = TimeUnit(e.time_ns).text(e.time_ns)
-            self._write(
-                f"First      {time}, right on the timed input set; the others are verified next"
-            )
-
-    def _withdrawn(self) -> None:
-        if self._is_first_shown:
-            self._write(
-                "!     the first time is withdrawn: its implementation is wrong on another input set"
-            )
 
     def _rounding(self, e: st.RoundingMeasured) -> None:
         said = "; ".join(e.branches)

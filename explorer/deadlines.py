@@ -21,7 +21,6 @@ _LATE_S = 2.0  # beyond the limit, for what is being prepared and a first batch
 _LAST_S = 3.5  # beyond the limit, for all waiting; then the results so far are stored
 _END_S = 4.2  # from the end of a search, for all waiting
 _LEAST_SEARCH_S = 0.5
-FIRST_MEASURED = "first candidates were compiled and measured"  # the phase before there is a result
 _PATIENCE_S = 1.0  # for a running evaluation once the user has interrupted
 
 

@@ -6,12 +6,11 @@ from collections.abc import Callable, Iterable, Sequence
 
 from msgspec.structs import replace
 
-from ..runtime.api.outcome import Failure, Measurement
 from ..runtime.forked import Stopped
 from ..search import events as ev
 from ..space.candidate import Candidate
 from . import stages as st
-from .deadlines import FIRST_MEASURED, Deadlines
+from .deadlines import Deadlines
 from .evaluation import SearchEvaluator
 from .session_state import Standing
 
@@ -34,7 +33,6 @@ class Listener:
         self._tell = tell
         self._is_all_right = True  # as far as anything was verified
         self._evaluated: ev.Evaluated | None = None  # the last one
-        self._first: set[str] = set()  # keys of implementations whose first time was shown
 
     def hear_all(self, events: Iterable[ev.Event], has_default: bool) -> ev.Finished:
         """Handles every event until the search ends, and returns the search's end.
@@ -78,21 +76,6 @@ class Listener:
         """Records and reports that the machine takes `ratio` times as long as before."""
         self._writer.machine(ratio)
         self._tell(st.MachineChanged(ratio))
-
-    def meet_first(self, key: str, found: Measurement | Failure) -> None:
-        """Reports a time of a session that has shown none, before its implementation is verified on all input sets.
-
-        Withdraws it if it has failed on one of these.
-        """
-        if isinstance(found, Failure):
-            if key in self._first:
-                self._deadlines.during = FIRST_MEASURED
-                self._tell(st.Withdrawn(key, found.advice))
-        elif not self._evaluator.contenders.n:
-            self._first.add(key)
-            elapsed_s = round(self._deadlines.elapsed_s, 3)
-            self._deadlines.during = "the first candidate was verified on all input sets"
-            self._tell(st.FirstTimed(key, found.time_ns, found.spread, elapsed_s))
 
     def _hear_each(self, events: Sequence[ev.Event]) -> None:
         for event in events:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable
 
 import numpy as np
 
@@ -13,7 +12,7 @@ from ..runtime.fleet.remote import RemoteDevice
 from ..runtime.forked import over_after
 from ..runtime.free_memory import available_bytes
 from ..runtime.worker.forked_inputs import CALL_S, ForkedInputs
-from ..runtime.worker.input_sets import InputSet, InputSets
+from ..runtime.worker.input_sets import InputSets
 from ..runtime.worker.worker import AbstractWorker
 from . import stages as st
 from .deadlines import Deadlines
@@ -69,16 +68,15 @@ class Preparation:
     def finish(
         self, standing: Standing, worker: AbstractWorker, before_timing: Callable[[], None]
     ) -> None:
-        """Waits for the reference results of the timed input set, and passes the input sets to the worker.
+        """Waits for the reference results, and passes the input sets to the worker.
 
         `before_timing` is called before the user's function is timed. Raises WrongReferenceError, FailedReferenceError and
         Stopped.
         """
-        reference = self._workload.user_reference
         with self._deadlines.phase("the reference was computed"):
-            input_sets = _counted(self._input_sets(), standing)
-            if reference is not None and standing.numpy.ns is None:
-                input_sets = input_sets.whole()
+            input_sets = self._input_sets()
+        standing.n_sets = sum(bool(inputs.expected) for inputs in input_sets.sets)
+        reference = self._workload.user_reference
         if reference is not None and standing.numpy.ns is None:
             with self._deadlines.phase("first candidates were compiled"):
                 before_timing()
@@ -95,11 +93,11 @@ class Preparation:
         )
 
     def _input_sets(self) -> InputSets:
-        """Waits for the timed input set, and returns it; others may be later ones."""
         self.begin()
-        assert self._begun is not None
+        begun, self._begun = self._begun, None
+        assert begun is not None
         o = self._options
-        return self._begun.timed(
+        return begun.result(
             is_over=self._is_over,
             call_s=CALL_S if o.time_limit_s is None else math.inf,
             undecided=o.undecided,
@@ -123,22 +121,3 @@ class Preparation:
         if found.time_ns is None:
             self._tell(st.ReferenceTooSlow(limit_s, found.is_compared))
         return found.time_ns
-
-
-def _counted(input_sets: InputSets, standing: Standing) -> InputSets:
-    """Counts the verified sets in `standing`: those that are there now, and later ones once they are made."""
-    standing.n_sets = _n_verified(input_sets.sets)
-    later = input_sets.later
-    if later is None:
-        return input_sets
-
-    def result() -> tuple[InputSet, ...]:
-        found = later.result()
-        standing.n_sets += _n_verified(found)
-        return found
-
-    return replace(input_sets, later=replace(later, result=result))
-
-
-def _n_verified(sets: Sequence[InputSet]) -> int:
-    return sum(bool(s.expected) for s in sets)

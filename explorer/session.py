@@ -48,7 +48,7 @@ from ..space.build import build_space
 from ..space.candidate import Candidate, DeadEnd, Space
 from . import stages as st
 from .bound_validity import Claims
-from .deadlines import FIRST_MEASURED, Deadlines
+from .deadlines import Deadlines
 from .division import best_of_components, divided
 from .evaluation import BATCH, FIRST_BATCH, Hooks, SearchEvaluator, largest_batch, outcome_of
 from .event_handler import Listener, Tell
@@ -307,7 +307,6 @@ class Session:
         predictor = predictor_of(bounder, device)
         listener = Listener(standing, evaluator, deadlines, self._tell)
         pool.hear_changes(listener.meet_change)
-        pool.on_timed = listener.meet_first
         firsts = _firsts(root.space, sketched)
         known = writer.known()
         warm = _warm(root.space, writer, evaluator, o.final_top)
@@ -367,7 +366,7 @@ class Session:
             with deadlines.shielded():  # the pool looks at the time itself
                 return evaluator.answer(ask)
 
-        deadlines.during = FIRST_MEASURED
+        deadlines.during = "first candidates were compiled and measured"
         with deadlines.cut():
             done = listener.hear_all(answered(found, answer), has_default=bool(firsts))
         if predictor is not None:

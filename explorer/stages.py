@@ -75,25 +75,6 @@ class FirstWrong(AbstractLine, frozen=True, tag="first_wrong"):
     detail: str
 
 
-class FirstTimed(AbstractLine, frozen=True, tag="first_time"):
-    """The first time of an implementation that is right on the timed input set; the other input sets are verified next.
-
-    Nothing is claimed of it before. Another one follows if this one is withdrawn.
-    """
-
-    key: str
-    time_ns: float
-    spread: float
-    elapsed_s: float
-
-
-class Withdrawn(AbstractLine, frozen=True, tag="withdrawn"):
-    """The implementation that was timed first is not right on another input set; `detail`: what is wrong."""
-
-    key: str
-    detail: str
-
-
 class RoundingMeasured(AbstractLine, frozen=True, tag="rounding"):
     """A result differed from the reference, so the effect of rounding on one input set was measured.
 
@@ -240,8 +221,6 @@ Stage = (
     | Rooted
     | OutOfTime
     | ReferenceTooSlow
-    | FirstTimed
-    | Withdrawn
     | FirstWrong
     | RoundingMeasured
     | Disagreed

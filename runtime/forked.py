@@ -1,6 +1,6 @@
 """Work in a forked child process, which the user or a deadline can end at any moment.
 
-The child shares its parent's memory by copy-on-write. It returns values, whose arrays pass through shared memory
+The child shares its parent's memory by copy-on-write. It returns one value, whose arrays pass through shared memory
 (handover.py). It may write to arrays of `shared_empty`. It must not use threads of the parent. Its output is discarded.
 """
 
@@ -17,8 +17,8 @@ import sys
 import time
 import traceback
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, Generic, TypeVar, cast
 
 import numpy as np
@@ -50,126 +50,92 @@ def run_apart(
     Arrays of `kept` in the result are the parent's own objects. Raises Stopped once `is_over`, MemoryError if memory is too
     small, and DiedError. A child killed by another process is restarted.
     """
-    return Forked(work, kept=kept).result(is_over)
+    return Forked(work, kept).result(is_over)
 
 
 class Forked(Generic[T]):
-    """Works that run in turn in one child process, and have a result each. Several children may run in parallel.
+    """Work running in a child process. Several may run in parallel. `result` or `end` must be called once."""
 
-    `result` returns the results in turn. `end` or the last `result` must be called.
-    """
-
-    def __init__(self, *works: Callable[[], T], kept: Sequence[np.ndarray[Any, Any]] = ()) -> None:
-        self._works = works
+    def __init__(self, work: Callable[[], T], kept: Sequence[np.ndarray[Any, Any]] = ()) -> None:
+        self._work = work
         self._kept = kept
-        self._n_given = 0  # results
         self._begin()
 
     def _begin(self) -> None:
         self._n_killed = n_killed_for_memory()
-        self._handovers = [Handover(self._kept) for _ in self._works]
-        self._pid, self._read_fds = _begin(self._works, self._handovers)
-        self._is_there = True
+        self._handover = Handover(self._kept)
+        self._pid, self._read_fd = _begin(self._work, self._handover)
 
     def result(self, is_over: Callable[[], bool] = lambda: False) -> T:
-        """Waits for the next result, and returns it or raises the exception of its work.
+        """Waits for the child, and returns the work's result or raises its exception.
 
-        Raises Stopped once `is_over`, MemoryError if memory is too small, and DiedError. All but a result end the child.
+        Raises Stopped once `is_over`, MemoryError if memory is too small, and DiedError.
         """
         for n_left in reversed(range(_TRIES)):
             try:
-                return self._next(is_over)
+                return cast(T, _wait(self._pid, self._read_fd, self._handover, is_over))
             except _KilledError:
                 if self._n_killed is None or n_killed_for_memory() != self._n_killed:
                     break
+            finally:
+                self._handover.close()
             if n_left:
                 self._begin()
         raise MemoryError("the system ended the process that computed the reference")
 
-    def _next(self, is_over: Callable[[], bool]) -> T:
-        """Returns the first result that was not given: a child that was made again repeats those before."""
-        while True:
-            k = len(self._works) - len(self._read_fds)
-            found = self._received(is_over)
-            if k == self._n_given:
-                self._n_given += 1
-                return found
-
-    def _received(self, is_over: Callable[[], bool]) -> T:
-        """Waits for the child's next answer, and returns it or raises it if it is an exception."""
-        try:
-            content = _read(self._read_fds[0], is_over)
-        except BaseException:
-            self.end()
-            raise
-        if not content:
-            status = self._reap()
-            if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL:
-                raise _KilledError
-            raise DiedError(_end_of(status))
-        os.close(self._read_fds.pop(0))
-        with closing(self._handovers.pop(0)) as handover:
-            is_well, value = handover.loads(content)
-        if not (is_well and self._read_fds):
-            self._reap()
-        if not is_well:
-            raise value
-        return cast(T, value)
-
-    def _reap(self) -> int:
-        """Waits until the child has ended, closes all that it was sent by, and returns its status."""
-        self._is_there = False
-        while self._read_fds:
-            os.close(self._read_fds.pop())
-        while self._handovers:
-            self._handovers.pop().close()
-        return os.waitpid(self._pid, 0)[1]
-
     @property
     def fd(self) -> int:
-        """The file that can be read from once the next answer comes."""
-        return self._read_fds[0]
+        """The file that can be read from once the answer comes."""
+        return self._read_fd
 
     def send(self, number: int) -> None:
         """Sends a signal to the child, whose work may have a handler for it. Safe once it has ended."""
-        if self._is_there:
-            with suppress(ProcessLookupError):
-                os.kill(self._pid, number)
-
-    @contextmanager
-    def paused(self) -> Iterator[None]:
-        """Context manager during which the child stands still."""
-        self.send(signal.SIGSTOP)
-        try:
-            yield
-        finally:
-            self.send(signal.SIGCONT)
+        with suppress(ProcessLookupError):
+            os.kill(self._pid, number)
 
     def end(self) -> None:
-        """Ends the child, whose further results are not needed. Safe to call twice."""
-        if self._is_there:
-            _kill(self._pid)
-            self._reap()
+        """Ends the child, whose result is not needed."""
+        _kill(self._pid)
+        os.close(self._read_fd)
+        os.waitpid(self._pid, 0)
+        self._handover.close()
 
 
 class _KilledError(Exception):
     """A child that was ended by SIGKILL, which it never sends itself."""
 
 
-def _begin(
-    works: Sequence[Callable[[], Any]], handovers: Sequence[Handover]
-) -> tuple[int, list[int]]:
-    """Forks a child that does the works in turn. Returns its process id and the descriptors for its answers."""
-    pipes = [os.pipe() for _ in works]
+def _begin(work: Callable[[], Any], handover: Handover) -> tuple[int, int]:
+    """Forks a child that runs `work`. Returns its process id and the descriptor for its answer."""
+    read_fd, write_fd = os.pipe()
     with warnings.catch_warnings():
         # Python warns of threads of the parent: what runs here takes none of their locks.
         warnings.simplefilter("ignore", DeprecationWarning)
         pid = os.fork()
     if pid == 0:
-        _answer(works, handovers, [write_fd for _, write_fd in pipes])
-    for _, write_fd in pipes:
-        os.close(write_fd)
-    return pid, [read_fd for read_fd, _ in pipes]
+        _answer(work, handover, write_fd)
+    os.close(write_fd)
+    return pid, read_fd
+
+
+def _wait(pid: int, read_fd: int, handover: Handover, is_over: Callable[[], bool]) -> Any:
+    """Waits for a child's answer, reaps the child, and returns the answer or raises it if it is an exception."""
+    try:
+        content = _read(read_fd, is_over)
+    except BaseException:
+        _kill(pid)
+        raise
+    finally:
+        os.close(read_fd)
+        status = os.waitpid(pid, 0)[1]
+    if not content:
+        if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL:
+            raise _KilledError
+        raise DiedError(_end_of(status))
+    is_well, value = handover.loads(content)
+    if not is_well:
+        raise value
+    return value
 
 
 def _kill(pid: int) -> None:
@@ -191,27 +157,21 @@ def shared_empty(shape: tuple[int, ...], dtype: Any) -> np.ndarray[Any, Any]:
     return np.frombuffer(mmap.mmap(-1, max(1, n_bytes)), dtype, math.prod(shape)).reshape(shape)
 
 
-def _answer(
-    works: Sequence[Callable[[], Any]], handovers: Sequence[Handover], fds: Sequence[int]
-) -> None:
-    """Does the works in the child, sends an answer for each up to the first that failed, and exits."""
+def _answer(work: Callable[[], Any], handover: Handover, fd: int) -> None:
+    """Runs the work in the child, sends the answer, and exits."""
     try:
         os.setsid()  # what it starts ends with it; signals of a terminal are for the parent
         ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, signal.SIGKILL)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         sys.stdout = sys.stderr = open(os.devnull, "w")  # noqa: SIM115  # until the process ends
-        for work, handover, fd in zip(works, handovers, fds, strict=True):
-            is_well = True
-            try:
-                with within_free_memory():
-                    content = handover.dumps((True, work()))
-            except BaseException as e:
-                is_well, content = False, handover.dumps((False, _sendable(e)))
-            with open(fd, "wb") as pipe:
-                pipe.write(content)
-            if not is_well:
-                break
+        try:
+            with within_free_memory():
+                content = handover.dumps((True, work()))
+        except BaseException as e:
+            content = handover.dumps((False, _sendable(e)))
+        with open(fd, "wb") as pipe:
+            pipe.write(content)
     finally:
         os._exit(0)
 

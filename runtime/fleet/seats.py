@@ -134,10 +134,8 @@ class FleetWorker(AbstractWorker):
         """No effect: slots run already."""
 
     def prepare(self, input_sets: InputSets) -> None:
-        whole = input_sets.whole()
-
         def prepared(seat: Seat) -> None:
-            seat.worker.prepare(whole)
+            seat.worker.prepare(input_sets)
             seat.is_prepared = True
 
         self._by_first(prepared, needs_inputs=False)

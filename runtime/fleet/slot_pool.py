@@ -15,7 +15,7 @@ from itertools import count
 from ...codegen.text.source import Source
 from ..api.artifact import Artifact
 from ..api.backend import AbstractBuilder
-from ..api.outcome import Failure, Measurement
+from ..api.outcome import Failure
 from ..building.queue import build_each, build_many
 from ..forked import Stopped
 from ..worker.machine import Machine
@@ -247,11 +247,7 @@ class SlotPool(AbstractPool):
         def changed(ratio: float) -> None:
             self._tell_user(lambda: self._hear(ratio))
 
-        def timed(key: str, found: Measurement | Failure) -> None:
-            self._tell_user(lambda: self.on_timed(key, found))
-
         seat.machine.control.on_change = changed
-        seat.machine.on_timed = timed
         self._start(seat.name, lambda: self._serve(seat))
 
     def _start(self, name: str, run: Callable[[], None]) -> None:

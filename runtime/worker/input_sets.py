@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -37,17 +36,6 @@ class InputSet:
 
 
 @dataclass(frozen=True)
-class LaterSets:
-    """Input sets that another process still makes. `result` waits for them, and is called at most once.
-
-    `paused` is a context in which that process stands still, so that it disturbs no timing.
-    """
-
-    result: Callable[[], tuple[InputSet, ...]]
-    paused: Callable[[], AbstractContextManager[None]]
-
-
-@dataclass(frozen=True)
 class InputSets:
     """The input sets of one problem. Set 0 is timed. All sets with expected results are verified.
 
@@ -58,13 +46,6 @@ class InputSets:
     roles: Mapping[str, str]
     sets: tuple[InputSet, ...]
     trees: tuple[UsedTree, ...] = ()  # whose arrays are compared as the program sees them
-    later: LaterSets | None = None  # further sets, which are not in `sets` yet
-
-    def whole(self) -> InputSets:
-        """Waits for the later sets, and returns all input sets. Raises Stopped and ArgumentsError."""
-        if self.later is None:
-            return self
-        return replace(self, sets=(*self.sets, *self.later.result()), later=None)
 
     @property
     def size_bytes(self) -> int:

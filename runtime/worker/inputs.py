@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from math import prod
@@ -146,36 +145,32 @@ def make_input_sets(
     arguments lead to an index out of range or fail an assertion.
     """
     reference = reference or _new_reference()
-    unrounded = UnroundedSets(
-        recording, problem, first, rng, n_sets, reference, is_enough, tuple(more)
-    )
-    timed, others = unrounded.timed(), unrounded.others()
-    measurable = rounding_of(recording, reference, undecided)
-    return replace(timed, sets=tuple(map(measurable, (*timed.sets, *others.sets))))
+    made = unrounded_input_sets(recording, problem, first, rng, n_sets, reference, is_enough, more)
+    return with_rounding(recording, made, reference, undecided)
 
 
-def rounding_of(
+def with_rounding(
     recording: Recording,
-    reference: Reference,
+    made: InputSets,
+    reference: Reference | None = None,
     undecided: float = UNDECIDED,
     is_over: Callable[[], bool] = lambda: False,
-) -> Callable[[InputSet], InputSet]:
-    """Returns a function that adds to an input set a lazy analysis of how rounding changes its results.
+) -> InputSets:
+    """Returns the input sets, with a lazy analysis of how rounding changes their results.
 
     It runs when a candidate first differs from a result.
     """
-    recording = as_run(cell_by_cell(recording))
+    used, recording = reference or _new_reference(), as_run(cell_by_cell(recording))
 
     def measurable(s: InputSet) -> InputSet:
         def begin(seed: int | None) -> RunApart:
             finish = partial(canonical, recording.trees)
-            return reference.begin_apart(recording, s.arrays, s.scalars, seed, is_over, finish)
+            return used.begin_apart(recording, s.arrays, s.scalars, seed, is_over, finish)
 
         at_once = min(_MOST_AT_ONCE, len(os.sched_getaffinity(0)))
-        rounding = Rounding(s.expected, begin, is_over, undecided, at_once)
-        return replace(s, rounding=rounding) if s.expected else s
+        return replace(s, rounding=Rounding(s.expected, begin, is_over, undecided, at_once))
 
-    return measurable
+    return replace(made, sets=tuple(measurable(s) if s.expected else s for s in made.sets))
 
 
 def _new_reference() -> Reference:
@@ -184,95 +179,52 @@ def _new_reference() -> Reference:
     return Reference()
 
 
-@dataclass(frozen=True)
-class UnroundedSets:
-    """The input sets of `make_input_sets` without analysis of rounding, so that they can be pickled: the timed one, then others."""
-
-    recording: Recording
-    problem: Problem
-    first: Arguments
-    rng: np.random.Generator
-    n_sets: int
-    reference: Reference
-    is_enough: Callable[[], bool]
-    more: tuple[Arguments, ...]
-
-    def timed(self) -> InputSets:
-        """Returns the timed input set. Raises ArgumentsError."""
-        return self._made([self._timed])
-
-    # Arguments may lie at the ends of their types.
-    @np.errstate(over="ignore", invalid="ignore")
-    def others(self) -> InputSets:
-        """Returns all input sets but the timed one. Raises ArgumentsError."""
-        sets: list[InputSet] = []
-        with _of_the_caller():
-            sets += [self._maker.plain(given) for given in self.more if not self._is_huge]
-            sets += self._maker.later(self.first, 0 if self._is_huge else _PERIODS)
-        for k in range(1, self._n_drawn):
-            if self.is_enough() and not self._is_huge:
-                break
-            sets += self._drawn(k)
-        return self._made(sets)
-
-    @property
-    def _n_drawn(self) -> int:
-        n_bytes = sum(a.nbytes for a in self.first.arrays.values())
-        return min(self.n_sets, 2) if n_bytes > _MANY_BYTES else self.n_sets
-
-    @property
-    def _is_huge(self) -> bool:
-        n_bytes = sum(a.nbytes for a in self.first.arrays.values())
-        return n_bytes > _HUGE_BYTES and self.n_sets > 1
-
-    @cached_property
-    def _maker(self) -> _Maker:
-        recording = as_run(cell_by_cell(self.recording))
-        roles = {p.name: self.problem.array(p.name).role for p in recording.arrays}
-        return _Maker(recording, self.problem, roles, self.reference)
-
-    @cached_property
-    def _variants(self) -> _Variants:
-        m = self._maker
-        return _Variants(m.recording, self.first, m.flow, m.roles, self.rng)
-
-    @cached_property
-    @np.errstate(over="ignore", invalid="ignore")
-    def _timed(self) -> InputSet:
-        with _of_the_caller():
-            is_huge = self._is_huge
-            return self._maker.unverified(self.first) if is_huge else self._maker.plain(self.first)
-
-    def _drawn(self, k: int) -> list[InputSet]:
-        """Returns the k-th set of random values, from 1; [] if none is as good as the timed set."""
-        for drawn in self._variants.tries(integers_like if k == 1 else signed_like):
+@np.errstate(over="ignore", invalid="ignore")  # arguments may lie at the ends of their types
+def unrounded_input_sets(
+    recording: Recording,
+    problem: Problem,
+    first: Arguments,
+    rng: np.random.Generator,
+    n_sets: int,
+    reference: Reference,
+    is_enough: Callable[[], bool],
+    more: Sequence[Arguments],
+) -> InputSets:
+    """Returns the input sets of `make_input_sets` without analysis of rounding, so that they can be pickled."""
+    recording = as_run(cell_by_cell(recording))
+    roles = {p.name: problem.array(p.name).role for p in recording.arrays}
+    n_bytes = sum(a.nbytes for a in first.arrays.values())
+    is_huge = n_bytes > _HUGE_BYTES and n_sets > 1
+    if n_bytes > _MANY_BYTES:
+        n_sets = min(n_sets, 2)
+    maker = _Maker(recording, problem, roles, reference)
+    try:
+        sets = [maker.unverified(first) if is_huge else maker.plain(first)]
+        sets += [maker.plain(given) for given in more if not is_huge]
+        sets += maker.later(first, 0 if is_huge else _PERIODS)
+    except IndexError as e:
+        raise ArgumentsError(f"with these arguments, {e}: no kernel may leave its arrays") from e
+    except AssertionError as e:
+        raise ArgumentsError(f"with these arguments, {e}") from e
+    variants = _Variants(recording, first, maker.flow, roles, rng)
+    for k in range(1, n_sets):
+        if is_enough() and not is_huge:
+            break
+        for drawn in variants.tries(integers_like if k == 1 else signed_like):
             try:
-                made = self._maker.exact(drawn) if k == 1 else self._maker.plain(drawn)
+                made = maker.exact(drawn) if k == 1 else maker.plain(drawn)
             except IndexError as e:  # which elements are reached may depend on values
-                if self._is_huge:
+                if is_huge:
                     raise ArgumentsError(
                         f"with drawn values, {e}: no kernel may leave its arrays"
                     ) from e
                 continue
             except AssertionError:  # assertions may depend on values, too
                 continue
-            if self._is_huge or _n_lost(made) <= _n_lost(self._timed):
-                return [made]
-        return []
-
-    def _made(self, sets: Sequence[InputSet]) -> InputSets:
-        return InputSets(self._maker.roles, tuple(sets), self.recording.trees)
-
-
-@contextmanager
-def _of_the_caller() -> Iterator[None]:
-    """Context manager that turns failures of a run on the caller's arguments into ArgumentsError."""
-    try:
-        yield
-    except IndexError as e:
-        raise ArgumentsError(f"with these arguments, {e}: no kernel may leave its arrays") from e
-    except AssertionError as e:
-        raise ArgumentsError(f"with these arguments, {e}") from e
+            if is_huge or _n_lost(made) <= _n_lost(sets[0]):
+                sets.append(made)
+                break
+    return InputSets(roles, tuple(sets), recording.trees)
 
 
 def _n_lost(made: InputSet) -> int:
@@ -368,9 +320,9 @@ class _Maker:
         roles: Mapping[str, str],
         reference: Reference,
     ) -> None:
-        self.recording = recording
+        self._recording = recording
         self._reference = reference
-        self.roles = roles
+        self._roles = roles
         sums = [t for t in problem.tasks if t.is_reduction]
         extents = ([x.extent for x in t.loops if x.is_reduction] for t in sums)
         self._n_stages, self._n_summands = len(sums), max(map(prod, extents), default=1)
@@ -391,12 +343,12 @@ class _Maker:
 
         It ends earlier if a growing tree becomes full.
         """
-        for _ in range(n if self.recording.trees else 0):
+        for _ in range(n if self._recording.trees else 0):
             try:
                 found = self._found(self._before(given), given)
                 arrays = {
                     p.name: found[p.name].astype(p.dtype.numpy, copy=False)
-                    for p in self.recording.arrays
+                    for p in self._recording.arrays
                 }
                 given = Arguments(arrays, given.scalars)
                 made = self.plain(given)
@@ -406,20 +358,20 @@ class _Maker:
 
     def _run(self, arrays: Mapping[str, Array], given: Arguments) -> dict[str, Array]:
         """Runs the reference and returns its results in canonical form, in which results are compared."""
-        return canonical(self.recording.trees, self._found(arrays, given))
+        return canonical(self._recording.trees, self._found(arrays, given))
 
     def _found(self, arrays: Mapping[str, Array], given: Arguments) -> dict[str, Array]:
         """Returns all arrays after a run of the reference; those of the last run for the same arguments."""
         if self._last is None or self._last[0] is not given:
             self._last = None  # two of them would take memory
-            self._last = given, self._reference.run(self.recording, arrays, given.scalars)
+            self._last = given, self._reference.run(self._recording, arrays, given.scalars)
         return self._last[1]
 
     def _compared(self, found: Mapping[str, Array]) -> list[str]:
         """Returns the names of compared results: written arrays and states of trees."""
-        recording = self.recording
+        recording = self._recording
         known = {p.name for p in (*recording.arrays, *recording.temps)}
-        return [n for n in found if n not in known or self.roles.get(n, "input") != "input"]
+        return [n for n in found if n not in known or self._roles.get(n, "input") != "input"]
 
     def exact(self, given: Arguments) -> InputSet:
         """Returns the input set of `plain`, with almost no tolerance if all its results are exact integers."""
@@ -455,7 +407,7 @@ class _Maker:
         """
         if want.dtype.kind != "f":
             return Expected(want, 0.0)
-        dtype = next(p.dtype for p in self.recording.arrays if p.name == name)
+        dtype = next(p.dtype for p in self._recording.arrays if p.name == name)
         own_eps, coarsest = _eps(dtype), _eps(self.flow.coarsest[name])
         factor = tolerance_factor(self._n_stages, self._n_summands, own_eps)
         return Expected(want, factor, size * max(1.0, coarsest / own_eps))
@@ -470,7 +422,7 @@ class _Maker:
             )
             if role == "output"
             else given.arrays[name]
-            for name, role in self.roles.items()
+            for name, role in self._roles.items()
         }
 
     @cached_property
@@ -479,13 +431,13 @@ class _Maker:
 
         If all results feed themselves, such a run gives none, and would only cost the time of compilation.
         """
-        written = {name for name, role in self.roles.items() if role != "input"}
-        says_nothing = not self.recording.trees and self.flow.sensitive.issuperset(written)
-        return not (says_nothing and self._reference.compiles(self.recording))
+        written = {name for name, role in self._roles.items() if role != "input"}
+        says_nothing = not self._recording.trees and self.flow.sensitive.issuperset(written)
+        return not (says_nothing and self._reference.compiles(self._recording))
 
     @cached_property
     def _absolute(self) -> Recording:
-        return _absolute(self.recording)
+        return _absolute(self._recording)
 
     def _sizes(
         self, arrays: Mapping[str, Array], given: Arguments, found: Mapping[str, Array]
@@ -504,11 +456,11 @@ class _Maker:
         absolute = {n: np.abs(a) if a.dtype.kind == "f" else a for n, a in arrays.items()}
         scalars = {
             p.name: abs(given.scalars[p.name]) if p.dtype.is_float else given.scalars[p.name]
-            for p in self.recording.scalars
+            for p in self._recording.scalars
         }
         with np.errstate(all="ignore"):
             summed = canonical(
-                self.recording.trees,
+                self._recording.trees,
                 self._reference.run(self._absolute, absolute, scalars),
             )
         most = 4.0 * max((a.size for a in arrays.values()), default=1) ** 0.5
@@ -521,8 +473,8 @@ class _Maker:
 
     def _is_exact(self, found: Mapping[str, Array]) -> bool:
         """True if all results are integers so small that partial sums are exact, too; the inputs are integers."""
-        for p in (*self.recording.arrays, *self.recording.temps):
-            if p.dtype.is_float and self.roles.get(p.name) != "input":
+        for p in (*self._recording.arrays, *self._recording.temps):
+            if p.dtype.is_float and self._roles.get(p.name) != "input":
                 limit = _WHOLE[p.dtype]
                 flat = found[p.name].reshape(-1)
                 for start in range(0, flat.size, _CHUNK):

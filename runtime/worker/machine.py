@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,9 +13,6 @@ from .contenders import Timed
 from .control import Control, SharedControl
 from .messages import Done, Ticket, Work
 from .worker import AbstractWorker
-
-Hear = Callable[[str, Measurement | Failure], None]
-"""Takes the source key of a program, and its first time or its later failure."""
 
 _ONCE = Protocol(
     sample_ns=1.0, min_samples=1, max_samples=1
@@ -41,11 +36,6 @@ class Machine:
         self._builder = builder
         self._shared = shared or SharedControl()
         self.contenders = self._shared.contenders
-        self.on_timed: Hear = lambda key, found: None
-        """Called with a time that would be the best, if there are input sets yet to verify the program on.
-
-        Called again with the failure if the program is not right on these.
-        """
         self.control = Control(worker, self._shared)
 
     def evaluate(self, ticket: Ticket, work: Work, built: Artifact | Failure) -> Done:
@@ -114,34 +104,19 @@ class Machine:
         return self._builder.makes_libraries and not Path(built.path).exists()
 
     def _outcome(self, work: Work, built: Artifact | Failure) -> Measurement | Failure:
-        if isinstance(built, Failure):
-            return built
-        claims_below_ns = self.contenders.claims_below_ns
-        found = self._time(built, claims_below_ns, work.times_components)
-        if isinstance(found, Failure) or not found.is_partly_verified:
-            return found
-        if found.time_ns >= claims_below_ns:
-            return found
-        self.on_timed(work.source.key, found)
-        failure = self.fault(built)
-        if failure is None:
-            return replace(found, is_partly_verified=False)
-        self.on_timed(work.source.key, failure)
-        return failure
+        return built if isinstance(built, Failure) else self._time(built, work.times_components)
 
-    def _time(
-        self, artifact: Artifact, claims_below_ns: float, times_components: bool
-    ) -> Measurement | Failure:
-        """Verifies and times a build, before there is a time to beat on the timed input set only.
+    def _time(self, artifact: Artifact, times_components: bool) -> Measurement | Failure:
+        """Verifies and times a build.
 
         On a machine with other work it is timed as a ratio to the control, since few plain times would be usable. A program that
         would be the best is then timed alone as well. That time counts unless it was disturbed.
         """
-        control = self.control
+        control, claims_below_ns = self.control, self.contenders.claims_below_ns
         if control.is_disturbed:
             control.choose()
         protocol = Protocol(
-            claims_below_ns=0.0 if claims_below_ns == math.inf else claims_below_ns,
+            claims_below_ns=claims_below_ns,
             cut_ns=control.cut_ns(),
             times_components=times_components,
         )
@@ -153,6 +128,4 @@ class Machine:
         if isinstance(found, Failure) or found.time_ns >= claims_below_ns:
             return found
         alone = self._worker.evaluate(artifact, protocol, verify=False)
-        if isinstance(alone, Failure) or alone.is_disturbed:
-            return found
-        return replace(alone, is_partly_verified=found.is_partly_verified)
+        return found if isinstance(alone, Failure) or alone.is_disturbed else alone

@@ -86,13 +86,10 @@ class SetFiles(msgspec.Struct, frozen=True):
 
 
 class Prepare(msgspec.Struct, tag=True, frozen=True):
-    """Request to take input sets. `has_more`: there will be others, so programs are partly verified on these."""
-
     roles: dict[str, str]
     sets: list[SetFiles]
     allowance_bytes: int  # private memory allowed beyond what the arrays take
     trees: tuple[UsedTree, ...] = ()
-    has_more: bool = False
 
 
 class Evaluate(msgspec.Struct, tag=True, frozen=True):

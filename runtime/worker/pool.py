@@ -14,7 +14,7 @@ from ..api.outcome import Failure
 from ..building.queue import BuildQueue, build_each, build_many
 from ..forked import Stopped
 from .channel import available_cores
-from .machine import Hear, Machine
+from .machine import Machine
 from .messages import Done, Ticket, Work
 from .worker import AbstractWorker
 
@@ -31,8 +31,6 @@ class AbstractPool(ABC):
         """True once nothing more is to be done; it ends `done` between two programs."""
         self.before_timing: Callable[[], None] = lambda: None
         """Called now and then, when it may time something alone on the machine of `machine`."""
-        self.on_timed: Hear = lambda key, found: None
-        """Called as that of machines (`Machine.on_timed`), in the thread that uses the pool."""
 
     @property
     @abstractmethod
@@ -110,7 +108,6 @@ class LocalPool(AbstractPool):
         self._submitted: list[tuple[Ticket, Work]] = []
         self._built: deque[tuple[Ticket, Work, Artifact | Failure]] = deque()
         self._machine = Machine(worker, builder)
-        self._machine.on_timed = lambda key, found: self.on_timed(key, found)
 
     @property
     def machine(self) -> Machine:

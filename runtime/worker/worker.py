@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, nullcontext
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
@@ -67,7 +67,7 @@ class AbstractWorker(ABC):
 
     @abstractmethod
     def prepare(self, input_sets: InputSets) -> None:
-        """Loads the input sets; later ones when they are needed. Raises WorkerError if they do not fit."""
+        """Loads the input sets. Raises WorkerError if they do not fit."""
 
     @abstractmethod
     def prepare_as(self, other: AbstractWorker) -> None:
@@ -78,7 +78,7 @@ class AbstractWorker(ABC):
         """Verifies an artifact, then times it.
 
         If the protocol has `claims_below_ns`, the artifact is verified on the timed input set first, and on the others only if
-        it is that fast and they are made. Without `claims_below_ns`, later input sets are waited for.
+        it is that fast.
         """
 
     def evaluate_beside(self, artifact: Artifact, control: Artifact, protocol: Protocol) -> Outcome:
@@ -190,45 +190,27 @@ class Worker(AbstractWorker):
             allowance_bytes = (512 << 20) + 2 * input_sets.size_bytes
         self._input_sets, self._levels = input_sets, {}
         self.branches.clear()
-        has_more = input_sets.later is not None
         self._prepare = messages.Prepare(
-            dict(input_sets.roles), sets, allowance_bytes, input_sets.trees, has_more
+            dict(input_sets.roles), sets, allowance_bytes, input_sets.trees
         )
-        self._send_prepare()
-
-    def _complete(self) -> None:
-        """Loads the later input sets, if there are any."""
-        before = self._prepared
-        if before.later is None:
-            return
-        assert self._prepare is not None
-        self._input_sets = whole = before.whole()
-        added = whole.sets[len(before.sets) :]
-        sets = [*self._prepare.sets, *(write_set(self._files, s, whole.roles) for s in added)]
-        self._prepare = msgspec.structs.replace(self._prepare, sets=sets, has_more=False)
         self._send_prepare()
 
     def prepare_as(self, other: AbstractWorker, n_sets: int | None = None) -> None:
         """Loads the input sets of the other worker, or only its first `n_sets`."""
         assert isinstance(other, Worker)
         assert other._prepare is not None, "the other is prepared first"
-        if n_sets is None:
-            other._complete()
         if self._prepare is not None:
             self._channel.kill()
         assert other._input_sets is not None
         prepared, self._levels = other._prepare, dict(other._levels)
         self.branches.update(other.branches)
-        sets = other._input_sets.sets[:n_sets]
-        self._input_sets = replace(other._input_sets, sets=sets, later=None)
+        self._input_sets = replace(other._input_sets, sets=other._input_sets.sets[:n_sets])
         self._prepare = messages.Prepare(
             prepared.roles, prepared.sets[:n_sets], prepared.allowance_bytes, prepared.trees
         )
         self._send_prepare()
 
     def evaluate(self, artifact: Artifact, protocol: Protocol, *, verify: bool = True) -> Outcome:
-        if verify and protocol.claims_below_ns is None:
-            self._complete()
         n_runs = self._ready.n_verified if verify else 0
         deadline_s = self.deadline_s(protocol, n_runs, artifact.workspace_bytes)
         return self._evaluated(messages.Evaluate(artifact, protocol, verify), deadline_s)
@@ -437,9 +419,7 @@ class Worker(AbstractWorker):
         return answer.samples
 
     def _outcomes(self, request: messages.Request, deadline_s: float) -> list[Outcome]:
-        later = self._prepared.later
-        with nullcontext() if later is None else later.paused():
-            return self._read(self._ask(request, deadline_s))
+        return self._read(self._ask(request, deadline_s))
 
     def _read(self, answer: Answer) -> list[Outcome]:
         if isinstance(answer, Death):

@@ -41,8 +41,6 @@ def told() -> Iterator[Any]:
     yield st.Rooted(100.5, {"memory": 100.5, "operations": 3.0})
     yield st.OutOfTime(2.0, "the reference was computed")
     yield st.ReferenceTooSlow(1.0, False)
-    yield st.FirstTimed("89ab", 210.0, 0.01, 6.25)
-    yield st.Withdrawn("89ab", "input set 1: z[3] is off")
     yield st.FirstWrong("89ab", "z[3] is off")
     yield st.RoundingMeasured(1, ("1 of 9 elements of z lies on a branch",))
     yield disagreed(8, Disagreement(0, "z", (7, 1), "1", "2", 1, 256))

@@ -120,7 +120,7 @@ def test_the_schema_is_that_of_what_commands_print(explore, tmp_path: Path) -> N
         "confirmed",
         "cleared",
     }
-    of_failures = {"out_of_time", "reference_too_slow", "first_wrong", "fruitless", "withdrawn"}
+    of_failures = {"out_of_time", "reference_too_slow", "first_wrong", "fruitless"}
     of_failures |= {"rounding", "disagreement"}  # in tests/explorer/test_verifying.py
     of_other_machines.add("components")  # of several, in tests/explorer/test_division.py
     of_other_machines.add("fleet")  # in tests/runtime/fleet/test_dask.py

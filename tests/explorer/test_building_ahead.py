@@ -116,7 +116,7 @@ def test_the_profile_and_first_builds_do_not_wait_for_the_reference(
 ) -> None:
     """The kind: a core that idles while another computes what nothing needs yet."""
     order, is_building = [], threading.Event()
-    build, init, timed = device.builder.build_together, ForkedInputs.__init__, ForkedInputs.timed
+    build, init, result = device.builder.build_together, ForkedInputs.__init__, ForkedInputs.result
 
     def building(sources):
         is_building.set()
@@ -129,11 +129,11 @@ def test_the_profile_and_first_builds_do_not_wait_for_the_reference(
     def waited(inputs, **options):
         assert is_building.wait(60.0)
         order.append("waited")
-        return timed(inputs, **options)
+        return result(inputs, **options)
 
     monkeypatch.setattr(device.builder, "build_together", building)
     monkeypatch.setattr(ForkedInputs, "__init__", begun)
-    monkeypatch.setattr(ForkedInputs, "timed", waited)
+    monkeypatch.setattr(ForkedInputs, "result", waited)
     monkeypatch.setattr(session, "take_profile", lambda *_: order.append("profile"))
     monkeypatch.setattr(session, "open_device", lambda *_: device)
     workload = library_workload(load("axpydot"), {"n": 64}, "f32", 1)
@@ -153,8 +153,7 @@ def test_a_long_text_is_measured_before_others_are_compiled(
     n_built, evaluate = list[int](), FakeWorker.evaluate
 
     def counted(worker, artifact, protocol, *, verify=True):
-        if protocol.claims_below_ns is not None:  # else it only verifies what was timed
-            n_built.append(device.builder.n_built)
+        n_built.append(device.builder.n_built)
         return evaluate(worker, artifact, protocol, verify=verify)
 
     monkeypatch.setattr(FakeWorker, "evaluate", counted)

@@ -76,10 +76,10 @@ def test_a_threshold_between_two_roundings_calls_no_candidate_wrong(tmp_path):
 def test_a_search_stops_where_the_first_eight_are_wrong_alike(tmp_path, monkeypatch):
     """Every candidate is wrong alike, as where reference and kernels disagree about the meaning of a program."""
 
-    timed = ForkedInputs.timed
+    result = ForkedInputs.result
 
     def disagreeing(*given, **options):
-        made = timed(*given, **options)
+        made = result(*given, **options)
         sets = []
         for s in made.sets:
             want = s.expected["z"].want + (np.arange(256) == 7)
@@ -87,7 +87,7 @@ def test_a_search_stops_where_the_first_eight_are_wrong_alike(tmp_path, monkeypa
             sets.append(replace(s, expected=expected, rounding=None))
         return replace(made, sets=tuple(sets))
 
-    monkeypatch.setattr(ForkedInputs, "timed", disagreeing)
+    monkeypatch.setattr(ForkedInputs, "result", disagreeing)
     workload = library_workload(load("axpydot"), {"n": 256}, "f32", 1)
     told = []
     options = Options(max_evals=40, store=False)

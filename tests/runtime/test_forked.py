@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 import signal
-from pathlib import Path
 
 import numpy as np
 import pytest
-from kernelscape.runtime.forked import DiedError, Forked, run_apart, shared_empty
+from kernelscape.runtime.forked import DiedError, run_apart, shared_empty
 
 
 def test_arrays_come_back_as_they_are():
@@ -59,75 +58,6 @@ def test_a_child_that_somebody_kills_is_made_again():
 def test_a_child_that_ends_itself_says_how(end, said):
     with pytest.raises(DiedError, match=said):
         run_apart(end)
-
-
-def test_works_of_one_child_have_their_results_in_turn():
-    """The second goes on from the first; a child that somebody kills does both again, and gives the second."""
-    n_begun, kept = shared_empty((2,), np.int64), np.arange(3)
-    state = [kept]
-
-    def first():
-        n_begun[0] += 1
-        state.append(state[-1] + 1)
-        return state[-2:]
-
-    def second():
-        n_begun[1] += 1
-        if n_begun[1] == 1:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return [state[0], state[-1] + 1]
-
-    forked = Forked(first, second, kept=[kept])
-    same, found = forked.result()
-    assert same is kept
-    assert found.tolist() == [1, 2, 3]
-    same, found = forked.result()
-    assert same is kept
-    assert found.tolist() == [2, 3, 4]
-    assert n_begun.tolist() == [2, 2]
-    forked.end()
-
-
-def test_after_an_error_no_further_work_is_done():
-    n_begun = shared_empty((1,), np.int64)
-
-    def fail():
-        raise ValueError("first")
-
-    def second():
-        n_begun[0] += 1
-
-    forked = Forked(fail, second)
-    with pytest.raises(ValueError, match="first"):
-        forked.result()
-    forked.end()
-    assert n_begun[0] == 0
-
-
-def test_a_child_stands_still_while_it_is_paused():
-    n_steps = shared_empty((1,), np.int64)
-
-    def work():
-        while n_steps[0] >= 0:
-            n_steps[0] += 1
-
-    def state(forked):
-        return Path(f"/proc/{forked._pid}/stat").read_text().rpartition(")")[2].split()[0]
-
-    forked = Forked(work)
-    while n_steps[0] == 0:
-        os.sched_yield()
-    with forked.paused():
-        while state(forked) != "T":
-            os.sched_yield()
-        n_before = int(n_steps[0])
-        assert n_steps[0] == n_before
-    while n_steps[0] == n_before:
-        os.sched_yield()
-    with forked.paused():
-        forked.end()
-    with forked.paused():
-        pass  # there is none
 
 
 class AwkwardError(Exception):

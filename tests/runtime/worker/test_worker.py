@@ -5,19 +5,19 @@ if nothing had been.
 from __future__ import annotations
 
 import json
+import math
 import os
 import signal
 import subprocess
 import sys
 import time
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from kernelscape.runtime.api.outcome import Failure, Measurement, Protocol
-from kernelscape.runtime.worker.input_sets import InputSet, InputSets, LaterSets
+from kernelscape.runtime.worker.input_sets import InputSet, InputSets
 from kernelscape.runtime.worker.verify import Expected
 from kernelscape.runtime.worker.worker import Worker, WorkerError, WorkerOptions
 
@@ -211,6 +211,7 @@ class KnownRounding:
 @pytest.mark.parametrize(
     ("claims_below_ns", "n_right", "n_runs"),
     [
+        (math.inf, [None, 0, 1, 2], [1, 2, 2]),
         (None, [None, 0, 1, 2], [1, 2, 2]),
         # Verified where it is timed, timed, and only then verified on the others: it is not timed for each of them.
         (1e12, [None, None, 0, 1], [1, None, 2]),
@@ -244,69 +245,6 @@ def test_what_was_right_is_not_run_again_once_rounding_was_measured(
         assert [a for a, b in zip(runs, n_runs, strict=False) if b] == [b for b in n_runs if b]
         assert not found.is_partly_verified
         assert isinstance(worker.evaluate(cpu.builder.build(source("")), QUICK), Failure)
-
-
-class Making:
-    """Input sets of which all but the first are still made; counts when that is paused and waited for."""
-
-    def __init__(self, n):
-        whole = input_sets(n)
-        self.events = []
-        self.sets = replace(
-            whole,
-            sets=whole.sets[:1],
-            later=LaterSets(lambda: self.made(whole.sets[1:]), self.paused),
-        )
-
-    def made(self, sets):
-        self.events.append("made")
-        return sets
-
-    @contextmanager
-    def paused(self):
-        self.events.append("paused")
-        yield
-        self.events.append("resumed")
-
-
-def test_input_sets_that_are_still_made_are_waited_for_where_something_is_claimed(cpu):
-    """The kind: a first time that waits for what it does not need. While they are made, nothing is called verified on all sets."""
-    wrong_later = cpu.builder.build(source("if ((unsigned long)x % 64) {" + CORRECT + "}"))
-    making = Making(3)
-    with Worker(cpu) as worker:
-        worker.prepare(making.sets)
-        for claims_below_ns in (0.0, 1e12):
-            found = worker.evaluate(wrong_later, replace(QUICK, claims_below_ns=claims_below_ns))
-            assert isinstance(found, Measurement), found
-            assert found.is_partly_verified
-        assert (
-            worker.evaluate(
-                cpu.builder.build(source("")), replace(QUICK, claims_below_ns=0.0)
-            ).at.input_set
-            == 0
-        )
-        assert making.events == ["paused", "resumed"] * 3
-        found = worker.evaluate(wrong_later, QUICK)
-        assert isinstance(found, Failure)
-        assert found.advice.startswith("input set 2: ")
-        assert making.events[6:] == ["made"]
-        right = cpu.builder.build(source())
-        assert not worker.evaluate(right, replace(QUICK, claims_below_ns=1e12)).is_partly_verified
-        assert worker.evaluate(right, replace(QUICK, claims_below_ns=0.0)).is_partly_verified
-        assert making.events[6:] == ["made"]
-
-
-def test_a_worker_that_is_prepared_as_another_has_all_sets_or_only_the_timed_one(cpu):
-    wrong_later = cpu.builder.build(source("if ((unsigned long)x % 64) {" + CORRECT + "}"))
-    making = Making(2)
-    with Worker(cpu) as worker, Worker(cpu) as timing, Worker(cpu) as whole:
-        worker.prepare(making.sets)
-        timing.prepare_as(worker, n_sets=1)
-        assert making.events == []
-        assert isinstance(timing.evaluate(wrong_later, QUICK), Measurement)
-        whole.prepare_as(worker)
-        assert making.events == ["made"]
-        assert isinstance(whole.evaluate(wrong_later, QUICK), Failure)
 
 
 def test_a_candidate_is_timed_in_turn_with_a_control(cpu, worker):
