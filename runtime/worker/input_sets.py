@@ -9,7 +9,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from ...kernels.sparse.recorded import UsedTree
-from .rounding import MEASURED, Rounding
+from .rounding import Rounding
 from .verify import Expected
 
 Array = NDArray[Any]
@@ -30,9 +30,7 @@ class InputSet:
 
     def measured(self) -> InputSet:
         """Returns the set with the expected results of perturbed runs, computed now. Raises Stopped."""
-        if self.rounding is None:
-            return self
-        return replace(self, expected=self.rounding.expected(MEASURED))
+        return self if self.rounding is None else replace(self, expected=self.rounding.expected(2))
 
 
 @dataclass(frozen=True)

@@ -23,9 +23,7 @@ integer that is not equal in all runs is undecided, too. If it takes many values
 Mandelbrot set, it may lie `MARGIN` times as far from them as they do. A candidate may have values of perturbed runs at a `share`
 of the elements of an array, and at one in any case: more would be no verification.
 
-There are only as many runs as a verdict needs. The first two perturbed ones give a tolerance if they show a spread and no element
-that may lie on a branch: fewer runs allow less, so what is right by them is right by all. Four show branches. If few elements are
-still wrong there are `_SAMPLES[-1]`, since the branch that a run takes is left to chance.
+If few elements are still wrong there are `_SAMPLES[2]` runs, since the branch that a run takes is left to chance.
 """
 
 from __future__ import annotations
@@ -61,9 +59,7 @@ class BegunRun(Protocol):
 
 
 MARGIN = 8.0  # how much farther than any run the result of a candidate may lie
-_FEWEST = 2  # perturbed runs, which cannot tell a branch from a spread
-_SAMPLES = (0, _FEWEST, 4, 16)  # perturbed runs of each level
-MEASURED = 3  # the level from which on branches are known
+_SAMPLES = (0, 4, 16)  # perturbed runs of each level
 # Share of elements up to which those of the unperturbed run are looked at by themselves.
 _OWN_VALUES = 1e-2
 _NEIGHBOURS = (
@@ -106,25 +102,19 @@ class Rounding:
     def expected(self, level: int) -> Mapping[str, Expected]:
         """Returns the expected values at a level: 0 without further runs, 1 without perturbed ones, each further level with more.
 
-        Those of the level before, if the runs of this one are too few to tell. Raises Stopped.
+        Raises Stopped.
         """
         with _ONE_AT_A_TIME:
             if level not in self._found:
                 self._take(_SAMPLES[level - 1])
-                self._found[level] = self._at(level)
+                self._found[level] = {
+                    name: self._expected(self._seen[name], level) if name in self._seen else e
+                    for name, e in self.plain.items()
+                }
             return self._found[level]
 
-    def _at(self, level: int) -> Mapping[str, Expected]:
-        n = _SAMPLES[level - 1]
-        if n == _FEWEST and not all(seen.show_spread(1 + n) for seen in self._seen.values()):
-            return self._found.get(level - 1) or self._at(level - 1)
-        return {
-            name: self._expected(self._seen[name], n) if name in self._seen else e
-            for name, e in self.plain.items()
-        }
-
-    def _expected(self, seen: _Runs, n: int) -> Expected:
-        return seen.expected(self.share) if n else seen.of_first_run()
+    def _expected(self, seen: _Runs, level: int) -> Expected:
+        return seen.expected(self.share) if _SAMPLES[level - 1] else seen.of_first_run()
 
     def _take(self, n: int) -> None:
         """Runs the reference plain, then perturbed, up to `n` perturbed runs.
@@ -216,15 +206,6 @@ class _Runs:
         either = UndecidedElements(at, values[:, None], np.zeros(at.size), n_allowed=0)
         return replace(self._plain, branches=either)
 
-    def show_spread(self, n: int) -> bool:
-        """True if `n` runs have results, and none shows an element that may lie on a branch."""
-        if len(self._off) < n:
-            return False
-        if not self._is_float:
-            return not any(places.size for places, _ in self._off)
-        at, _ = self._far(np.asarray(allowed_error(self._plain, self._dtype)).reshape(-1))
-        return at.size == 0
-
     def expected(self, share: float) -> Expected:
         """Returns the expected values with the tolerances and branches that the runs show.
 
@@ -243,35 +224,25 @@ class _Runs:
         scale = plain.factor * float(np.finfo(self._dtype).eps)
         return replace(plain, magnitude=allowed / scale, branches=self._branches(at, share))
 
-    def _far(self, base: Array) -> tuple[Array, Array]:
-        """Returns the sorted indices of elements that are far apart in some runs, and the noise around each.
-
-        `base`: plain tolerance of the elements.
-        """
-        at = np.flatnonzero(self._apart > _JUMP * base)
-        if at.size == 0:
-            return at, np.zeros(0)
-        own = np.broadcast_to(base, self._apart.shape)[at]
-        noise = np.maximum(own, MARGIN * _typical(self._apart, at))
-        is_far = self._apart[at] > _JUMP * noise
-        return at[is_far], noise[is_far]
-
     def _on_branches(self, base: Array) -> Array:
         """Returns the sorted indices of elements whose values are few and far apart.
 
         `base`: plain tolerance of the elements.
         """
-        at, noise = self._far(base)
+        at = np.flatnonzero(self._apart > _JUMP * base)
         if at.size == 0:
             return at
+        own = np.broadcast_to(base, self._apart.shape)[at]
+        noise = np.maximum(own, MARGIN * _typical(self._apart, at))
         largest = np.finfo(np.float64).max
         values = np.concatenate([self._want[at, None], self._values(at)], axis=1, dtype=np.float64)
         values = np.nan_to_num(values, nan=np.inf, posinf=largest, neginf=-largest)
         with np.errstate(invalid="ignore", over="ignore"):
             steps = np.diff(np.sort(values, axis=1), axis=1) > noise[:, None]
         n_values = 1 + np.count_nonzero(steps, axis=1)
+        is_far = self._apart[at] > _JUMP * noise
         is_few = n_values <= values.shape[1] // _SIDES
-        chosen: Array = at[is_few & ~_are_at_equal_steps(values, steps)]
+        chosen: Array = at[is_far & is_few & ~_are_at_equal_steps(values, steps)]
         return chosen
 
     def _branches(self, at: Array, share: float) -> UndecidedElements | None:
@@ -343,12 +314,10 @@ def _of_neighbours(apart: Array) -> Array:
 def _typical(apart: Array, at: Array) -> Array:
     """Returns the median distance in the block of each index; 0 if the block is too small."""
     blocks, inverse = np.unique(at // _NEIGHBOURS, return_inverse=True)
-    n_whole = apart.size // _NEIGHBOURS
-    rest, is_whole = apart[n_whole * _NEIGHBOURS :], blocks < n_whole
-    rows = apart[: n_whole * _NEIGHBOURS].reshape(n_whole, _NEIGHBOURS)[blocks[is_whole]]
     found = np.zeros(blocks.size)
-    found[is_whole] = np.median(rows, axis=1)
-    if rest.size >= _FEW_NEIGHBOURS:
-        found[~is_whole] = np.median(rest)
+    for k, block in enumerate(blocks):
+        around = apart[block * _NEIGHBOURS : (block + 1) * _NEIGHBOURS]
+        if around.size >= _FEW_NEIGHBOURS:
+            found[k] = np.median(around)
     typical: Array = np.where(np.isfinite(found), found, 0.0)[inverse]
     return typical
