@@ -8,7 +8,6 @@ changed since.
 from __future__ import annotations
 
 import itertools
-from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -52,14 +51,10 @@ class WindowKernel:
 
 @dataclass(frozen=True, eq=False)
 class WindowStep:
-    """Run of a kernel in a window. `scalars`: the positions of its scalar arguments among those of all calls.
-
-    `call`: number of the first call of which it does work.
-    """
+    """Run of a kernel in a window. `scalars`: the positions of its scalar arguments among those of all calls."""
 
     kernel: WindowKernel
     scalars: tuple[int, ...]
-    call: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,17 +84,14 @@ class WindowKernels:
 
 
 def window_kernels(
-    calls: Sequence[WindowCall],
-    unsure: frozenset[int] = frozenset(),
-    apart: Sequence[range] = (),
+    calls: Sequence[WindowCall], unsure: frozenset[int] = frozenset()
 ) -> WindowKernels:
     """Returns the kernels that do the work of `calls` in order.
 
-    Positions of scalars count the scalars of all calls in order. `apart`: ranges of calls, in order, whose work is in kernels of
-    their own.
+    Positions of scalars count the scalars of all calls in order.
     Precondition: a run of the same calls came before, and nothing between has changed active cells, except in the trees `unsure`.
     """
-    return _Window(calls).kernels(unsure, apart)
+    return _Window(calls).kernels(unsure)
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,20 +148,18 @@ class _Window:
         form = replace(ir, arrays=tuple(params), body=body, trees=used, placed=placed)
         return _Form(form, tuple(parts))
 
-    def kernels(self, unsure: frozenset[int], apart: Sequence[range]) -> WindowKernels:
+    def kernels(self, unsure: frozenset[int]) -> WindowKernels:
         irs = [form.ir if form.ir.trees else None for form in self.forms]
         facts = carried(irs, self.trees, {f"t{n}" for n in unsure})
         assumed = tuple(sorted(int(t[1:]) for t in facts.on))
         derived = derived_in_order(irs, (), facts)
         placings = list(self._placings(derived))
         steps = []
-        ends = [end for calls in apart for end in (calls.start, calls.stop)]
-        for _, some in itertools.groupby(placings, lambda x: bisect_right(ends, x.call)):
-            for groups in _pieces(groups_of(list(some))):
-                members = [[self._member(x, derived[x.call]) for x in some] for some in groups]
-                steps.append(self._step(members))
+        for groups in _pieces(groups_of(placings)):
+            members = [[self._member(x, derived[x.call]) for x in some] for some in groups]
+            steps.append(self._step(members))
         reshaped = frozenset(int(t[1:]) for x in placings for t in x.reshapes)
-        rotation = 0 if apart else rotation_of(placings, len(self.calls))
+        rotation = rotation_of(placings, len(self.calls))
         return WindowKernels(tuple(steps), assumed, reshaped, rotation)
 
     def _placings(self, derived: Sequence[Derived | None]) -> Iterator[PlacedPart]:
@@ -187,8 +177,7 @@ class _Window:
         key = tuple(tuple((id(x.placing.part), x.facts) for x in some) for some in groups)
         if key not in self.made:
             self.made[key] = self._made(groups)
-        first = min(x.placing.call for some in groups for x in some)
-        return WindowStep(self.made[key], tuple(self._scalars(groups)), first)
+        return WindowStep(self.made[key], tuple(self._scalars(groups)))
 
     def _scalars(self, groups: Sequence[Sequence[_Member]]) -> Iterator[int]:
         for x in (x.placing for some in groups for x in some):

@@ -3,14 +3,12 @@
 A plan holds kernels for all calls of a window, decided by rules. A window is a sequence of deferred calls. Its plan is built in
 the background from the second run on, and cached by content as all kernels are. A plan assumes properties of sparse trees that
 a run of the window leaves behind. If they do not hold, the calls run one by one, which establishes them.
-
-With stored components (`ks.init(decisions=True)`) calls that were searched in another window run as they were found there.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import combinations, starmap, takewhile
@@ -20,17 +18,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...kernels.ir.kernel import KernelIR
+from ..api.backend import AbstractCaller
 from . import current_engine
 from .folder import CompileError
-from .planned_calls import PlannedCalls
 from .tree_marks import TreeMarks
 from .work import Work
 
 if TYPE_CHECKING:  # the rules of plans are imported with the first of them
     from ...kernels.fields.tree import Structure
     from ...kernels.sparse.recorded import WindowCall
-    from ...kernels.tasks.window_kernels import WindowStep
-    from .stored_components import FoundPart, StoredComponents
+    from ...kernels.tasks.window_kernels import WindowKernels
 
 _LEAST_TIMES = 2  # that a window is met before its plan is built
 _MOST_PLANS = 256
@@ -43,33 +40,30 @@ Values = tuple[Any, ...]
 class WindowPlan:
     """The plan of all windows with one signature.
 
-    It assumes properties that a run of the window leaves behind, except for the trees (by number) in `unsure`. It runs the
-    components in `stored` as they were found.
+    It assumes properties that a run of the window leaves behind, except for the trees (by number) in `unsure`.
     """
 
     calls: tuple[WindowCall, ...]
-    stored: StoredComponents | None = None
     unsure: frozenset[int] = frozenset()
     n_met: int = 0
     is_usable: bool = True
-    _planned: Work[PlannedCalls] | None = field(default=None, repr=False)
+    _kernels: Work[WindowKernels] | None = field(default=None, repr=False)
 
-    def planned(self) -> PlannedCalls | None:
+    def kernels(self) -> WindowKernels | None:
         """Returns the plan's kernels if their code is loaded; None while it is built, or without a usable plan."""
         self.n_met += 1
         if not self.is_usable or self.n_met < _LEAST_TIMES:
             return None
-        if self._planned is None:
+        if self._kernels is None:
             try:
-                begun = partial(_begun, self.calls, self.unsure, self.stored)
-                self._planned = current_engine().submit(begun)
+                self._kernels = current_engine().submit(partial(_begun, self.calls, self.unsure))
             except RuntimeError:  # Python ends, and starts no thread
                 return None
-        return self._built(waits=False) if self._planned.done() else None
+        return self._built(waits=False) if self._kernels.done() else None
 
     def complete(self) -> None:
         """Waits until the plan is built, if that has begun."""
-        if self._planned is not None:
+        if self._kernels is not None:
             self._built(waits=True)
 
     def refuse(self) -> None:
@@ -78,27 +72,17 @@ class WindowPlan:
 
     def assume_less(self, trees: Iterable[int]) -> None:
         """Adds trees to `unsure`, the trees without assumptions; the plan is built anew."""
-        self.unsure, self._planned = self.unsure.union(trees), None
+        self.unsure, self._kernels = self.unsure.union(trees), None
 
-    def run_by_default(self) -> None:
-        """Leaves out all stored components; the plan is built anew."""
-        self.stored, self._planned = None, None
-
-    def refuse_part(self, part: FoundPart) -> None:
-        """Makes no window use a stored component again, since its results were wrong; the plan is built anew."""
-        if self.stored is not None and part.wrong:
-            self.stored.refuse(part)
-        self._planned = None
-
-    def _built(self, *, waits: bool) -> PlannedCalls | None:
-        assert self._planned is not None
+    def _built(self, *, waits: bool) -> WindowKernels | None:
+        assert self._kernels is not None
         engine = current_engine()
         try:
-            planned = self._planned.result()
-            irs = planned.irs
+            kernels = self._kernels.result()
+            irs = _irs_of(kernels)
             if not waits and not engine.prepare(irs):
                 return None
-            return planned if all(engine.prepared(ir) is not None for ir in irs) else None
+            return kernels if all(engine.prepared(ir) is not None for ir in irs) else None
         except Exception as e:  # also a bug in the rules: calls without a plan are right
             self.is_usable = False
             why = str(e) if isinstance(e, CompileError) else f"its plan failed: {e!r}"
@@ -108,129 +92,34 @@ class WindowPlan:
             return None
 
 
-@dataclass(frozen=True, eq=False)
-class _Step:
-    """Kernel of a plan with its arrays, and the positions of its numbers."""
-
-    ir: KernelIR
-    arrays: Values
-    scalars: tuple[int, ...]
-
-    def run(self, numbers: Sequence[Any]) -> None:
-        """Runs the kernel by itself. Raises its errors."""
-        current_engine().run(self.ir, self.arrays, [numbers[k] for k in self.scalars])
-
-
-class _Unit:
-    """Part of a plan that one call runs: a kernel, or a stored implementation (`part`) in place of some kernels (`steps`)."""
-
-    def __init__(self, part: FoundPart | None, steps: Sequence[_Step], arrays: Values) -> None:
-        self.part, self.steps = part, steps
-        (self.arrays, self.scalars) = (
-            (steps[0].arrays, steps[0].scalars)
-            if part is None
-            else (tuple(arrays[n] for n in part.arrays), part.scalars)
-        )
-        self._written = () if part is None else tuple(arrays[n] for n in part.written)
-
-    @property
-    def is_to_be_checked(self) -> bool:
-        return self.part is not None and not self.part.is_checked
-
-    def caller(self, numbers: Sequence[Any]) -> Callable[..., bool] | None:
-        """Returns the function that runs it on its arrays and numbers; `numbers` are those of all calls."""
-        if self.part is None:
-            return current_engine().prepared(self.steps[0].ir)
-        return (
-            partial(self._run_checked, numbers)
-            if self.is_to_be_checked
-            else self.part.stored.caller
-        )
-
-    @property
-    def is_quick(self) -> bool:
-        """True if no call of Python's is between the program and its code."""
-        if self.part is not None:
-            return self.part.is_checked
-        return current_engine().quick(self.steps[0].ir) is not None
-
-    def run_steps(self, numbers: Sequence[Any]) -> None:
-        """Runs its kernels one by one. Raises their errors."""
-        for step in self.steps:
-            step.run(numbers)
-
-    def _run_checked(self, numbers: Sequence[Any], *args: Any) -> bool:
-        """Runs the stored implementation, and then its kernels, whose results stay. A difference is in `part.wrong`."""
-        assert self.part is not None
-        before = [x.copy() for x in self._written]
-        try:
-            was_run = self.part.stored.caller(*args)
-            got = [x.copy() for x in self._written]
-        except BaseException:  # an interrupt: what has begun is completed
-            self._run_again(before, numbers)
-            raise
-        if was_run:
-            self._run_again(before, numbers)
-            self.part.compare(got, self._written)
-        return was_run
-
-    def _run_again(self, before: Sequence[Any], numbers: Sequence[Any]) -> None:
-        """Runs the kernels on the contents `before`; after an interrupt once more, whole."""
-        is_over = False
-        try:
-            self._put_back(before)
-            self.run_steps(numbers)
-            is_over = True
-        except Exception:  # of a kernel
-            is_over = True
-            raise
-        finally:
-            if not is_over:
-                self._put_back(before)
-                self.run_steps(numbers)
-
-    def _put_back(self, before: Sequence[Any]) -> None:
-        for x, old in zip(self._written, before, strict=True):
-            x[...] = old
-
-
 class BoundPlan:
     """A plan bound to the arrays of one window, and the `marks` of its trees."""
 
     def __init__(
         self,
-        planned: PlannedCalls,
+        kernels: WindowKernels,
         arrays: Values,
         structures: Sequence[Structure],
         marks: TreeMarks,
     ) -> None:
         sections = [x.memory.arrays for x in structures]
-        self.planned, self.kernels, self._marks = planned, planned.kernels, marks
-
-        def bound(step: WindowStep) -> _Step:
-            own = (
+        self.kernels, self._marks = kernels, marks
+        self._arrays = [
+            tuple(
                 arrays[x] if isinstance(x, int) else sections[x[0]][x[1]]
                 for x in step.kernel.arrays
             )
-            return _Step(step.kernel.ir, tuple(own), step.scalars)
-
-        self._units = [
-            _Unit(part, [bound(step) for step in steps], arrays) for part, steps in planned.units
+            for step in kernels.steps
         ]
-        used = (a for unit in self._units for step in unit.steps for a in step.arrays)
-        self.are_apart = _are_apart({id(a): a for a in used}.values())
-        self._reshapes = not self.kernels.reshaped.isdisjoint(self.kernels.assumed)
+        self.are_apart = _are_apart({id(a): a for some in self._arrays for a in some}.values())
+        self._reshapes = not kernels.reshaped.isdisjoint(kernels.assumed)
         self._runs: list[Values] | None = None  # callers with their arrays
-        self._has_numbers = any(unit.scalars for unit in self._units)
+        self._has_numbers = any(step.scalars for step in kernels.steps)
         self._n_missed = 0  # runs in a row
         self.unsure: set[int] = set()  # trees whose cells had changed before these
-        self._has_other_numbers = False  # than those of which a stored implementation is
 
-    def may_run(self, numbers: Sequence[Any]) -> bool:
-        """True if all assumptions of the plan hold now; `numbers` are those of all calls."""
-        if not all(part.takes(numbers) for part in self.planned.parts):
-            self._has_other_numbers = True
-            return False
+    def may_run(self) -> bool:
+        """True if all assumptions of the plan hold now."""
         assumed = self.kernels.assumed
         gone = self._marks.gone(assumed) if assumed else ()
         if not gone:
@@ -241,31 +130,20 @@ class BoundPlan:
             self.unsure.update(gone)
         return not gone
 
-    def is_kept(self, plan: WindowPlan) -> bool:
-        """True if this is still how `plan` should run; else the plan is built anew.
-
-        It is not if the assumptions fail repeatedly, since other calls change cells before each run, nor if a stored implementation
-        is wrong or for other numbers.
-        """
-        if self._n_missed > _MOST_MISSES:
-            plan.assume_less(self.unsure)
-        elif self._has_other_numbers:
-            plan.run_by_default()
-        elif wrong := [p for p in self.planned.parts if p.wrong or not p.stored.is_usable]:
-            plan.refuse_part(wrong[0])
-        else:
-            return True
-        return False
+    @property
+    def is_missed(self) -> bool:
+        """True if the assumptions fail repeatedly: other calls change cells before each run."""
+        return self._n_missed > _MOST_MISSES
 
     def run(self, numbers: Sequence[Any], begun: list[bool]) -> None:
         """Runs all calls of the window. An interrupt takes effect before or after all of them.
 
         `begun` is empty as long as no kernel has begun; it gets the results of those that have run.
         """
-        runs = self._runs or self._callers(numbers)
+        runs = self._runs or self._callers()
         if self._has_numbers:
-            units = zip(runs, self._units, strict=True)
-            runs = [(*run, *(numbers[k] for k in unit.scalars)) for run, unit in units]
+            steps = zip(runs, self.kernels.steps, strict=True)
+            runs = [(*run, *(numbers[k] for k in step.scalars)) for run, step in steps]
         if self._reshapes:
             self._marks.drop()
         results = takewhile(bool, starmap(call, runs))
@@ -283,31 +161,29 @@ class BoundPlan:
                 self._marks.drop()
                 if may_interrupt:  # in a kernel that has begun
                     begun.append(True)
-                self._run_rest(runs, numbers, begun)
-        self._run_rest(runs, numbers, begun)
+                    for run in runs[len(begun) :]:
+                        begun.append(call(*run))
+                elif len(begun) < len(runs):
+                    self._raise(len(begun), runs[len(begun)])
+        if len(begun) < len(runs):
+            self._raise(len(begun), runs[len(begun)])
         if self._reshapes:
             self._marks.set()
 
-    def _run_rest(self, runs: Sequence[Values], numbers: Sequence[Any], begun: list[bool]) -> None:
-        """Runs what has not run; the first of them may have refused its arguments."""
-        while len(begun) < len(runs):
-            run, unit = runs[len(begun)], self._units[len(begun)]
-            if not call(*run):
-                self._run_refused(unit, numbers)
-            begun.append(True)
-
-    def _callers(self, numbers: Sequence[Any]) -> list[Values]:
-        runs = [(unit.caller(numbers), *unit.arrays) for unit in self._units]
-        if all(unit.is_quick for unit in self._units):
+    def _callers(self) -> list[Values]:
+        engine, irs = current_engine(), [step.kernel.ir for step in self.kernels.steps]
+        callers: list[AbstractCaller | None] = [engine.prepared(ir) for ir in irs]
+        runs = [(caller, *arrays) for caller, arrays in zip(callers, self._arrays, strict=True)]
+        if all(engine.quick(ir) is not None for ir in irs):
             self._runs = runs
         return runs
 
-    def _run_refused(self, unit: _Unit, numbers: Sequence[Any]) -> None:
-        """Runs the kernels of a unit that refused its arguments. Raises their errors; a single kernel has one."""
-        unit.run_steps(numbers)
-        if unit.part is None:
-            name = unit.steps[0].ir.name
-            raise AssertionError(f"a kernel of a window has refused its arguments once: {name}")
+    def _raise(self, k: int, run: Values) -> None:
+        """Raises the error of step `k`, which refused its arguments."""
+        ir = self.kernels.steps[k].kernel.ir
+        n = 1 + len(ir.arrays)
+        current_engine().run(ir, run[1:n], run[n:])
+        raise AssertionError(f"a kernel of a window has refused its arguments once: {ir.name}")
 
 
 def _are_apart(arrays: Any) -> bool:
@@ -315,26 +191,23 @@ def _are_apart(arrays: Any) -> bool:
     return not any(np.may_share_memory(a, b) for a, b in combinations(arrays, 2))
 
 
-def _begun(
-    calls: Sequence[WindowCall], unsure: frozenset[int], stored: StoredComponents | None
-) -> PlannedCalls:
+def _irs_of(kernels: WindowKernels) -> list[KernelIR]:
+    return list({id(step.kernel.ir): step.kernel.ir for step in kernels.steps}.values())
+
+
+def _begun(calls: Sequence[WindowCall], unsure: frozenset[int]) -> WindowKernels:
     """Returns the kernels of a window's calls, after starting their compilation."""
     from ...kernels.tasks.window_kernels import window_kernels
 
-    parts = () if stored is None else stored.parts(calls)
-    planned = PlannedCalls(window_kernels(calls, unsure, [x.calls for x in parts]), parts)
-    current_engine().prepare(planned.irs)
-    return planned
+    kernels = window_kernels(calls, unsure)
+    current_engine().prepare(_irs_of(kernels))
+    return kernels
 
 
 class PlanBank:
-    """Plans of a program's windows by signature. The kernels of a signature live as long as its plan.
+    """Plans of a program's windows by signature. The kernels of a signature live as long as its plan."""
 
-    `stored`: components that run as they were found.
-    """
-
-    def __init__(self, stored: StoredComponents | None = None) -> None:
-        self.stored = stored
+    def __init__(self) -> None:
         self._plans: dict[object, WindowPlan] = {}
 
     def plan(self, calls: tuple[WindowCall, ...]) -> WindowPlan | None:
@@ -342,7 +215,7 @@ class PlanBank:
         key = tuple((id(c.ir), c.arrays, tuple(n for n, _ in c.trees)) for c in calls)
         found = self._plans.get(key)
         if found is None and len(self._plans) < _MOST_PLANS:
-            found = self._plans[key] = WindowPlan(calls, self.stored)
+            found = self._plans[key] = WindowPlan(calls)
         return found
 
     def complete(self) -> None:

@@ -164,15 +164,6 @@ class TunedStore:
         groups = sorted(_grouped(rows), key=lambda rows: (rows[0].key.family, rows[0].key.shape))
         return tuple(self._first(group) for group in groups)
 
-    def components(self, device: str) -> dict[str, list[int]]:
-        """Returns the numbers of the rows of each component on a device, by the component's name, the best first."""
-        rows = self._rows(_ROWS.c.device == device, _ROWS.c.component != "")
-        found: dict[str, list[Row]] = {}
-        for row in rows:
-            if not row.error:
-                found.setdefault(row.component, []).append(row)
-        return {name: [r.number for r in _best_first(some)] for name, some in found.items()}
-
     def rows(self) -> list[Row]:
         """Returns all rows, the oldest first."""
         return self._rows()
@@ -446,13 +437,11 @@ def _grouped(rows: Iterable[Row]) -> list[list[Row]]:
     groups: dict[tuple[TunedKey, str], list[Row]] = {}
     for row in rows:
         groups.setdefault((row.key, row.component), []).append(row)
-    return [_best_first(group) for group in groups.values()]
-
-
-def _best_first(rows: Sequence[Row]) -> list[Row]:
-    """Returns rows, ordered by number, sorted by time; those of the newest problem come first."""
-    newest = {row.problem: -row.number for row in rows}
-    return sorted(rows, key=lambda r: (newest[r.problem], r.time_ns, r.number))
+    found = []
+    for group in groups.values():
+        newest = {row.problem: -row.number for row in group}
+        found.append(sorted(group, key=lambda r: (newest[r.problem], r.time_ns, r.number)))
+    return found
 
 
 def _is_near(a: TunedKey, b: TunedKey) -> bool:

@@ -84,13 +84,6 @@ def test_components_are_no_whole(store):
     assert [row.component for row in store.rows()] == ["matvec"]
 
 
-def test_components_are_listed_best_first(store):
-    for time_ns, name in ((3.0, "a"), (2.0, "a"), (4.0, "b"), (1.0, "")):
-        store.put(best(time_ns), name)
-    store.put(on("cpu-y", best(1.0)), "a")
-    assert store.components("cpu-x") == {"a": [2, 1], "b": [3]}
-
-
 def test_a_file_that_is_no_store_is_a_sentence(tmp_path):
     path = tmp_path / "tuned.sqlite"
     path.write_bytes(b"not a database, and long enough to be read as the head of one" * 40)
