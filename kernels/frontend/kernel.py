@@ -11,7 +11,6 @@ from __future__ import annotations
 import functools
 import inspect
 import sys
-import weakref
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, TypeVar, overload
@@ -22,7 +21,6 @@ from ..fields.dlpack import hands_out, shared_array
 from ..fields.program import Program, current_program, element_dtype
 from ..ir.kernel import KernelIR, Location
 from .adjoint_calls import AdjointKernel
-from .ahead import are_types_known, is_free_of_effects
 from .annotations import resolve_annotation
 from .call_cache import SLOW, QuickCalls
 from .calling import completed, passed
@@ -114,8 +112,6 @@ __all__ = [
 ]
 
 _SELF = TemplateAnnotation()
-# By file and identity, while they exist.
-_kernels: dict[str, weakref.WeakValueDictionary[int, Kernel]] = {}
 T = TypeVar("T")
 
 
@@ -132,7 +128,6 @@ class Kernel:
         self._instances: dict[Signature, Instance] = {}
         self._program: Program | None = None
         functools.update_wrapper(self, fn)
-        _kernels.setdefault(self.where.file, weakref.WeakValueDictionary())[id(self)] = self
 
     @property
     def name(self) -> str:
@@ -314,47 +309,12 @@ class Kernel:
             found = self._instances[signature] = self._instantiated(signature)
         return signature, found
 
-    def ahead(self, goes_on: Callable[[], bool]) -> Instance | None:
-        """Returns the instance that a first call would use, if it is known without arguments and if tracing has no effects.
-
-        None also for a kernel that the current program has called. The instance is not kept: values of global names may change
-        until the call. `goes_on`: asked again and again while the kernel is traced; False ends that by an exception.
-        """
-        program = current_program()
-        if program is None or (program is self._program and self._instances):
-            return None
-        is_text = any(isinstance(a, str) for a in self.fn.__annotations__.values())
-        if is_text or self.packs or not are_types_known(a for _, a in self.parameters):
-            return None
-        if not is_free_of_effects(self.parsed):
-            return None
-        signature = tuple(
-            (name, argument_of(name, _of_program(annotation, program), 0, self.name, self.where))
-            for name, annotation in self.parameters
-        )
-        return self._traced(signature, program, (), goes_on)
-
     def _instantiated(self, signature: Signature, aliases: Aliases = ()) -> Instance:
         """Returns a new instance of the kernel for a signature: its Python source as IR. Callers keep it for later calls."""
-        return self._traced(signature, self._program, aliases)
-
-    def _traced(
-        self,
-        signature: Signature,
-        program: Program | None,
-        aliases: Aliases,
-        goes_on: Callable[[], bool] | None = None,
-    ) -> Instance:
+        program = self._program
         fast_math = self.fast_math and (program is None or program.config.reorders_sums)
         subject = Subject(
-            self.parsed,
-            signature,
-            fast_math,
-            self.returns,
-            program,
-            self.packs,
-            aliases,
-            goes_on=goes_on,
+            self.parsed, signature, fast_math, self.returns, program, self.packs, aliases
         )
         found = instantiate(subject)
         return replace(found, constants=self._constants) if self._constants else found
@@ -397,15 +357,6 @@ class Kernel:
             instance.derived[key] = self._instantiated(signature, aliases)
         found: Instance = instance.derived[key]
         return found
-
-
-def kernels_of(file: str) -> list[Kernel]:
-    """Returns the kernels that are defined in a file, in the order of its lines."""
-    references = (
-        _kernels[file].valuerefs() if file in _kernels else []
-    )  # other threads may add some
-    found = [kernel for reference in references if (kernel := reference()) is not None]
-    return sorted(found, key=lambda kernel: kernel.where.line)
 
 
 _MARK = "_is_data_oriented"  # of classes whose kernels a program calls

@@ -12,7 +12,6 @@ import shlex
 import shutil
 import signal
 import subprocess
-import threading
 import time
 from collections.abc import Mapping
 from contextlib import suppress
@@ -271,16 +270,14 @@ def _output(command: list[str]) -> str:
     return subprocess.run(command, capture_output=True, text=True, check=True, timeout=30).stdout
 
 
-# Running compilers, with the threads that wait for them; changed by one step of Python at a time.
-_RUNNING: dict[subprocess.Popen[bytes], int] = {}
+_RUNNING: set[subprocess.Popen[bytes]] = set()  # changed by one step of Python at a time
 
 
-def end_compilers(thread: int | None = None) -> None:
-    """Ends all running compilers of this process, or those that one thread waits for. Their callers get a failure."""
-    for running, waits in list(_RUNNING.items()):
-        if thread in (None, waits):
-            with suppress(ProcessLookupError):
-                os.killpg(running.pid, signal.SIGKILL)
+def end_compilers() -> None:
+    """Ends all running compilers of this process. Their callers get a failure."""
+    for running in list(_RUNNING):
+        with suppress(ProcessLookupError):
+            os.killpg(running.pid, signal.SIGKILL)
 
 
 # Runs a command, and ends its process group where the standard input ends before: whoever held it is gone. The shell waits for its
@@ -321,12 +318,12 @@ def run_compiler(
             os.close(watched)
         with running:  # which closes its pipe
             try:
-                _RUNNING[running] = threading.get_ident()
+                _RUNNING.add(running)
                 log, _ = running.communicate(timeout=timeout_s)
             except subprocess.TimeoutExpired:
                 return Failure("compile", f"the compiler ran past its {timeout_s:g} s")
             finally:
-                _RUNNING.pop(running, None)
+                _RUNNING.discard(running)
                 if running.poll() is None:
                     os.killpg(running.pid, signal.SIGKILL)
                     running.communicate()

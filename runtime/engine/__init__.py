@@ -40,10 +40,8 @@ def stats() -> Stats:
         executor = executor.behind
     found = Stats() if executor is None else executor.stats
     n_compiled = 0 if _engine is None else _engine.n_compiled
-    n_ahead = (0, 0) if _engine is None else (_engine.ahead.n_begun, _engine.ahead.n_used)
     runs = {kernel: dict(n) for kernel, n in found.runs.items()}
-    counts = {"n_compiled": n_compiled, "n_ahead": n_ahead[0], "n_ahead_used": n_ahead[1]}
-    return replace(found, ends=dict(found.ends), runs=runs, **counts)
+    return replace(found, ends=dict(found.ends), runs=runs, n_compiled=n_compiled)
 
 
 def use(options: EngineOptions) -> Engine:

@@ -36,7 +36,6 @@ from ..cpu.guarded_arrays import in_memory
 from ..device import DeviceOptions, cache_folder
 from ..files import is_torn
 from ..library import load_for_all
-from .ahead import Ahead
 from .folder import CompileError, KernelFolder, NoFolderError, WritableFolder
 from .known import Called, KnownKernels, Wanted
 from .loaded import LoadedKernel, caller_of, rows_of_kernel
@@ -87,8 +86,7 @@ class Engine:
         """Initialises the state that depends on threads of this process."""
         self._lock = threading.RLock()
         begin = partial(setattr, _compiling, "is_here", True)
-        self._pool = pool = Workers(max(2, self.options.cores), begin)
-        self.ahead = Ahead(self.options.cores, self._lock, lambda: pool.n_busy, begin)
+        self._pool = Workers(max(2, self.options.cores), begin)
         self._extension: Work[Any] | None = None
         self._finding: Work[tuple[Compiler, str]] | None = None
         if self._team is not None and not self._team.done():
@@ -98,11 +96,7 @@ class Engine:
         atexit.register(_wait_for_work, weakref.ref(self))
 
     def close(self) -> None:
-        """Waits for running compilations, and removes temporary files of this process. Loaded kernels still run.
-
-        Compilations ahead of first calls are stopped.
-        """
-        self.ahead.end()
+        """Waits for running compilations, and removes temporary files of this process. Loaded kernels still run."""
         self._pool.wait()
         self._folder.close()
         if self._unkept is not None:
@@ -241,34 +235,14 @@ class Engine:
         A thread that compiles, in which a finalizer may call kernels, would wait for itself: it compiles the kernel once more.
         """
         if wanted.code.done() or not getattr(_compiling, "is_here", False):
-            self._compile_ahead(ir.where.file, wanted.code)
             return wanted.result()
         with self._lock:
             folder = self._folder_of_program()
         return self._build(ir, self._key(ir), self._cores, self._begun_team(), folder)
 
-    def _compile_ahead(self, file: str, code: Work[LoadedKernel]) -> None:
-        """Until `code` is done, starts to compile kernels of a file ahead of their first calls, on cores that are idle."""
-        for ir in self.ahead.candidates(file, code):
-            key, codes = self._key(ir), self._kernels.codes
-            with self._lock, suppress(NoFolderError):
-                if key not in codes and not (_keeps() and self._kept.library(key).exists()):
-                    folder = self._folder_of_program()
-                    build = partial(self._build, ir, key, self._cores, self._begun_team(), folder)
-                    codes[key] = begun = self.ahead.begin(key, build)
-                    begun.add_done_callback(partial(self._kernels.forget_failed, key))
-
-    def _begun_code(self, key: str) -> Work[LoadedKernel] | None:
-        """Returns code that is loaded or being compiled, which a call needs from now on. The caller has the lock."""
-        found = self._kernels.codes.get(key)
-        if found is not None:
-            self.ahead.claim(key)
-        return found
-
     def _code(self, ir: KernelIR, key: str) -> Work[LoadedKernel]:
         codes = self._kernels.codes
-        with self._lock:
-            found = self._begun_code(key)
+        found = codes.get(key)
         if found is not None:
             return found
         team, library = self._begun_team(), self._kept.library(key)
@@ -276,7 +250,7 @@ class Engine:
         if is_kept:
             team.result()  # not with the lock, which it may need
         with self._lock:
-            found = self._begun_code(key)
+            found = codes.get(key)
             if found is not None:
                 return found
             kept = self._kept_code(library, team) if is_kept else None
@@ -284,8 +258,6 @@ class Engine:
                 found = codes[key] = Work.of(kept)
                 return found
             folder, cores = self._folder_of_program(), self._cores
-            for stopped in self.ahead.make_room():
-                codes.pop(stopped, None)
             found = self._pool.submit(self._build, ir, key, cores, team, folder)
             codes[key] = found
             return found
@@ -442,13 +414,9 @@ class Engine:
 
 
 def _wait_for_work(of: weakref.ref[Engine]) -> None:
-    """Waits, when the program ends, for an engine's compilations, before their folders are removed.
-
-    Those ahead of first calls are stopped.
-    """
+    """Waits, when the program ends, for an engine's compilations, before their folders are removed."""
     engine = of()
     if engine is not None:
-        engine.ahead.end()
         engine._pool.wait()
 
 
