@@ -218,20 +218,22 @@ class _Runs:
         base = np.asarray(allowed_error(plain, self._dtype)).reshape(-1)
         if not (self._apart > base / MARGIN).any():
             return plain
-        at, apart = self._on_branches(base), self._apart.copy()
-        apart[at] = 0.0  # they say nothing of their neighbours
-        allowed = np.maximum(MARGIN * _of_neighbours(apart), base).reshape(plain.want.shape)
+        (at, alone), apart = self._on_branches(base), self._apart.copy()
+        apart[at] = apart[alone] = 0.0  # they say nothing of their neighbours
+        allowed = np.maximum(MARGIN * _of_neighbours(apart), base)
+        allowed[alone] = np.maximum(allowed[alone], MARGIN * self._apart[alone])
+        allowed = allowed.reshape(plain.want.shape)
         scale = plain.factor * float(np.finfo(self._dtype).eps)
         return replace(plain, magnitude=allowed / scale, branches=self._branches(at, share))
 
-    def _on_branches(self, base: Array) -> Array:
-        """Returns the sorted indices of elements whose values are few and far apart.
+    def _on_branches(self, base: Array) -> tuple[Array, Array]:
+        """Returns the sorted indices of elements whose values are few and far apart, and of those that are so at equal steps.
 
         `base`: plain tolerance of the elements.
         """
         at = np.flatnonzero(self._apart > _JUMP * base)
         if at.size == 0:
-            return at
+            return at, at
         own = np.broadcast_to(base, self._apart.shape)[at]
         noise = np.maximum(own, MARGIN * _typical(self._apart, at))
         largest = np.finfo(np.float64).max
@@ -242,8 +244,8 @@ class _Runs:
         n_values = 1 + np.count_nonzero(steps, axis=1)
         is_far = self._apart[at] > _JUMP * noise
         is_few = n_values <= values.shape[1] // _SIDES
-        chosen: Array = at[is_far & is_few & ~_are_at_equal_steps(values, steps)]
-        return chosen
+        is_chosen, is_even = is_far & is_few, _are_at_equal_steps(values, steps)
+        return at[is_chosen & ~is_even], at[is_chosen & is_even]
 
     def _branches(self, at: Array, share: float) -> UndecidedElements | None:
         if at.size == 0:

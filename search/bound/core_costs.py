@@ -156,7 +156,9 @@ def arithmetic(
         ns = max(tables.task[t].operations_ns + costs[t, LONGER], folded)
         costs[p, WORK] += ns
         costs[p, TAILED] += costs[t, TAIL]
-        even = ns - costs[t, LONGER] * costs[t, IN_VECTORS]  # partial tiles may be another core's
+        # Partial tiles may be another core's.
+        longer = costs[t, LONGER] * (1 - costs[t, IN_VECTORS])
+        even = max(tables.task[t].operations_ns + longer, folded)
         costs[p, BUSIEST] = max(costs[p, BUSIEST], even * costs[t, SHARE])
         copies = costs[t, COPIES]
         if parallel[t] & MAYBE:

@@ -35,6 +35,8 @@ from ...space.targets.target import Target
 from .columns import Universes, table
 from .traffic import sure_loads
 
+_MANY_LANES = 16  # of vectors, above which the last register tile may begin earlier
+
 # Compilers leave loops of register tiles as they are, by their flags (KEEPS_LOOPS of runtime/cpu/compiler.py), but for those of two
 # iterations with few operations each. One more may be cut, and stands behind the loop.
 MAX_PEELED = 2
@@ -177,6 +179,7 @@ class _Tables:
         sides = ((x.n, lanes), (x.n, max(lanes, most)), (x.spared, lanes))
         # Behind the last whole register tile each element is loaded or stored by itself.
         is_apart = len(x.loops) == len(task.loops) and not (x.is_shared or cuts_of(task))
+        is_apart = is_apart and not may_overlap(target, task)
         single = x.n / rates[0] if is_apart and vector and rates[0] else 0.0
         self.rows.append(
             (
@@ -186,6 +189,11 @@ class _Tables:
                 single,
             )
         )
+
+
+def may_overlap(target: Target, task: Task) -> bool:
+    """True if the last register tile may begin earlier, so that it is whole (codegen/write/last_tiles.py)."""
+    return target.lanes(task.lane_bytes) > _MANY_LANES
 
 
 def _ns(n: float, lanes: int, rates: tuple[float, float]) -> tuple[float, float]:

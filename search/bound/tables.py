@@ -10,11 +10,12 @@ import numpy as np
 
 from ...kernels.analysis.domain_bounds import cuts_of, points
 from ...kernels.analysis.effects import arrays_read, arrays_written
+from ...kernels.analysis.must_execute import surely
 from ...kernels.ir.access import access_of, index_loops
 from ...kernels.ir.domain import Loop
 from ...kernels.ir.kernel import DType
 from ...kernels.ir.task import Task
-from ...kernels.ir.walk import loads
+from ...kernels.ir.walk import loads, walk
 from ...kernels.tasks.guarded_bodies import followed
 from ...kernels.tasks.shared_values import spared_by
 from ...space.backbone import INNER, MID, OUTER
@@ -25,7 +26,7 @@ from .bodies import body_bytes, body_operations
 from .columns import Floats, Ints, Table, Universes, table
 from .lists import list_tables
 from .operations import SureOperations
-from .ports import MAX_PEELED, ports, staged_at
+from .ports import MAX_PEELED, may_overlap, ports, staged_at
 from .streams import is_fresh, passes, stream_tables
 from .tiles import tile_tables
 from .traffic import read_bytes, written_bytes
@@ -34,7 +35,6 @@ from .weights import Amounts, calls_of, expression_weight, flops_of, products_of
 APART = -2  # in place of the variable of a flow
 NOT_WHOLE = -2  # in place of the variable of an operand
 # A last tile of vectors with more lanes may overlap the one before (codegen/write/last_tiles.py).
-_MANY_LANES = 16
 _SIZES = {"f32": 4, "f64": 8}  # of the types that functions have rates for
 
 
@@ -390,10 +390,10 @@ def _vector_dims(
 
     A register tile that the end of a loop in vectors cuts is computed element by element, or whole
     (codegen/write/launch_writer.py). Flags forbid compilers to find vectors there. Bodies mask
-    lanes, and guards and cuts leave out iterations: nothing is known of their partial tiles.
+    lanes, and guards, cuts and conditions leave out operations: nothing is known of their partial tiles.
     """
     task, kinds, sizes = space.problem.tasks[t], space.variables.kind, space.variables.size
-    has_tails = task.is_structured and not task.is_guarded and not cuts_of(task)
+    has_tails = task.is_structured and not (task.is_guarded or cuts_of(task) or _chooses(task))
     slower = _element_slowdown(space.target, task)
     every = _busy_ns(space.target, amounts)
     for d in space.backbone.dims_of(t):
@@ -405,6 +405,13 @@ def _vector_dims(
             yield *where, _staged_along(space, t, d.loop), ns, slower
 
 
+def _chooses(task: Task) -> bool:
+    """True if an iteration may leave out a part of its value: elements behind the last vector may be those that do."""
+    if task.value is None:
+        return False
+    return len(list(surely(task.value))) < len(list(walk(task.value)))
+
+
 def _staged_along(space: Space, t: int, loop: Loop) -> int:
     """Returns how an operand is read that is packed wherever partial register tiles of a loop are computed whole.
 
@@ -412,7 +419,7 @@ def _staged_along(space: Space, t: int, loop: Loop) -> int:
     all operands that the loop indexes are packed (`AccumulatorPlan.padded` of codegen/loops/ir.py).
     """
     task = space.problem.tasks[t]
-    if task.value is None or space.target.lanes(task.lane_bytes) > _MANY_LANES:
+    if task.value is None or may_overlap(space.target, task):
         return -1
     if loop.is_reduction or not task.is_reduction:
         return NOT_WHOLE

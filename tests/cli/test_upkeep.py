@@ -175,14 +175,13 @@ def test_results_go_from_one_store_to_another(explore, tmp_path: Path, monkeypat
     run = ("run", *SMALL, "--max-evals", 2, "--target", "fake", "-o", tmp_path / "run")
     assert explore(*run)[0] == 0
     file, own = tmp_path / "found.jsonl", tmp_path / "data" / "kernelscape" / "tuned.sqlite"
-    # The result, and that of its only component, by which plans of windows find it.
-    assert explore("store", "export", file)[1] == f"{file}  2 exported\n"
+    assert explore("store", "export", file)[1] == f"{file}  1 exported\n"
     code, out, _ = explore("store", "show", 1)
     assert (code, json.loads(out)) == (0, json.loads((tmp_path / "run" / "best.json").read_text()))
     monkeypatch.setenv("KERNELSCAPE_STORE", str(tmp_path / "other.sqlite"))
     assert explore("store", "list")[1] == f"{tmp_path / 'other.sqlite'}  0 rows\n"
-    assert explore("store", "import", file)[1] == f"{file}  2 new, 0 known\n"
-    assert explore("store", "merge", own)[1] == f"{own}  0 new, 2 known\n"
+    assert explore("store", "import", file)[1] == f"{file}  1 new, 0 known\n"
+    assert explore("store", "merge", own)[1] == f"{own}  0 new, 1 known\n"
     assert explore("store", "list")[1].splitlines()[0].split()[:2] == ["1", SMALL[0]]
     for arguments, sentence in (
         (("show", 7), "has no row 7"),

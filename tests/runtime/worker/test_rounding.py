@@ -251,6 +251,9 @@ def test_noise_of_one_amplified_rounding_is_no_branch(sides, is_spread):
     far[7] += 1e-10
     assert (find_mismatch(between, rounding.expected(3)["y"]) is None) == is_spread
     assert find_mismatch(far, rounding.expected(3)["y"]) is not None
+    beside = between.copy()
+    beside[8] += 1e-12  # an element beside it, of which no run is far
+    assert find_mismatch(beside, rounding.expected(3)["y"]) is not None
 
 
 def own_values(n):
