@@ -7,6 +7,7 @@ import json
 from dataclasses import replace
 from itertools import count, pairwise
 from math import inf
+from statistics import median
 
 import msgspec
 import pytest
@@ -282,13 +283,12 @@ def test_an_element_that_is_counted_again_and_again_takes_what_was_calibrated(cp
     probe = open_probe(cpu.machine.probe_libraries()[0])
     counted = probe.ks_atomic_i32
     counted.restype, counted.argtypes = ctypes.c_double, [ctypes.c_int, ctypes.c_int64]
-    calibrated = taken = inf
-    for _ in range(20):  # where other work is in the way, least times come late
-        for _ in range(200):
-            calibrated, taken = min(calibrated, counted(1, n)), min(taken, again(16 * n))
-        if calibrated < 1.05 * taken:
+    ratio = inf  # of neighbours in time: a virtual machine's clock changes in between
+    for _ in range(20):  # where other work is in the way, quiet rounds come late
+        ratio = min(ratio, median(counted(1, n) / again(16 * n) for _ in range(200)))
+        if ratio < 1.05:
             break
-    assert 0 < calibrated < 1.05 * taken
+    assert 0 < ratio < 1.05
 
 
 def test_a_look_shows_memory_launches_and_barriers(worker: Worker) -> None:
