@@ -13,6 +13,7 @@ from ...kernels.transforms.loop_fusion import loops_fused
 from ...kernels.transforms.own_names import Names, with_own_names
 from ...kernels.transforms.value_numbering import numbered
 from ...space.backbone import OUTER
+from ...space.families.lane_parts import FRONT, LANE_PARTS
 from ..loops.ir import Alone, JoinedBodies, Late, Launch, Loop, Node, TileBody
 from ..plan.plan import Plan, TaskPlan
 
@@ -79,6 +80,9 @@ def _same_iterations(
     if a.task.fast_math is not b.task.fast_math:
         return None
     if plan.choice("accuracy", first) != plan.choice("accuracy", t):
+        return None
+    # Joined statements run in lanes as the first task does: as a whole, conflicting iterations of the other would, too.
+    if len({plan.choice("lane_parts", x) == LANE_PARTS[FRONT] for x in (first, t)}) > 1:
         return None
     # Updates and sweeps may have variants of their own, and reads may go to packed blocks.
     own = (t.scatters or t.wave is not None or t.activates or t.copies for t in (a, b))

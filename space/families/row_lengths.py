@@ -21,7 +21,7 @@ from ..targets.kind import CPU
 from .order import APART, ORDER, OUTSIDE
 from .packing import DIRECT
 from .scatter_sorts import SORT_ANEW, SORT_IF_CHANGED, SORTS
-from .tiling import PARALLEL, VECTOR, runs_in_lanes
+from .tiling import PARALLEL, VECTOR, runs_in_lanes_whole
 
 UNSORTED = 0  # of `length_window`: iterations follow one another; other values are sizes of windows
 NO_WINDOW = "UNSORTED"
@@ -67,7 +67,7 @@ def _may_sort(s: Draft, t: int) -> bool:
     d = s.backbone.dim(t, task.loops[0].name, INNER)
     if task.loops[0].extent >= MAX_SORTED or scatters(task, s.problem):
         return False
-    return runs_in_lanes(s, task, d)
+    return runs_in_lanes_whole(s, task, d)
 
 
 # --- constraints -----------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from kernelscape.codegen.plan.plan import Plan
 from kernelscape.kernels.frontend.kernel import kernel, types
 from kernelscape.kernels.frontend.recorder import record_program, record_sequence
 from kernelscape.kernels.interpret.kernel import run_kernel
-from kernelscape.kernels.ir.kernel import For, KernelIR
+from kernelscape.kernels.ir.kernel import DType, For, KernelIR
 from kernelscape.kernels.tasks.distribute import unique_loops
 from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.runtime.engine import building, toolchain
@@ -133,6 +133,42 @@ def test_what_old_values_decide_keeps_its_order(tmp_path: Path) -> None:
     assert given[1].tolist() == wanted["n"].tolist() and given[1][0] == 50
     assert given[3].tolist() == wanted["where"].tolist()
     assert np.allclose(given[2], wanted["kept"], rtol=1e-6)
+
+
+@ks.kernel
+def deposits(x: A(), cell: A(), total: A(), seen: A()):
+    for i in range(x.shape[0]):
+        w = x[i]
+        for _ in range(3):
+            w = ks.sqrt(abs(w) + 0.5) - 0.25 * w
+        q = ks.cast(w * 1e12, ks.i64)
+        seen[i] = ks.atomic_add(total[cell[i]], q)
+
+
+def test_whole_numbers_that_the_rest_reads_keep_all_their_bits(tmp_path, monkeypatch) -> None:
+    """Kind: locals of a front that are narrowed since nothing in the front itself reads more than their last bits."""
+    rng = np.random.default_rng(2)
+    arrays = {
+        "x": rng.uniform(1, 3, 77),
+        "cell": rng.integers(0, 5, 77).astype(np.int32),
+        "total": np.zeros(5, np.int64),
+        "seen": np.zeros(77, np.int64),
+    }
+    ir = deposits.instantiate(*arrays.values())
+    plan = fronts(4, 32)
+    (parts,) = parts_of(plan(ir, 1, 0))
+    assert DType.i64 in {dtype for _, dtype in parts.kept}
+    monkeypatch.setattr(building, "default_plan", plan)
+    engine = Engine(EngineOptions(folder=tmp_path, cores=1))
+    given = [a.copy() for a in arrays.values()]
+    engine.run(ir, given, [])
+    engine.close()
+    w = arrays["x"].copy()
+    for _ in range(3):
+        w = np.sqrt(np.abs(w) + 0.5) - 0.25 * w
+    wanted = np.bincount(arrays["cell"], weights=np.floor(w * 1e12), minlength=5)
+    assert np.allclose(given[2], wanted, rtol=1e-9)
+    assert given[2].max() > 1 << 33
 
 
 @pytest.mark.parametrize("cores", [1, 2])
