@@ -55,9 +55,8 @@ class LaneWriter:
     ) -> None:
         body = identified(body)
         uniformity = Uniformity(lanes.loop, body, frozenset(scope.sums))
-        own = (
-            uniformity.varying - scope.sums.keys() - scope.kept.keys()
-        )  # statements behind read what is kept, whole
+        # What is kept is read whole behind.
+        own = uniformity.varying - scope.sums.keys() - scope.kept.keys()
         narrow = with_narrow_locals(body, extents_in(scope, body), own)
         self.w, self.scope, self.lanes, self.body = w, scope, lanes, narrow
         self.v = LaneValues(w, scope, lanes, narrow, uniformity)

@@ -34,7 +34,6 @@ from .weights import Amounts, calls_of, expression_weight, flops_of, products_of
 
 APART = -2  # in place of the variable of a flow
 NOT_WHOLE = -2  # in place of the variable of an operand
-# A last tile of vectors with more lanes may overlap the one before (codegen/write/last_tiles.py).
 _SIZES = {"f32": 4, "f64": 8}  # of the types that functions have rates for
 
 

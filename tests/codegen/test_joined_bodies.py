@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import kernelscape as ks
 import numpy as np
 import pytest
 from kernelscape.codegen.loops.ir import JoinedBodies, phases_of
@@ -20,6 +21,8 @@ from kernelscape.search.starts.complete import complete_sketch
 from kernelscape.search.starts.proposals import greedy_sketch
 from kernelscape.space.build import build_space
 from kernelscape.space.candidate import Candidate
+from kernelscape.space.decisions import fix
+from kernelscape.space.families.lane_parts import FRONT
 from kernelscape.testing import checking
 from kernelscape.testing.checking import Way
 from kernelscape.testing.legality import illegal
@@ -88,6 +91,29 @@ def prepared(q: nd, new: nd, u: nd):
         for j in range(q.shape[1]):
             k = min(max(int(u[i, j] * 3.0), 0), q.shape[1] - 1)
             new[i, j] = q[i, k] * 3.0
+
+
+@kernel
+def halved(x: nd, z: nd):
+    for i in range(x.shape[0]):
+        y = x[i]
+        while y > 1.0:
+            y *= 0.5
+        z[i] = y
+
+
+@kernel
+def risen(z: nd, best: nd):
+    """Each iteration needs what the one before leaves: only its first statement may run in lanes."""
+    for i in range(z.shape[0]):
+        v = ks.sqrt(abs(z[i]) + 0.5) * 3.0
+        if v > best[0]:
+            best[0] = 0.9 * v
+
+
+def one_after_another(x, z, best):
+    halved(x, z)
+    risen(z, best)
 
 
 def blocks(a, b, c, d, u):
@@ -204,3 +230,31 @@ def test_tasks_that_do_the_same_are_fused_before_others() -> None:
     made = complete_sketch(root, greedy_sketch(root.space))
     assert made is not None
     assert [p.tasks for p in joined_in(made)] == [(0, 2)]
+
+
+def test_a_body_that_is_whole_in_lanes_is_joined_to_none_of_which_only_a_front_is(
+    tmp_path: Path,
+) -> None:
+    """Kind: joined statements that run in lanes as the first of them do, though iterations of others conflict."""
+    rng = np.random.default_rng(3)
+    arrays = {
+        "x": rng.uniform(0.5, 9.0, 77).astype(np.float32),
+        "z": np.zeros(77, np.float32),
+        "best": np.zeros(1, np.float32),
+    }
+    recording = record_sequence(one_after_another, tuple(arrays.values()), name="one")
+    problem = normalise(recording)
+    space = build_space(problem, checking.target(1, 32))
+    names = [(t.name, t.loops[-1].name) for t in problem.tasks]
+    fixed = [(f"dim_kind({name}.{loop}.inner)", "VECTOR") for name, loop in names]
+    (a, i), (b, j) = names
+    root = fix(space, [*fixed, (f"order({a}.{i}.outer,{b}.{j}.outer)", "MERGED")]).root()
+    drawn = [checking.random_candidate(root, np.random.default_rng(k)) for k in range(6)]
+    made = [c for c in drawn if isinstance(c, Candidate)]
+    assert made
+    (parts,) = space.variables.of_tasks["lane_parts"].values()
+    assert {c.value(parts) for c in made} == {FRONT}
+    assert not any(joined_in(c) for c in made)
+    inputs = checking.make_inputs(recording, problem, arrays, {})
+    sources = [checking.source_of(c) for c in made[:2]]
+    assert not checking.fault(sources, inputs, tmp_path, Way(repeats=2), may_warn=True)

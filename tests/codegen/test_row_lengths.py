@@ -24,6 +24,7 @@ from kernelscape.codegen.text.csyntax import Declare
 from kernelscape.codegen.write.length_order import SORT_BY_LENGTH
 from kernelscape.kernels.analysis.inner_ranges import run_time_length
 from kernelscape.kernels.frontend.kernel import kernel, types
+from kernelscape.kernels.frontend.recorder import record_sequence
 from kernelscape.kernels.ir.kernel import (
     NOWHERE,
     Assert,
@@ -37,6 +38,7 @@ from kernelscape.kernels.ir.kernel import (
     SetLocal,
 )
 from kernelscape.kernels.ir.walk import walk
+from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.runtime.library import load_library
 from kernelscape.search.starts.complete import sketched_candidates
 from kernelscape.space import choices as ch
@@ -275,6 +277,25 @@ def test_threads_meet_between_a_sort_and_its_loop() -> None:
     plain = replace(plan, tasks=(replace(plan.tasks[0], by_length=None),))
     with pytest.raises(IllFormedError, match="has no order"):
         verify(launch, plain)
+
+
+@kernel
+def gathered_to(start: nd, x: nd, at: nd, y: nd):
+    for i in range(at.shape[0]):
+        total = 0.0
+        for k in range(start[i], start[i + 1]):
+            total += x[k] * x[k] if x[k] > 0.5 else 1.0
+        y[at[i]] = total
+
+
+def test_iterations_that_conflict_keep_their_order() -> None:
+    """Several may store to one element: only their fronts run in lanes, and the last one's value stays."""
+    start = np.arange(0, 3 * (N + 1), 3, dtype=np.int32)
+    arrays = (start, np.zeros(3 * N, np.float32), np.zeros(N, np.int32), np.zeros(9, np.float32))
+    problem = normalise(record_sequence(gathered_to, arrays))
+    of_tasks = build_space(problem, checking.target(2, 32)).variables.of_tasks
+    assert of_tasks["lane_parts"]
+    assert not of_tasks["length_window"]
 
 
 def test_first_candidates_sort_rows_by_their_lengths() -> None:

@@ -21,6 +21,7 @@ from kernelscape.kernels.ir.arrays import ArrayInfo
 from kernelscape.kernels.ir.domain import Loop
 from kernelscape.kernels.ir.kernel import Binary, Const, DType, Load, LoopIndex, Param, Select
 from kernelscape.kernels.ir.task import Task
+from kernelscape.kernels.library.matmul import multiply
 from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.search.bound.bounder import Bounder
 from kernelscape.search.bound.explain import explain
@@ -339,19 +340,9 @@ def _timed(call, clock) -> float:  # type: ignore[no-untyped-def]
     return clock() - start
 
 
-@kernel
-def product(a: types.ndarray(), b: types.ndarray(), c: types.ndarray()):
-    for i in range(c.shape[0]):
-        for j in range(c.shape[1]):
-            total = 0.0
-            for k in range(a.shape[1]):
-                total += a[i, k] * b[k, j]
-            c[i, j] = total
-
-
 def two_products(a, b, c, ab, d) -> None:
-    product(a, b, ab)
-    product(ab, c, d)
+    multiply(a, b, ab)
+    multiply(ab, c, d)
 
 
 def bounds_of_a_descent() -> list[float]:

@@ -29,6 +29,13 @@ N = 256
 RATE = 20.0
 
 
+@kernel
+def brighter(a: types.ndarray(), b: types.ndarray(), c: types.ndarray()):
+    for i in range(c.shape[0]):
+        for j in range(c.shape[1]):
+            c[i, j] = max(a[i, j], b[i, j])
+
+
 def space_of(name: str, **sizes: int) -> Space:
     """Sixteen lanes, and stores for nothing."""
     return library_space(name, round_target(loads_per_ns=RATE), **sizes)
@@ -172,6 +179,16 @@ def test_scalar_code_takes_a_load_an_element() -> None:
     (name,) = (loop.name for loop in space.problem.tasks[0].loops)
     assert loads_ns(space, name, "", {}) == pytest.approx(2 << 20)
     assert loads_ns(space, name, name, {name: 16}) == pytest.approx((2 << 20) / 16)
+
+
+def test_last_vectors_of_many_lanes_may_begin_earlier() -> None:
+    """Kind: elements behind the last vector that count one by one, though a vector that overlaps the one before has them."""
+    pixels = [np.zeros((128, 1000), np.uint8) for _ in range(3)]
+    space = build_space(
+        normalise(record_sequence(brighter, pixels)), round_target(loads_per_ns=1.0)
+    )
+    i, j = (loop.name for loop in space.problem.tasks[0].loops)
+    assert 0 < loads_ns(space, i + j, j, {j: 64}) <= 2 * 128 * 16
 
 
 def test_what_another_read_may_have_in_registers_does_not_count() -> None:

@@ -6,10 +6,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from kernelscape.kernels.frontend.kernel import kernel, types
+from kernelscape.kernels.frontend.recorder import record_sequence
+from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.search.bound.bounder import Bounder
 from kernelscape.search.bound.explain import explain
 from kernelscape.space import choices as ch
 from kernelscape.space.backbone import INNER, OUTER
+from kernelscape.space.build import build_space
 from kernelscape.space.candidate import Candidate, Space
 from kernelscape.testing.machines import library_space, root_of, round_target
 from kernelscape.testing.port_counts import count_ports
@@ -74,6 +78,28 @@ def test_tails_are_part_of_the_operations_and_are_explained() -> None:
         line.startswith("tails: ")
         for line in explain(Bounder(space).bound(vectors(space, loop, 16)), space)
     )
+
+
+@kernel
+def squares(x: types.ndarray(), y: types.ndarray()):
+    for j in range(y.shape[0]):
+        y[j] = x[j] * x[j] * x[j] + 1.0
+
+
+@kernel
+def squares_but_the_last(x: types.ndarray(), y: types.ndarray()):
+    for j in range(y.shape[0]):
+        y[j] = x[j] * x[j] * x[j] + 1.0 if j < 96 else 0.0
+
+
+@pytest.mark.parametrize(("fn", "has_tails"), [(squares, True), (squares_but_the_last, False)])
+def test_what_a_condition_leaves_out_is_in_no_tail(fn: Any, has_tails: bool) -> None:
+    """The only element behind the last vector may be the one that computes nothing."""
+    arrays = [np.zeros(97, np.float32) for _ in range(2)]
+    target = round_target(vector_bytes=64, f32_flops_per_ns=2.0)
+    space = build_space(normalise(record_sequence(fn, arrays)), target)
+    (loop,) = (x.name for x in space.problem.tasks[0].loops)
+    assert (tails(space, vectors(space, loop, 16)) > 0) == has_tails
 
 
 def test_open_sizes_count_their_least_partial_tile() -> None:

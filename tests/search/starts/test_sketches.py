@@ -10,6 +10,7 @@ import pytest
 from kernelscape.kernels.frontend.kernel import kernel, types
 from kernelscape.kernels.frontend.recorder import record_sequence
 from kernelscape.kernels.library import names
+from kernelscape.kernels.library.matmul import multiply
 from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.search.bound.bounder import Bounder
 from kernelscape.search.starts.complete import (
@@ -385,25 +386,15 @@ def test_first_candidates_of_a_product_begin_with_packed_panels() -> None:
     assert all(sketch.tile.blocks is not None for sketch in tried[1:4])
 
 
-@kernel
-def product(a: types.ndarray(), b: types.ndarray(), c: types.ndarray()):
-    for i in range(c.shape[0]):
-        for j in range(c.shape[1]):
-            total = 0.0
-            for k in range(a.shape[1]):
-                total += a[i, k] * b[k, j]
-            c[i, j] = total
-
-
 def of_two(a, b, c, ab, d) -> None:
-    product(a, b, ab)
-    product(ab, c, d)
+    multiply(a, b, ab)
+    multiply(ab, c, d)
 
 
 def of_three(a, b, c, ab, d) -> None:
-    product(a, b, ab)
-    product(b, c, d)
-    product(ab, d, c)
+    multiply(a, b, ab)
+    multiply(b, c, d)
+    multiply(ab, d, c)
 
 
 @pytest.mark.parametrize("sequence", [of_two, of_three])
