@@ -1,7 +1,8 @@
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import kernelscape as ks
 import pytest
+from kernelscape.kernels.sparse import layout
 
 
 @pytest.fixture(params=["compiled", "interpreted"])
@@ -14,3 +15,15 @@ def program(request: pytest.FixtureRequest) -> Iterator[None]:
     else:
         yield
     ks.reset()
+
+
+@pytest.fixture
+def limit_layouts(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str, object], None]]:
+    """`limit_layouts(name, value)` sets a constant of layouts. These are kept by tree, so none goes from one test to another."""
+
+    def limit(name: str, value: object) -> None:
+        monkeypatch.setattr(layout, name, value)
+        layout.layout_of.cache_clear()
+
+    yield limit
+    layout.layout_of.cache_clear()

@@ -98,9 +98,9 @@ def test_threads_that_activate_share_the_states_of_the_tree() -> None:
 
 @NEEDS_COMPILER[0]
 @NEEDS_COMPILER[1]
-def test_a_pool_at_its_end_leaves_no_thread_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pool_at_its_end_leaves_no_thread_waiting(limit_layouts) -> None:
     """Cells without a slot are not written, the call ends with a sentence, and the program goes on."""
-    monkeypatch.setattr("kernelscape.kernels.sparse.layout.MOST_HASHED", 1 << 3)
+    limit_layouts("MOST_HASHED", 1 << 3)
     ks.init(arch=ks.emulator)
     try:
         x = ks.field(ks.i32)

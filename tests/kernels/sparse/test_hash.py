@@ -150,10 +150,8 @@ def test_a_cell_whose_places_others_have_is_refused_by_a_sentence_though_slots_a
 
 
 @pytest.mark.usefixtures("program")
-def test_cells_beyond_the_slots_leave_no_place_behind_when_all_are_cleared(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("kernelscape.kernels.sparse.layout.MOST_HASHED", 1 << 6)
+def test_cells_beyond_the_slots_leave_no_place_behind_when_all_are_cleared(limit_layouts) -> None:
+    limit_layouts("MOST_HASHED", 1 << 6)
     x = ks.field(ks.i32)
     node = ks.root.hash(ks.i, 1 << 20)
     node.place(x)

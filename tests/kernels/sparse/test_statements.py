@@ -211,11 +211,9 @@ def test_truth_values() -> None:
     assert x.to_numpy().sum() == 10
 
 
-def test_slots_that_a_loop_gives_back_are_taken_by_the_next(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_slots_that_a_loop_gives_back_are_taken_by_the_next(limit_layouts) -> None:
     """Of a pool with as many slots as it has cells, and as many to spare."""
-    monkeypatch.setattr("kernelscape.kernels.sparse.layout._SPARE_SLOTS", ())
+    limit_layouts("_SPARE_SLOTS", ())
     x = ks.field(ks.i32)
     node = ks.root.pointer(ks.i, 4)
     node.dense(ks.i, 2).place(x)
