@@ -22,6 +22,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from .conditions import moment, stamp, stamp_text
+from .fresh_caches import fresh_caches
 from .program_texts import APPLICATIONS, MICRO, TEXTS
 from .sparse_sequences import TASKS
 from .turns import pythons_of, run_text, turns_parser
@@ -116,13 +117,13 @@ print(json.dumps(found))
 
 
 class Program:
-    """One program in a folder of its own, with caches that are empty at first."""
+    """One program in a folder of its own, with caches that have no programs at first."""
 
     def __init__(self, name: str, shrink: int, seconds: float, folder: Path) -> None:
         self._text = HEAD + TEXTS[name] + TASKS + TAIL
         self._shrink, self._seconds, self._folder = shrink, seconds, folder
         self._environment = {
-            "XDG_CACHE_HOME": str(folder / "cache"),
+            **fresh_caches(folder / "cache"),
             "TI_OFFLINE_CACHE_FILE_PATH": str(folder / "taichi"),
             "QD_OFFLINE_CACHE_FILE_PATH": str(folder / "quadrants"),
         }

@@ -22,8 +22,8 @@ import numpy as np
 
 from ..kernels.library import load, names
 from ..runtime.device import cache_folder
-from ..space.engine.jit import cache_folder as jitted_folder
 from .conditions import stamp_text
+from .fresh_caches import TARGETS, calibrations, fresh_caches
 from .writing import parser_of, read_results, table, write_results
 
 Row = dict[str, Any]
@@ -177,13 +177,8 @@ def in_fresh_process(module: str, asked: dict[str, Any], limit_s: float) -> dict
     """
     command = [sys.executable, "-m", f"{__package__}.{module}", "--child", json.dumps(asked)]
     environment = {k: v for k, v in os.environ.items() if not k.startswith("OPENBLAS_")}
-    targets = cache_folder() / "targets"
     with tempfile.TemporaryDirectory(prefix="kernelscape-table-") as scratch:
-        fresh = Path(scratch) / "kernelscape" / "targets"
-        if targets.exists():
-            shutil.copytree(targets, fresh)
-        environment["XDG_CACHE_HOME"] = scratch
-        environment["NUMBA_CACHE_DIR"] = str(jitted_folder().parent)
+        environment |= fresh_caches(Path(scratch))
         try:
             done = subprocess.run(
                 command, env=environment, capture_output=True, text=True, timeout=limit_s
@@ -192,8 +187,9 @@ def in_fresh_process(module: str, asked: dict[str, Any], limit_s: float) -> dict
             return f"no end within {limit_s:.0f} s"
         except OSError as e:  # too much to say in one argument
             return str(e)
-        if fresh.exists():
-            shutil.copytree(fresh, targets, dirs_exist_ok=True)  # calibrations add up
+        fresh = calibrations(Path(scratch))
+        if fresh.exists():  # calibrations add up
+            shutil.copytree(fresh, cache_folder() / TARGETS, dirs_exist_ok=True)
     if done.returncode != 0:
         lines = done.stderr.strip().splitlines() or ["no word"]
         return f"exit {done.returncode}: {lines[-1]}"

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from .conditions import versions_in
+from .fresh_caches import fresh_caches
 from .writing import parser_of
 
 
@@ -82,7 +83,7 @@ def pythons_of(
 
 @contextmanager
 def this_package() -> Iterator[tuple[Path, dict[str, str]]]:
-    """An empty folder, and an environment in which another Python finds this package there, with nothing compiled before."""
+    """An empty folder, and an environment in which another Python finds this package there, with no program compiled before."""
     with tempfile.TemporaryDirectory(prefix="kernelscape-turns-") as scratch:
         place = Path(scratch)
         (place / "kernelscape").symlink_to(Path(__file__).resolve().parents[1])
@@ -90,7 +91,7 @@ def this_package() -> Iterator[tuple[Path, dict[str, str]]]:
             place,
             {
                 "PYTHONPATH": scratch,
-                "XDG_CACHE_HOME": str(place / "cache"),
+                **fresh_caches(place / "cache"),
                 "TI_OFFLINE_CACHE_FILE_PATH": str(place / "taichi"),
                 "QD_OFFLINE_CACHE_FILE_PATH": str(place / "quadrants"),
                 "QD_ARCH": "x64",
