@@ -9,7 +9,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from ...kernels.sparse.recorded import UsedTree
-from .rounding import Rounding
+from .rounding import MEASURED, Rounding
 from .verify import Expected
 
 Array = NDArray[Any]
@@ -30,7 +30,9 @@ class InputSet:
 
     def measured(self) -> InputSet:
         """Returns the set with the expected results of perturbed runs, computed now. Raises Stopped."""
-        return self if self.rounding is None else replace(self, expected=self.rounding.expected(2))
+        if self.rounding is None:
+            return self
+        return replace(self, expected=self.rounding.expected(MEASURED))
 
 
 @dataclass(frozen=True)

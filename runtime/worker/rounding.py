@@ -16,6 +16,10 @@ confidence of 95 % (Howe, Two-sided tolerance limits for normal populations, 196
 stochastic arithmetic, 2021, apply this to Monte Carlo arithmetic). Neighbours make it many more samples than four. A unit in the
 last place is 3.5 times the standard deviation of a rounding.
 
+So one perturbed run has 64 samples, and it is compared first: of long programs a run takes seconds, and each input set needs its
+own. One run does not tell a spread from a branch. Elements that are far off keep their plain tolerance at first, and their
+neighbours do not see them. That is stricter than more runs.
+
 They agree on a few values that lie far apart: the element lies on a branch. It is undecided, either side is right, and a
 candidate must have one of these values, within the tolerance of its neighbours. Values at equal steps on both sides of the
 expected one are a spread all the same: of a division by nearly zero a single rounding counts, which is moved by whole units. An
@@ -23,7 +27,7 @@ integer that is not equal in all runs is undecided, too. If it takes many values
 Mandelbrot set, it may lie `MARGIN` times as far from them as they do. A candidate may have values of perturbed runs at a `share`
 of the elements of an array, and at one in any case: more would be no verification.
 
-If few elements are still wrong there are `_SAMPLES[2]` runs, since the branch that a run takes is left to chance.
+If few elements are still wrong there are `_SAMPLES[-1]` runs, since the branch that a run takes is left to chance.
 """
 
 from __future__ import annotations
@@ -59,7 +63,8 @@ class BegunRun(Protocol):
 
 
 MARGIN = 8.0  # how much farther than any run the result of a candidate may lie
-_SAMPLES = (0, 4, 16)  # perturbed runs of each level
+_SAMPLES = (0, 1, 4, 16)  # perturbed runs of each level
+MEASURED = _SAMPLES.index(4) + 1  # the level that tells spreads from branches
 # Share of elements up to which those of the unperturbed run are looked at by themselves.
 _OWN_VALUES = 1e-2
 _NEIGHBOURS = (
@@ -114,7 +119,9 @@ class Rounding:
             return self._found[level]
 
     def _expected(self, seen: _Runs, level: int) -> Expected:
-        return seen.expected(self.share) if _SAMPLES[level - 1] else seen.of_first_run()
+        if not _SAMPLES[level - 1]:
+            return seen.of_first_run()
+        return seen.expected(self.share, tells_branches=level >= MEASURED)
 
     def _take(self, n: int) -> None:
         """Runs the reference plain, then perturbed, up to `n` perturbed runs.
@@ -206,52 +213,62 @@ class _Runs:
         either = UndecidedElements(at, values[:, None], np.zeros(at.size), n_allowed=0)
         return replace(self._plain, branches=either)
 
-    def expected(self, share: float) -> Expected:
+    def expected(self, share: float, *, tells_branches: bool) -> Expected:
         """Returns the expected values with the tolerances and branches that the runs show.
 
         They are unchanged if the runs show nothing. `share`: part of the elements that a candidate may have on another branch.
+        `tells_branches`: the runs are enough to tell a spread from a branch.
         """
-        at, plain = np.zeros(0, np.int64), self._plain
+        plain = self._plain
         if not self._is_float:
             at = np.unique(np.concatenate([places for places, _ in self._off]))
-            return replace(plain, branches=self._branches(at, share)) if at.size else plain
+            return (
+                replace(plain, branches=self._branches(at, share, tells_branches))
+                if at.size
+                else plain
+            )
         base = np.asarray(allowed_error(plain, self._dtype)).reshape(-1)
         if not (self._apart > base / MARGIN).any():
             return plain
-        (at, alone), apart = self._on_branches(base), self._apart.copy()
-        apart[at] = apart[alone] = 0.0  # they say nothing of their neighbours
+        (silent, alone), apart = self._silent(base, tells_branches), self._apart.copy()
+        apart[silent] = apart[alone] = 0.0  # they say nothing of their neighbours
         allowed = np.maximum(MARGIN * _of_neighbours(apart), base)
         allowed[alone] = np.maximum(allowed[alone], MARGIN * self._apart[alone])
         allowed = allowed.reshape(plain.want.shape)
         scale = plain.factor * float(np.finfo(self._dtype).eps)
-        return replace(plain, magnitude=allowed / scale, branches=self._branches(at, share))
+        found = replace(plain, magnitude=allowed / scale)
+        if tells_branches:
+            return replace(found, branches=self._branches(silent, share, tells_branches))
+        return replace(found, branches=self.of_first_run().branches)
 
-    def _on_branches(self, base: Array) -> tuple[Array, Array]:
-        """Returns the sorted indices of elements whose values are few and far apart, and of those that are so at equal steps.
+    def _silent(self, base: Array, tells_branches: bool) -> tuple[Array, Array]:
+        """Returns the sorted indices of elements on a branch, and of those that spread by themselves.
 
-        `base`: plain tolerance of the elements.
+        On a branch values are few and far apart. A spread is at equal steps. Without `tells_branches` all that are far off count as
+        on a branch. `base`: plain tolerance of the elements.
         """
         at = np.flatnonzero(self._apart > _JUMP * base)
-        if at.size == 0:
-            return at, at
         own = np.broadcast_to(base, self._apart.shape)[at]
         noise = np.maximum(own, MARGIN * _typical(self._apart, at))
+        is_far = self._apart[at] > _JUMP * noise
+        at, noise = at[is_far], noise[is_far]
+        if at.size == 0 or not tells_branches:
+            return at, at[:0]
         largest = np.finfo(np.float64).max
         values = np.concatenate([self._want[at, None], self._values(at)], axis=1, dtype=np.float64)
         values = np.nan_to_num(values, nan=np.inf, posinf=largest, neginf=-largest)
         with np.errstate(invalid="ignore", over="ignore"):
             steps = np.diff(np.sort(values, axis=1), axis=1) > noise[:, None]
         n_values = 1 + np.count_nonzero(steps, axis=1)
-        is_far = self._apart[at] > _JUMP * noise
         is_few = n_values <= values.shape[1] // _SIDES
-        is_chosen, is_even = is_far & is_few, _are_at_equal_steps(values, steps)
-        return at[is_chosen & ~is_even], at[is_chosen & is_even]
+        is_even = _are_at_equal_steps(values, steps)
+        return at[is_few & ~is_even], at[is_few & is_even]
 
-    def _branches(self, at: Array, share: float) -> UndecidedElements | None:
+    def _branches(self, at: Array, share: float, tells_branches: bool) -> UndecidedElements | None:
         if at.size == 0:
             return None
         values, reach = self._values(at), np.zeros(at.size)
-        if not self._is_float:
+        if not self._is_float and tells_branches:
             every = np.sort(np.column_stack([self._want[at], values]), axis=1)
             n_values = 1 + np.count_nonzero(np.diff(every, axis=1), axis=1)
             width = every[:, -1].astype(np.float64) - every[:, 0].astype(np.float64)

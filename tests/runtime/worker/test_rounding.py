@@ -17,7 +17,7 @@ from kernelscape.runtime.api.outcome import Disagreement
 from kernelscape.runtime.forked import Stopped
 from kernelscape.runtime.reference import Reference
 from kernelscape.runtime.worker.inputs import make_input_sets
-from kernelscape.runtime.worker.rounding import Rounding, branch_sentences
+from kernelscape.runtime.worker.rounding import MEASURED, Rounding, branch_sentences
 from kernelscape.runtime.worker.verify import Expected, UndecidedElements, find_mismatch
 from kernelscape.testing.interpreted import run_reference
 
@@ -217,10 +217,10 @@ def test_the_share_that_is_undecided_can_be_raised():
     plain = {"y": Expected(np.zeros(1000), 16.0, 1.0)}
     got = (np.arange(1000) % 10 < 1).astype(np.float32)
     rounding = Rounding(plain, partial(Begun, moved), lambda: False)
-    assert find_mismatch(got, rounding.expected(2)["y"]) is not None
+    assert find_mismatch(got, rounding.expected(MEASURED)["y"]) is not None
     assert (
         find_mismatch(
-            got, Rounding(plain, partial(Begun, moved), lambda: False, 0.2).expected(2)["y"]
+            got, Rounding(plain, partial(Begun, moved), lambda: False, 0.2).expected(MEASURED)["y"]
         )
         is None
     )
@@ -249,11 +249,39 @@ def test_noise_of_one_amplified_rounding_is_no_branch(sides, is_spread):
     between, far = np.ones(1000), np.ones(1000)
     between[7] += 0.4e-12
     far[7] += 1e-10
-    assert (find_mismatch(between, rounding.expected(3)["y"]) is None) == is_spread
-    assert find_mismatch(far, rounding.expected(3)["y"]) is not None
+    assert (find_mismatch(between, rounding.expected(MEASURED + 1)["y"]) is None) == is_spread
+    assert find_mismatch(far, rounding.expected(MEASURED + 1)["y"]) is not None
     beside = between.copy()
     beside[8] += 1e-12  # an element beside it, of which no run is far
-    assert find_mismatch(beside, rounding.expected(3)["y"]) is not None
+    assert find_mismatch(beside, rounding.expected(MEASURED + 1)["y"]) is not None
+
+
+def spreads(jump):
+    """The analysis of 1,000 ones that spread in the ninth digit; one of them is farther off by `jump` in each second run."""
+
+    def moved(seed):
+        y = 1 + 1e-9 * np.random.default_rng(seed or 0).uniform(-1, 1, 1000)
+        y[7] += jump * ((seed or 0) % 2)
+        return {"y": y}
+
+    return Rounding({"y": Expected(np.ones(1000), 16.0, 1.0)}, partial(Begun, moved), lambda: False)
+
+
+def test_one_perturbed_run_shows_a_spread():
+    """Kind: searches of long programs that measure rounding for all of their time."""
+    e = spreads(0.0).expected(2)["y"]
+    assert find_mismatch(np.full(1000, 1 + 4e-9), e) is None
+    assert find_mismatch(np.full(1000, 1 + 1e-7), e) is not None
+
+
+def test_one_perturbed_run_is_no_reason_to_allow_another_branch():
+    """The side that a run took, and the distance of the sides, count once more runs tell them from a spread."""
+    rounding, beside, other = spreads(0.5), np.ones(1000), np.ones(1000)
+    beside[8], other[7] = 1.3, 1.5
+    for level in (2, MEASURED):
+        assert find_mismatch(beside, rounding.expected(level)["y"]) is not None
+    assert find_mismatch(other, rounding.expected(2)["y"]) is not None
+    assert find_mismatch(other, rounding.expected(MEASURED)["y"]) is None
 
 
 def own_values(n):
@@ -286,13 +314,16 @@ def test_values_of_a_program_that_carries_rounding_far_are_not_taken_by_themselv
     rounding, seeds = own_values(11)
     assert rounding.expected(1)["y"] is rounding.plain["y"]
     rounding.expected(2)
+    assert seeds == [None, 1]
+    rounding.expected(MEASURED)
     assert seeds == [None, 1, 2, 3, 4]
 
 
-def test_own_values_stay_right_once_others_were_perturbed():
+@pytest.mark.parametrize("level", [2, MEASURED])
+def test_own_values_stay_right_once_others_were_perturbed(level):
     """Kind: verdicts on a candidate that depend on which candidates were verified before."""
     rounding, _ = own_values(10)
-    e = rounding.expected(2)["y"]
+    e = rounding.expected(level)["y"]
     assert find_mismatch((np.arange(1000) < 10).astype(np.float32), e) is None
 
 
@@ -306,9 +337,9 @@ def test_a_run_that_failed_has_no_values_of_its_own():
     assert rounding.expected(1)["n"] is rounding.plain["n"]
     got = np.arange(9)
     got[0] += 1
-    assert find_mismatch(got, rounding.expected(2)["n"]) is None
+    assert find_mismatch(got, rounding.expected(MEASURED)["n"]) is None
     got[1] += 1
-    assert find_mismatch(got, rounding.expected(2)["n"]) is not None
+    assert find_mismatch(got, rounding.expected(MEASURED)["n"]) is not None
 
 
 def test_runs_that_say_nothing_are_left_out():
@@ -322,11 +353,11 @@ def test_runs_that_say_nothing_are_left_out():
         return {"y": np.full(3, 1.0 + (seed or 0))}
 
     plain = {"y": Expected(np.ones(3), 16.0, 1.0)}
-    e = Rounding(plain, partial(Begun, moved), lambda: False).expected(2)["y"]
+    e = Rounding(plain, partial(Begun, moved), lambda: False).expected(MEASURED)["y"]
     assert find_mismatch(np.full(3, 1.0 + 8 * 4), e) is None
     assert find_mismatch(np.full(3, 2.0 + 8 * 4), e) is not None
     with pytest.raises(Stopped):
-        Rounding(plain, partial(Begun, moved), lambda: True).expected(2)
+        Rounding(plain, partial(Begun, moved), lambda: True).expected(MEASURED)
 
 
 @pytest.mark.parametrize("is_over", [False, True])
@@ -345,9 +376,9 @@ def test_runs_side_by_side_say_what_runs_in_turn_say(is_over):
     rounding = Rounding(plain, partial(Begun, moved), lambda: is_over, at_once=3)
     if is_over:
         with pytest.raises(Stopped):
-            rounding.expected(2)
+            rounding.expected(MEASURED)
     else:
-        e = rounding.expected(2)["y"]
+        e = rounding.expected(MEASURED)["y"]
         assert find_mismatch(np.full(3, 1.0 + 8 * 4), e) is None
         assert find_mismatch(np.full(3, 2.0 + 8 * 4), e) is not None
     assert order == [None, 1, 2, 3, *([] if is_over else [4])]
@@ -360,7 +391,7 @@ def test_integers_that_no_rounding_reaches_are_exact():
     rounding = Rounding(
         plain, partial(Begun, lambda seed: {"n": np.array(values.get(seed, [1, 2]))}), lambda: False
     )
-    e = rounding.expected(2)["n"]
+    e = rounding.expected(MEASURED)["n"]
     assert find_mismatch(np.array([1, 3]), e) is None
     assert find_mismatch(np.array([2, 2]), e) is not None
     assert find_mismatch(np.array([1, 4]), e) is not None
@@ -375,7 +406,7 @@ def test_integers_that_take_many_values_may_take_others():
         partial(Begun, lambda seed: {"n": np.array([5, values.get(seed, 189)])}),
         lambda: False,
     )
-    e = rounding.expected(2)["n"]
+    e = rounding.expected(MEASURED)["n"]
     assert find_mismatch(np.array([5, 192]), e) is None
     assert find_mismatch(np.array([5, 900]), e) is not None
     assert find_mismatch(np.array([6, 189]), e) is not None
