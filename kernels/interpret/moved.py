@@ -6,8 +6,8 @@ accuracy. The spread of several runs measures the program's error propagation (P
 and Chesneaux, 2008; Verificarlo, Denis et al., 2016). Exact results are not moved, as in CADNA: sums of small whole numbers are the
 same in any order.
 
-The random numbers are a mixed counter that starts at a seed, so equal seeds give equal results. In LLVM this costs some ten
-instructions an operation. NumPy arrays use a generator of NumPy.
+The random numbers are a mixed counter that starts at a seed, so equal seeds give equal results. In LLVM operations of a basic block
+share 64 bits of one number. NumPy arrays use a generator of NumPy.
 """
 
 from __future__ import annotations
@@ -45,6 +45,9 @@ _EXACT = frozenset(
     )
 )
 _STEP, _FACTOR = 0x9E3779B97F4A7C15, 0xD6E8FEB86659FD93  # of the counter, and what mixes it
+# Each bit of the result is random (Steele, Lea, Flood, Fast splittable pseudorandom number generators, 2014).
+_MIXING = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB), (31, 1))  # shifts and factors
+_BITS = 64
 _WHOLE = 4096.0  # a function that gives a whole number up to here is taken to be exact
 _WIDER: dict[str, Any] = {"float16": np.float32, "float32": np.float64, "float64": np.longdouble}
 
@@ -69,87 +72,108 @@ class Mover:
     def __init__(self, build: Any, place: Value, *, calls: bool = False) -> None:
         self._build, self._place, self._calls = build, place, calls
         self._functions: dict[tuple[str, DType], Any] = {}
+        self._drawn: tuple[Any, Value] | None = None  # the basic block of a random number
+        self._n_left = 0  # bits of it that no operation has
 
     def moved(self, op: str, found: Value, operands: tuple[Value, ...], dtype: DType) -> Value:
         """The moved result of an operation that rounds.
 
         An exact, zero, infinite or subnormal result is not moved. `found`: the rounded result of the `operands`.
         """
+        sign = self._sign()
         if not self._calls:
-            return self._moved(op, found, operands, dtype)
+            return _moved(self._build, op, found, operands, sign, dtype)
         function = self._functions.get((op, dtype))
         if function is None:
             function = self._functions[op, dtype] = self._function(op, len(operands), dtype)
-        return self._build.call(function, (found, *operands, self._place))
+        return self._build.call(function, (found, *operands, sign))
 
     def _function(self, op: str, n_operands: int, dtype: DType) -> Any:
-        """The LLVM function that moves a result. Its arguments: the result, its operands, the counter's address."""
+        """The LLVM function that moves a result. Its arguments: the result, its operands, a number with a random sign."""
         kind = type_of(dtype)
-        signature = ir.FunctionType(kind, [kind] * (1 + n_operands) + [self._place.type])
+        signature = ir.FunctionType(kind, [kind] * (1 + n_operands) + [WORD])
         made = ir.Function(self._build.module, signature, f"moved.{op}.{dtype.name}")
         made.linkage = "internal"
         made.attributes.add("noinline")
-        found, *operands, place = made.args
+        found, *operands, sign = made.args
         build = ir.IRBuilder(made.append_basic_block())
-        build.ret(Mover(build, place)._moved(op, found, tuple(operands), dtype))
+        build.ret(_moved(build, op, found, tuple(operands), sign, dtype))
         return made
 
-    def _moved(self, op: str, found: Value, operands: tuple[Value, ...], dtype: DType) -> Value:
-        build = self._build
-        word = ir.IntType(8 * dtype.size_bytes)
-        size = call(build, "llvm.fabs", dtype, found)
-        least = float(np.finfo(dtype.value).smallest_normal)
-        is_normal = build.and_(
-            build.fcmp_ordered(">=", size, constant(least, dtype)),
-            build.fcmp_ordered("<", size, constant(math.inf, dtype)),
-        )
-        is_moved = build.and_(is_normal, self._is_rounded(op, found, operands, dtype))
-        step = build.select(is_moved, self._step(word), ir.Constant(word, 0))
-        # Nearly all are: a branch that the processor foresees, not a chain of operations that each waits for the one before.
-        weights = (
-            ir.MetaDataString(build.module, "branch_weights"),
-            *(ir.Constant(ir.IntType(32), n) for n in (2000, 1)),
-        )
-        step.set_metadata("prof", build.module.add_metadata(weights))
-        return build.bitcast(build.add(build.bitcast(found, word), step), type_of(dtype))
+    def _sign(self) -> Value:
+        """A number whose highest bit is random and belongs to one operation.
 
-    def _step(self, word: Any) -> Value:
-        """A random 1 or -1, an integer of LLVM type `word`."""
+        The counter stays in a register, since no function has its address.
+        """
         build = self._build
-        counter = build.add(build.load(self._place), ir.Constant(WORD, _STEP))
-        build.store(counter, self._place)
-        mixed_bits = build.xor(counter, build.lshr(counter, ir.Constant(WORD, 32)))
-        bits = build.mul(mixed_bits, ir.Constant(WORD, _FACTOR))
-        sign = build.or_(build.ashr(bits, ir.Constant(WORD, 63)), ir.Constant(WORD, 1))
-        return sign if word.width == 64 else build.trunc(sign, word)
+        if self._drawn is None or self._drawn[0] is not build.block or not self._n_left:
+            self._drawn, self._n_left = (build.block, self._draw()), _BITS
+        self._n_left -= 1
+        return build.shl(self._drawn[1], ir.Constant(WORD, self._n_left))
 
-    def _is_rounded(
-        self, op: str, found: Value, operands: tuple[Value, ...], dtype: DType
-    ) -> Value:
+    def _draw(self) -> Value:
+        """The next random number of 64 bits."""
         build = self._build
-        match op:
-            case "add" | "sub":  # Knuth's sum without error
-                a, b = operands
-                b = build.fneg(b) if op == "sub" else b
-                part = build.fsub(found, a)
-                error = build.fadd(build.fsub(a, build.fsub(found, part)), build.fsub(b, part))
-            case "mul":
-                a, b = operands
-                error = self._fused(a, b, build.fneg(found), dtype)
-            case "div":
-                error = self._fused(found, operands[1], build.fneg(operands[0]), dtype)
-            case "sqrt":
-                error = self._fused(found, found, build.fneg(operands[0]), dtype)
-            case _:
-                is_large = build.fcmp_ordered(
-                    ">", call(build, "llvm.fabs", dtype, found), constant(_WHOLE, dtype)
-                )
-                whole = call(build, "llvm.rint", dtype, found)
-                return build.or_(is_large, build.fcmp_ordered("!=", whole, found))
-        return build.fcmp_ordered("!=", error, constant(0, dtype))
+        bits = build.add(build.load(self._place), ir.Constant(WORD, _STEP))
+        build.store(bits, self._place)
+        for shift, factor in _MIXING:
+            bits = build.xor(bits, build.lshr(bits, ir.Constant(WORD, shift)))
+            bits = build.mul(bits, ir.Constant(WORD, factor))
+        return bits
 
-    def _fused(self, a: Value, b: Value, c: Value, dtype: DType) -> Value:
-        return call(self._build, "llvm.fma", dtype, a, b, c)
+
+def _moved(
+    build: Any, op: str, found: Value, operands: tuple[Value, ...], sign: Value, dtype: DType
+) -> Value:
+    """The result of an operation, moved up or down by the highest bit of `sign` where it was rounded."""
+    word = ir.IntType(8 * dtype.size_bytes)
+    size = call(build, "llvm.fabs", dtype, found)
+    least = float(np.finfo(dtype.value).smallest_normal)
+    is_normal = build.and_(
+        build.fcmp_ordered(">=", size, constant(least, dtype)),
+        build.fcmp_ordered("<", size, constant(math.inf, dtype)),
+    )
+    is_moved = build.and_(is_normal, _is_rounded(build, op, found, operands, dtype))
+    one = build.or_(build.ashr(sign, ir.Constant(WORD, _BITS - 1)), ir.Constant(WORD, 1))
+    one = one if word.width == _BITS else build.trunc(one, word)
+    step = build.select(is_moved, one, ir.Constant(word, 0))
+    # Nearly all are: a branch that the processor foresees, not a chain of operations that each waits for the one before.
+    weights = (
+        ir.MetaDataString(build.module, "branch_weights"),
+        *(ir.Constant(ir.IntType(32), n) for n in (2000, 1)),
+    )
+    step.set_metadata("prof", build.module.add_metadata(weights))
+    return build.bitcast(build.add(build.bitcast(found, word), step), type_of(dtype))
+
+
+def _is_rounded(
+    build: Any, op: str, found: Value, operands: tuple[Value, ...], dtype: DType
+) -> Value:
+    """True if an operation did not give its exact result; of other functions, unless it looks exact."""
+    match op:
+        case "add" | "sub":  # Knuth's sum without error
+            a, b = operands
+            b = build.fneg(b) if op == "sub" else b
+            part = build.fsub(found, a)
+            error = build.fadd(build.fsub(a, build.fsub(found, part)), build.fsub(b, part))
+        case "mul":
+            a, b = operands
+            error = _fused(build, a, b, build.fneg(found), dtype)
+        case "div":
+            error = _fused(build, found, operands[1], build.fneg(operands[0]), dtype)
+        case "sqrt":
+            error = _fused(build, found, found, build.fneg(operands[0]), dtype)
+        case _:
+            is_large = build.fcmp_ordered(
+                ">", call(build, "llvm.fabs", dtype, found), constant(_WHOLE, dtype)
+            )
+            whole = call(build, "llvm.rint", dtype, found)
+            return build.or_(is_large, build.fcmp_ordered("!=", whole, found))
+    return build.fcmp_ordered("!=", error, constant(0, dtype))
+
+
+def _fused(build: Any, a: Value, b: Value, c: Value, dtype: DType) -> Value:
+    return call(build, "llvm.fma", dtype, a, b, c)
 
 
 class ArrayMover(AbstractArithmetic):
