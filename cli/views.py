@@ -340,6 +340,7 @@ def _facts(found: Calibration) -> Iterator[tuple[str, float, str]]:
         yield "loads of vectors, 1/ns", t.vector_loads_per_ns, "vector_loads"
         yield "stores, 1/ns", t.stores_per_ns, "stores"
         yield "stores of vectors, 1/ns", t.vector_stores_per_ns, "vector_stores"
+        yield "gathered elements, 1/ns", t.gathers_per_ns, "gathers"
         yield "atomic adds of f32, 1/ns", t.atomic_f32_per_ns, "atomic_f32"
         yield "atomic adds of f64, 1/ns", t.atomic_f64_per_ns, "atomic_f64"
         yield "atomic adds of i32, 1/ns", t.atomic_i32_per_ns, "atomic_i32"

@@ -330,6 +330,62 @@ PORT(ks_peak_vector_loads, vf, const, (void)p[k])
 PORT(ks_peak_stores, int32_t, , p[k] = value)
 PORT(ks_peak_vector_stores, vf, , p[k] = value)
 
+/* n rounds of sixteen elements that vectors gather, as codegen/bodies/lanes_memory.py has them: by instructions or lane by lane. */
+#define GATHER(NAME, V, I, LANES, T, ...)                                                              \
+  static void NAME##_part(void *given, long tid, long n_threads, struct ks_team *team) {               \
+    struct run *run = given;                                                                           \
+    double elements[16] = {0};                                                                         \
+    int32_t places[16];                                                                                \
+    for (int k = 0; k < 16; k++) places[k] = run->kind * k;                                            \
+    I at;                                                                                              \
+    memcpy(&at, places, sizeof at);                                                                    \
+    const T *p = (const T *)elements;                                                                  \
+    __asm__ volatile("" : "+r"(p) : : "memory");                                                       \
+    if (!begun(run, tid, n_threads, team)) return;                                                     \
+    for (int64_t i = 0; i < run->n; i++) UNROLL(16)                                                    \
+      for (int k = 0; k < 16; k += (LANES)) {                                                          \
+        OPAQUE(at);                                                                                    \
+        V r = {0};                                                                                     \
+        __VA_ARGS__                                                                                    \
+        KEEP(r);                                                                                       \
+      }                                                                                                \
+    ended(run, tid, team);                                                                             \
+  }
+typedef float f32_apart __attribute__((may_alias)); /* of an array of double */
+typedef int32_t vi __attribute__((vector_size(VECTOR_BYTES)));
+#define LANE_BY_LANE(LANES) UNROLL(LANES) for (int l = 0; l < (LANES); l++) r[l] = p[at[l]];
+GATHER(gather_one_f32, vf, vi, VECTOR_BYTES / 4, f32_apart, LANE_BY_LANE(VECTOR_BYTES / 4))
+GATHER(gather_one_f64, vd, vi, VECTOR_BYTES / 8, double, LANE_BY_LANE(VECTOR_BYTES / 8))
+#if defined(__AVX512F__) && defined(__AVX512VL__)
+GATHER(gather_16_f32, __m512, __m512i, 16, f32_apart, r = _mm512_mask_i32gather_ps(r, 0xffff, at, p, 4);)
+GATHER(gather_8_f32, __m256, __m256i, 8, f32_apart, r = _mm256_mmask_i32gather_ps(r, 0xff, at, p, 4);)
+GATHER(gather_4_f32, __m128, __m128i, 4, f32_apart, r = _mm_mmask_i32gather_ps(r, 0xf, at, p, 4);)
+GATHER(gather_8_f64, __m512d, __m256i, 8, double, r = _mm512_mask_i32gather_pd(r, 0xff, at, p, 8);)
+GATHER(gather_4_f64, __m256d, __m128i, 4, double, r = _mm256_mmask_i32gather_pd(r, 0xf, at, p, 8);)
+GATHER(gather_2_f64, __m128d, __m128i, 2, double, r = _mm_mmask_i32gather_pd(r, 0x3, at, p, 8);)
+#define BY_INSTRUCTIONS                                                                                \
+  gather_16_f32_part, gather_8_f32_part, gather_4_f32_part, gather_8_f64_part, gather_4_f64_part, gather_2_f64_part,
+#elif defined(__AVX2__)
+GATHER(gather_8_f32, __m256, __m256i, 8, float, r = _mm256_i32gather_ps(p, at, 4);)
+GATHER(gather_4_f32, __m128, __m128i, 4, float, r = _mm_i32gather_ps(p, at, 4);)
+GATHER(gather_4_f64, __m256d, __m128i, 4, double, r = _mm256_i32gather_pd(p, at, 8);)
+GATHER(gather_2_f64, __m128d, __m128i, 2, double, r = _mm_i32gather_pd(p, at, 8);)
+#define BY_INSTRUCTIONS gather_8_f32_part, gather_4_f32_part, gather_4_f64_part, gather_2_f64_part,
+#else
+#define BY_INSTRUCTIONS
+#endif
+double ks_peak_gathers(int threads, int64_t n) {
+  ks_part *const ways[] = {BY_INSTRUCTIONS gather_one_f32_part, gather_one_f64_part};
+  double least = -1;
+  for (size_t k = 0; k < sizeof ways / sizeof *ways; k++)
+    for (int apart = 0; apart < 2; apart++) { /* of one element, and of neighbours */
+      struct run run = {.threads = threads, .n = n, .kind = apart};
+      const double ns = run_by_all(ways[k], &run);
+      if (ns > 0 && (least < 0 || ns < least)) least = ns;
+    }
+  return least;
+}
+
 /* n rounds of sixteen atomic additions to elements that no other thread wants, as codegen/bodies/vectors.py has them: side by side or all
    to one, whichever is quicker: on a Zen 3 one for additions of integers, others for what is exchanged. */
 #define ATOMIC_PART(NAME, T, WHICH, ...)                                                               \

@@ -36,6 +36,7 @@ _MIXED_A_ROUND = 8 * 2 + 8  # eight multiply-adds and eight additions
 _PORTS_A_ROUND = _ATOMICS_A_ROUND = 16
 _PEAKS = ("f32", "f64", "scalar_f32", "scalar_f64", "mixed_f32", "mixed_f64")
 _PORTS = ("loads", "vector_loads", "stores", "vector_stores")
+_GATHERS = "gathers"
 _ATOMICS = ("atomic_f32", "atomic_f64", "atomic_i32")
 
 
@@ -76,8 +77,9 @@ def load_target(folder: Path | None = None) -> Target | None:
 def guess_target() -> Target:
     """Returns uncalibrated facts from the operating system's data, faster than real machines, so that bounds hold.
 
-    Six GHz; per cycle and core four loads, four stores, and two multiply-adds of vectors with four additions beside them, or four
-    multiply-adds of single elements; from memory two bytes per cycle and core, and no less than 400 GB/s together.
+    Six GHz; per cycle and core four loads or gathered elements, four stores, and two multiply-adds of vectors with four additions
+    beside them, or four multiply-adds of single elements; from memory two bytes per cycle and core, and no less than 400 GB/s
+    together.
     """
     machine = read_machine()
     per_core = {"L1": 2.0 * machine.vector_bytes, "L2": 64.0, "L3": 64.0}
@@ -115,6 +117,7 @@ def guess_target() -> Target:
         vector_loads_per_ns=4 * ghz_cores,
         stores_per_ns=4 * ghz_cores,
         vector_stores_per_ns=4 * ghz_cores,
+        gathers_per_ns=4 * ghz_cores,
     )
 
 
@@ -154,6 +157,7 @@ def target_from_samples(machine: HostCpu, samples: dict[str, list[float]]) -> Ta
         vector_loads_per_ns=best["vector_loads"],
         stores_per_ns=best["stores"],
         vector_stores_per_ns=best["vector_stores"],
+        gathers_per_ns=best["gathers"],
         atomic_f32_per_ns=best["atomic_f32"],
         atomic_f64_per_ns=best["atomic_f64"],
         atomic_i32_per_ns=best["atomic_i32"],
@@ -323,8 +327,8 @@ def _cores(probe: ctypes.CDLL, n_threads: int) -> dict[str, list[float]]:
         work = rounds * each * lanes * n_threads
         return [work / run(n_threads, rounds) for _ in range(10)]
 
-    def ports(run: Callable[[int, int], float]) -> list[float]:
-        return [rounds * _PORTS_A_ROUND * n_threads / run(n_threads, rounds) for _ in range(10)]
+    def ports(run: Callable[[int, int], float], n: int = rounds) -> list[float]:
+        return [n * _PORTS_A_ROUND * n_threads / run(n_threads, n) for _ in range(10)]
 
     def atomics(run: Callable[[int, int], float]) -> list[float]:
         n = rounds // 20
@@ -338,6 +342,7 @@ def _cores(probe: ctypes.CDLL, n_threads: int) -> dict[str, list[float]]:
         "f32_mixed_flops": flops(probe.ks_peak_mixed_f32, vector_bytes // 4, _MIXED_A_ROUND),
         "f64_mixed_flops": flops(probe.ks_peak_mixed_f64, vector_bytes // 8, _MIXED_A_ROUND),
         **{name: ports(getattr(probe, f"ks_peak_{name}")) for name in _PORTS},
+        _GATHERS: ports(probe.ks_peak_gathers, rounds // 8),
         **{name: atomics(getattr(probe, f"ks_{name}")) for name in _ATOMICS},
         "add_latency_ns": [probe.ks_add_latency(20_000) / 20_000 for _ in range(7)],
         "call_ns": [probe.ks_call(10_000) / 10_000 for _ in range(7)],
@@ -357,7 +362,7 @@ def _teams(
 def _open(library: Path) -> ctypes.CDLL:
     probe = streams.open_probe(library)
     named = ("ks_launch", "ks_barrier", *(f"ks_peak_{name}" for name in _PEAKS))
-    ports = (f"ks_peak_{port}" for port in _PORTS)
+    ports = (f"ks_peak_{port}" for port in (*_PORTS, _GATHERS))
     for name in (*named, *ports, *(f"ks_{atomic}" for atomic in _ATOMICS)):
         getattr(probe, name).argtypes = [ctypes.c_int, ctypes.c_int64]
         getattr(probe, name).restype = ctypes.c_double

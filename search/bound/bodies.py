@@ -16,6 +16,7 @@ from ...kernels.analysis.cycles import strong_components
 from ...kernels.analysis.effects import arrays_written
 from ...kernels.analysis.sure_accesses import SureAccess, sure_accesses
 from ...kernels.ir import kernel as ir
+from ...kernels.ir.access import access_of
 from ...kernels.ir.arrays import ArrayInfo
 from ...kernels.ir.ops import OPS
 from ...kernels.ir.task import Task
@@ -370,13 +371,15 @@ class BodyOperations:
                 total += self.runs(n, loops, is_later=False)
         return total
 
-    def gathers(self, vector_bytes: int) -> float:
+    def gathers(self, vector_bytes: int, lane: str = "", slower: float = 1.0) -> float:
         """Returns the guaranteed number of loads at indirect indices (indices that are loaded themselves).
 
         Of each array that is not written, one access counts. No compiler knows that two of its
         elements are equal, so each takes a load of its own; a vector takes one per lane. If a loop
         changes the index but not the loaded part of it, as along a row with an indirect begin, one
         vector load may cover contiguous elements.
+
+        `lane`: a loop whose iterations are lanes of vectors. What these gather counts `slower` times.
         """
         most: dict[str, float] = {}
         written = arrays_written(self.task)
@@ -390,11 +393,29 @@ class BodyOperations:
                 known, late = self.is_sure(x, n.block)
                 if not loaded or not known:
                     continue
-                is_apart = self._loops(x) <= loaded
-                lanes = 1 if is_apart else max(1, vector_bytes // x.dtype.size_bytes)
-                count = self.runs(n, self._loops(x), late) / lanes
+                is_apart, count = self._loops(x) <= loaded, self.runs(n, self._loops(x), late)
+                if lane and x.dtype.size_bytes >= 4 and self._is_gathered(x, lane):
+                    count *= slower
+                elif not is_apart:
+                    count /= max(1, vector_bytes // x.dtype.size_bytes)
                 most[x.array] = max(count, most.get(x.array, 0.0))
         return sum(most.values())
+
+    def _is_gathered(self, x: ir.Load, lane: str) -> bool:
+        """True if lanes of a loop surely take an element each: each lane loads the index at an index of its own."""
+        return any(self._is_loaded_apart(i, lane) for i in x.indices)
+
+    def _is_loaded_apart(self, e: ir.Expr, lane: str) -> bool:
+        match e:
+            case ir.Load() if any(
+                name == lane for axis in access_of(e).axes if axis for name, _ in axis.terms
+            ):
+                return True
+            case ir.Local():
+                statements = self.changes.get(e.name, [])
+                one = statements[0] if len(statements) == 1 else None
+                return isinstance(one, ir.SetLocal) and self._is_loaded_apart(one.value, lane)
+        return any(self._is_loaded_apart(x, lane) for x in children(e))
 
     def _loaded_by(self, name: str) -> frozenset[str]:
         return self._loaded.get(name, frozenset())

@@ -88,6 +88,7 @@ def _port_rates(target: Target) -> str:
     rates = {
         "loads": target.loads_per_ns,
         "loads of vectors": target.vector_loads_per_ns,
+        "gathered elements": target.gathers_per_ns,
         "stores": target.stores_per_ns,
         "stores of vectors": target.vector_stores_per_ns,
     }

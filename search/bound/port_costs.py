@@ -7,6 +7,7 @@ import numpy as np
 from ...space import choices as ch
 from ...space.backbone import MID
 from ...space.engine.jit import jit_flat_internal
+from ...space.families.gathers import ONE_BY_ONE
 from ...space.families.listgen import GENERATE
 from .columns import Floats, Ints
 from .common import Int, Mask
@@ -49,6 +50,7 @@ SURE_VECTOR, LEAST_ALL, LEAST_OWN, SUMS, LEAST_PACKED = range(5)
 N_LEAST = 5
 
 _GENERATE = 1 << GENERATE
+_ONE_BY_ONE = 1 << ONE_BY_ONE
 _VECTOR = 1 << ch.VECTOR
 _DIRECT = 1 << ch.DIRECT
 _MERGED = 1 << ch.MERGED
@@ -320,6 +322,14 @@ def least_ports(
         if tables.task[t].gathers_ns > 0:  # joined bodies may make them once
             least[t, LEAST_ALL], least[t, LEAST_OWN] = tables.task[t].gathers_ns, 0.0
             least[t, LEAST_PACKED] = tables.task[t].gathers_ns
+    for k in range(tables.gather.shape[0]):
+        if domains[tables.gather[k].kind] != _VECTOR:
+            continue
+        loads, t = tables.gather[k].loads, tables.gather[k].task
+        is_one_by_one = loads < 0 or domains[loads] == _ONE_BY_ONE
+        if is_one_by_one and least[t, LEAST_ALL] < np.inf:
+            least[t, LEAST_ALL] = max(least[t, LEAST_ALL], tables.gather[k].ns)
+            least[t, LEAST_PACKED] = max(least[t, LEAST_PACKED], tables.gather[k].ns)
 
 
 @jit_flat_internal

@@ -87,7 +87,10 @@ def _every_level(target: Target, factor: float) -> Target:
     return _memory(target, factor)
 
 
-_ports = _fields("loads_per_ns", "vector_loads_per_ns", "stores_per_ns", "vector_stores_per_ns")
+_ports = _fields(
+    *("loads_per_ns", "vector_loads_per_ns", "gathers_per_ns"),
+    *("stores_per_ns", "vector_stores_per_ns"),
+)
 _memory = _fields("memory_read_bytes_per_ns", "memory_mixed_bytes_per_ns")
 _operations = _fields(
     *("f32_flops_per_ns", "f64_flops_per_ns"),

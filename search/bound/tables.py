@@ -24,6 +24,7 @@ from ...space.families.wavefronts import sweep_of
 from ...space.targets.target import CacheLevel, FunctionRate, Target
 from .bodies import body_bytes, body_operations
 from .columns import Floats, Ints, Table, Universes, table
+from .gathers import gather_tables, single_gathers_ns
 from .lists import list_tables
 from .operations import SureOperations
 from .ports import MAX_PEELED, may_overlap, ports, staged_at
@@ -128,6 +129,9 @@ class BoundTables(NamedTuple):
     )
     most_loops: int  # of a task
     scan: Table  # task, listgen: when its list is made; ns on all cores, where it is made again
+    # task; kind of a dim whose iterations may be lanes; loads: how lanes load neighbours, -1: one by one; ns on all cores of loads
+    # at loaded indices, where lanes gather
+    gather: Table
     atomic: Table  # task, scatter: how its updates are made; ns on all cores, where they are atomic
     sweep: Table  # task waves; of its tiles variables and universes of rows and columns; iterations, skewed inner indices
     barrier: Table  # kind of a reduced outer dim, reader of the result, fused
@@ -158,6 +162,7 @@ def build_tables(space: Space, compiler_vectorises: bool) -> BoundTables:
         **ports(space, universe),
         **tile_tables(space, universe),
         **list_tables(space),
+        **gather_tables(space),
         atomic=_atomics(space),
         sweep=_sweeps(space, universe),
         universe=universe.array(),
@@ -346,10 +351,8 @@ def _tasks(space: Space, universe: Universes, compiler_vectorises: bool) -> dict
         is_free = compiler_vectorises or not task.is_structured
         lanes = 1.0 if is_free else _scalar_slowdown(target, task, f32 + f64)
         vectors += _vector_dims(space, universe, t, {} if is_free else along, amounts)
-        shown, gathers = followed(task), 0.0
-        if not shown.is_structured and not any(t == u for u, _ in spared):
-            gathers = body_operations(shown, space.profile).gathers(target.vector_bytes)
-        gathers_ns = gathers / target.loads_per_ns if target.loads_per_ns else 0.0
+        is_spared = any(t == u for u, _ in spared)
+        gathers_ns = 0.0 if is_spared else single_gathers_ns(space, task)
         chain_ns = _chain_steps(task) * target.add_latency_ns
         sums = points(task) if task.is_structured and _has_slow_steps(task) else 0
         rows.append((ns, starts_ns, lanes, chain_ns, gathers_ns, sums * target.add_latency_ns))

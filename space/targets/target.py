@@ -93,6 +93,8 @@ class Target:
     vector_loads_per_ns: float = 0.0
     stores_per_ns: float = 0.0
     vector_stores_per_ns: float = 0.0
+    # Elements that vectors gather from L1, each at an index of its own, in the quickest way that code has; 0: not known.
+    gathers_per_ns: float = 0.0
     line_bytes: int = LINE_BYTES  # the least that memory delivers
     calibrated: bool = False  # False: data sheet guesses, optimistic on purpose
     streams: tuple[

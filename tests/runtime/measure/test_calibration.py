@@ -130,7 +130,7 @@ def test_a_calibration_of_an_older_version_is_read(tmp_path):
     ):
         del content["target"][name]
     names = ("vector_loads", "stores", "vector_stores", "scalar_f32_flops", "scalar_f64_flops")
-    names += ("f32_mixed_flops", "f64_mixed_flops")
+    names += ("f32_mixed_flops", "f64_mixed_flops", "gathers")
     for name in names:
         del content["target"][f"{name}_per_ns"]
     for name in ("factors", "alarms", "unsure", "other_work"):
@@ -289,6 +289,14 @@ def test_an_element_that_is_counted_again_and_again_takes_what_was_calibrated(cp
         if ratio < 1.05:
             break
     assert 0 < ratio < 1.05
+
+
+def test_the_probe_gathers_elements_in_every_way_that_code_has(cpu) -> None:
+    """Kind: ways that count as none, as a time of -1 does. The quickest way takes some time."""
+    assert cpu.runner.harness is not None
+    gathered = open_probe(cpu.machine.probe_libraries()[0]).ks_peak_gathers
+    gathered.restype, gathered.argtypes = ctypes.c_double, [ctypes.c_int, ctypes.c_int64]
+    assert gathered(1, 100) > 0
 
 
 def test_a_look_shows_memory_launches_and_barriers(worker: Worker) -> None:
