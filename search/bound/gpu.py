@@ -17,12 +17,12 @@ from math import gcd
 import numpy as np
 
 from ...space import choices as ch
-from ...space.draft import AS_IT_IS
 from ...space.engine.jit import jit, jit_internal
 from . import gpu_facts
 from .columns import Floats, Ints
 from .common import N_MOVED, READS, WRITES, Mask, join, merged_tasks, phase_traffic
 from .gpu_tables import TOGETHER, GpuTables
+from .overlap import conversions
 from .tables import BoundTables
 
 READ, WRITE, MIXED, L2, L1, SHARED, OPERATIONS, ISSUE, LATENCY, LAUNCHES = range(10)
@@ -37,7 +37,6 @@ REQUEST_BYTES = (
 MOST_LANES = 4  # of a vector
 
 _SAME_LAUNCH = 1 << ch.SAME_LAUNCH
-_AS_IT_IS = 1 << AS_IT_IS
 _PARTIALS = 1 << ch.PARTIALS
 _KEEP, _DIRECT = 1 << ch.KEEP, 1 << ch.DIRECT
 _REGISTER, _SHARED, _GLOBAL = 1 << ch.REGISTER, 1 << ch.SHARED, 1 << ch.GLOBAL
@@ -231,10 +230,7 @@ def _launches(tables: BoundTables, gpu: GpuTables, domains: Mask, n: int) -> flo
     partial results of blocks.
     """
     chosen = np.ones(n, np.bool_)
-    count = 0.0
-    for k in range(tables.converted.shape[0]):
-        if not domains[tables.converted[k].layout] & _AS_IT_IS:
-            count += tables.converted[k].launches
+    count = conversions(tables, domains)
     for t in range(n):
         for k in range(tables.pair.shape[0]):
             if tables.pair[k].b == t and chosen[tables.pair[k].a]:

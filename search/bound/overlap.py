@@ -125,15 +125,24 @@ def ends_before(tables: BoundTables, domains: Mask, ends: Bools) -> bool:
 
 
 @jit_flat_internal
+def conversions(tables: BoundTables, domains: Mask) -> float:
+    """Returns the guaranteed number of launches that convert parts of trees: leaves with another layout or order once."""
+    count = 0.0
+    for k in range(tables.converted.shape[0]):
+        layout, order = tables.converted[k].layout, tables.converted[k].order
+        is_other = layout >= 0 and not domains[layout] & _AS_IT_IS
+        if is_other or (order >= 0 and not domains[order] & _AS_IT_IS):
+            count += tables.converted[k].launches
+    return count
+
+
+@jit_flat_internal
 def launches(tables: BoundTables, domains: Mask, parallel: Ints, chosen: Ints) -> float:
     """Returns the guaranteed number of launches of a team, times their repetitions, conversions included.
 
     Tasks count that surely share no launch with each other.
     """
-    count = 0.0
-    for k in range(tables.converted.shape[0]):
-        if not domains[tables.converted[k].layout] & _AS_IT_IS:
-            count += tables.converted[k].launches
+    count = conversions(tables, domains)
     for t in range(parallel.size):
         chosen[t] = 1 if parallel[t] & SURELY else 0
     for k in range(tables.pair.shape[0]):  # in the order of their second tasks

@@ -135,7 +135,9 @@ class BoundTables(NamedTuple):
     atomic: Table  # task, scatter: how its updates are made; ns on all cores, where they are atomic
     sweep: Table  # task waves; of its tiles variables and universes of rows and columns; iterations, skewed inner indices
     barrier: Table  # kind of a reduced outer dim, reader of the result, fused
-    converted: Table  # layout of leaves, lists or tables; launches that convert them, where it is not the program's
+    # layout of leaves, lists or tables; order of the cells of leaves; -1: no such choice
+    # launches that convert them, where one of both is not the program's
+    converted: Table
 
 
 def build_tables(space: Space, compiler_vectorises: bool) -> BoundTables:
@@ -219,15 +221,19 @@ def _outer_dims(space: Space, universe: Universes) -> Table:
 
 
 def _converted(space: Space) -> Table:
-    of_trees, problem = space.variables.of_trees, space.problem
-    parts = (("leaf_layout", problem.parts.leaves), ("record", problem.parts.lists))
-    has_teams, rows = space.target.cores > 1, []  # what one thread converts takes no launch
-    for kind, sites in parts if has_teams else ():
-        written = {x.name for x in sites if x.is_written}
-        rows += [(var, 1 + (site.name in written)) for site, var in of_trees[kind].items()]
-    if has_teams:
-        rows += [(var, 2) for var in of_trees["directory"].values()]  # cleared, then made
-    return table(rows, "layout launches")
+    of_trees, parts = space.variables.of_trees, space.problem.parts
+    if space.target.cores == 1:
+        return table((), "layout order launches")  # what one thread converts takes no launch
+    layouts, orders, records = (
+        {site.name: var for site, var in of_trees[kind].items()}
+        for kind in ("leaf_layout", "cell_order", "record")
+    )
+    rows = [
+        (layouts.get(x.name, -1), orders.get(x.name, -1), 1 + x.is_written) for x in parts.leaves
+    ]
+    rows += [(records.get(x.name, -1), -1, 1 + x.is_written) for x in parts.lists]
+    rows += [(var, -1, 2) for var in of_trees["directory"].values()]  # cleared, then made
+    return table((row for row in rows if max(row[:2]) >= 0), "layout order launches")
 
 
 def _merges(space: Space) -> Table:

@@ -1,8 +1,8 @@
 """Data layout: the order of the cells in a leaf while a sequence runs (row-major, column-major or Morton).
 
 The program has the last axis fastest (row-major). Other orders are copies in the workspace. The
-launches of `leaf_layout` convert them when the sequence begins, and back when it ends. The bound
-does not depend on the choice: the same launches serve both choices.
+launches of `leaf_layout` convert them when the sequence begins, and back when it ends: the
+same launches serve both choices, and the bound counts them once.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ from typing import Any
 import kernelscape as ks
 import numpy as np
 import pytest
+from kernelscape.codegen.passes.pipeline import launches_of
 from kernelscape.codegen.plan.candidates import plan_of
 from kernelscape.explorer.workload import make_workload
 from kernelscape.kernels.frontend.intrinsics import loop_config
@@ -19,6 +20,7 @@ from kernelscape.space.backbone import INNER
 from kernelscape.space.build import build_space
 from kernelscape.space.candidate import Candidate, Space
 from kernelscape.space.families.listgen import GENERATE, IF_CHANGED
+from kernelscape.testing.checking import random_candidate
 from kernelscape.testing.machines import root_of, round_target
 
 nd = types.ndarray()
@@ -117,3 +119,38 @@ def test_a_sweep_by_a_team_starts_it_and_synchronises_after_each_diagonal() -> N
             wanted = target.call_ns + target.launch_ns + n * target.barrier_ns
             assert least <= term(space, made.domains, "launches") == pytest.approx(wanted)
             assert bounder.ns(made) >= n * target.barrier_ns
+
+
+def test_each_launch_of_a_team_counts_those_that_convert_leaves_too() -> None:
+    """Kind: launches for nothing, where leaves have another order of cells alone. The judge is the plan's loop IR."""
+    ks.init()
+    x, y = ks.field(ks.f32), ks.field(ks.f32)
+    ks.root.pointer(ks.ij, 4).dense(ks.ij, 4).place(x, y)
+
+    @kernel
+    def activate() -> None:
+        for i, j in ks.ndrange(8, 8):
+            x[i, j] = 1.0
+
+    @kernel
+    def smooth() -> None:
+        for i, j in x:
+            y[i, j] = x[i, j] + x[i, j + 1]
+
+    def sequence() -> None:
+        activate()
+        smooth()
+
+    problem = make_workload(sequence, (), sequence="m:sequence", name="sequence").problem
+    one_a_launch = {"cores": 2, "launch_ns": 1.0, "barrier_ns": 0.0, "call_ns": 0.0}
+    space = build_space(problem, round_target(**one_a_launch))
+    orders = set(space.variables.of_trees["cell_order"].values())
+    layouts = set(space.variables.of_trees["leaf_layout"].values())
+    seen = set()
+    for seed in range(24):
+        made = random_candidate(root_of(space), np.random.default_rng(seed))
+        assert isinstance(made, Candidate)
+        started = sum(x.is_parallel for x in launches_of(plan_of(made), space.target))
+        assert term(space, made.domains, "launches") == started
+        seen.add(tuple(any(made.value(v) for v in x) for x in (orders, layouts)))
+    assert len(seen) == 4
