@@ -412,10 +412,10 @@ def _make_follower(decisions: object, behind: Executor) -> AbstractDeferringExec
     return follow(decisions, behind)
 
 
-def _make_on_device(name: str) -> AbstractDeferringExecutor | str:
+def _make_on_device(name: str, limit: int) -> AbstractDeferringExecutor | str:
     from .explorer.device_executor import executor_on
 
-    return executor_on(name)
+    return executor_on(name, limit)
 
 
 def _lower(instance: Instance) -> Instance:

@@ -10,6 +10,8 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
+from ..kernels.fields.accessed_memory import HostAccess
+from ..kernels.fields.device_memory import DeviceMemory
 from ..kernels.frontend.dispatch import AbstractDeferringExecutor, Caller
 from ..kernels.frontend.instance import KernelCall
 from ..kernels.frontend.lowering import lowered_call
@@ -25,26 +27,29 @@ from ..runtime.engine.device_arrays import DeviceArrays
 from ..runtime.engine.window_stats import Stats
 from ..runtime.records.signature import number
 from .device_kernels import DeviceKernel, RefusedError, make_kernel
+from .device_window import DeviceWindow
 
 
 class DeviceExecutor(AbstractDeferringExecutor):
-    """Runs each call at once on a device. A kernel that the device cannot run is run by the CPU, with a warning.
+    """Runs calls on a device. A kernel that the device cannot run is run by the CPU, with a warning.
 
-    `waits` is true while the device may hold newer contents of arrays than the host.
+    Each call runs at once, or up to `limit` calls are deferred until Python uses what they change (`async_mode`). `waits` is true
+    while calls are deferred, or the device has contents of arrays: the host's may be older, or must not change unnoticed.
     """
 
     repeats = False
 
-    def __init__(self, device: AbstractDevice) -> None:
+    def __init__(self, device: AbstractDevice, limit: int = 0) -> None:
         self._device = device
         self._arrays = DeviceArrays(device.runner)
+        self._window = DeviceWindow(device.runner, limit)
         self._kernels = ByIdentity[KernelIR, DeviceKernel | RefusedError]()
         self._lock = threading.RLock()
         self.stats = Stats(backend=device.name)
 
     @property
     def waits(self) -> bool:
-        return self._arrays.are_used
+        return not self._window.is_empty or self._arrays.are_used
 
     def run(self, call: KernelCall) -> Any:
         plain = lowered_call(call)
@@ -52,8 +57,10 @@ class DeviceExecutor(AbstractDeferringExecutor):
         with self._lock:
             kernel = self._kernel(ir)
             if isinstance(kernel, RefusedError):
-                self.release()
+                self._run_window("a kernel on the CPU")
+                self._arrays.to_host()
                 current_engine().run(ir, *plain.in_order)
+                self._arrays.publish()
                 self.stats.note_run(ir.name, "cpu")
             else:
                 self._run_here(kernel, plain)
@@ -71,20 +78,37 @@ class DeviceExecutor(AbstractDeferringExecutor):
 
     def release(self) -> None:
         with self._lock:
+            self._run_window("all calls must have run")
             self._arrays.to_host()
 
+    def release_for(self, access: HostAccess) -> None:
+        with self._lock:
+            if self._window.conflicts(access):
+                self._run_window(access.says)
+            self._arrays.refresh(access.regions, writes=access.writes)
+
+    def lend(self, array: Any) -> DeviceMemory | None:
+        with self._lock:
+            self._run_window("other libraries use a field")
+            return self._arrays.lend(array)
+
+    def publish(self) -> None:
+        with self._lock:
+            self._arrays.publish()
+
     def outdate(self) -> None:
-        """Copies arrays to the host and frees their memory on the device.
+        """Copies arrays to the host and frees their memory on the device, unless other libraries have it.
 
         Called when fields are deleted or shared.
         """
         with self._lock:
-            self._arrays.to_host()
-            self._arrays.clear()
+            self._run_window("fields are deleted or shared")
+            self._arrays.take_all_back()
 
     def end(self) -> None:
         """Frees all arrays and unloads all kernels on the device, without copying back."""
         with self._lock:
+            self._window.close()
             self._arrays.clear()
             for ir, kernel in self._kernels.items():
                 self._kernels.remove(ir)
@@ -109,21 +133,45 @@ class DeviceExecutor(AbstractDeferringExecutor):
         return self._kernels.setdefault(ir, made)
 
     def _run_here(self, kernel: DeviceKernel, call: KernelCall) -> None:
-        """Runs a call on the device. Arrays that other libraries may see are copied there before and back after."""
+        """Runs or defers a call. Arrays that Python may change unnoticed are copied to the device before and back after."""
         arrays, numbers = fitting(kernel, *call.in_order)
         own = {name for name, x in call.instance.fields if not x.is_lent}
         lent = [a for p, a in zip(kernel.ir.arrays, arrays, strict=True) if p.name not in own]
+        if lent:
+            self._run_window("a call on memory that others see")
         try:
             there = [
                 self._arrays.on_device(a, is_written=p.name in kernel.written)
                 for p, a in zip(kernel.ir.arrays, arrays, strict=True)
             ]
+            if not lent and self._window.defers:
+                self._window.add(kernel, arrays, there, numbers)
+                if self._window.is_full:
+                    self._run_window("as many calls as may wait")
+                return
+            self.stats.n_at_once += 1
             kernel.run(there, numbers)
         except RunError as e:
             what = f"kernel {kernel.ir.name} on the {self._device.name}: {e}"
             raise KernelRuntimeError(what) from e
         finally:
             self._arrays.take_back(lent)
+            self._arrays.publish()
+
+    def _run_window(self, why: str) -> None:
+        """Runs the deferred calls, if there are any; `why`: the reason, for the statistics."""
+        window = self._window
+        if window.is_empty:
+            return
+        names = window.kernels
+        self.stats.n_windows += 1
+        self.stats.n_calls += len(names)
+        self.stats.note_end(why)
+        try:
+            window.run()
+        except RunError as e:
+            what = f"kernels {', '.join(dict.fromkeys(names))} on the {self._device.name}: {e}"
+            raise KernelRuntimeError(what) from e
 
 
 def fitting(
@@ -141,11 +189,14 @@ def fitting(
     return plain, [number(p, x) for p, x in zip(ir.scalars, scalars, strict=True)]
 
 
-def executor_on(name: str) -> DeviceExecutor | str:
-    """Returns the executor for the device called `name`; a sentence with the reason if there is no such device."""
+def executor_on(name: str, limit: int = 0) -> DeviceExecutor | str:
+    """Returns the executor for the device called `name`; a sentence with the reason if there is no such device.
+
+    `limit`: number of calls that it may defer.
+    """
     try:
         device = open_device(name)
         device.runner.check()
     except DeviceError as e:
         return str(e)
-    return DeviceExecutor(device)
+    return DeviceExecutor(device, limit)

@@ -37,7 +37,7 @@ class RefusedError(Exception):
     """
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class DeviceKernel:
     """A kernel loaded on a device. `module` is None if the kernel computes nothing.
 
@@ -56,12 +56,23 @@ class DeviceKernel:
         """
         if self.module is None:
             return
+        failed = np.zeros(len(self.assertions), np.int32)
+        self.module.run(self.values(arrays, numbers, failed))
+        self.check(failed)
+
+    def values(
+        self, arrays: Sequence[AbstractArray], numbers: Sequence[Any], failed: Any
+    ) -> tuple[Any, ...]:
+        """Returns the values of the module's arguments; `failed`: the array of its assertions."""
+        assert self.module is not None
         values: dict[str, Any] = dict(zip((p.name for p in self.ir.arrays), arrays, strict=True))
         values |= dict(zip((p.name for p in self.ir.scalars), numbers, strict=True))
-        failed = np.zeros(len(self.assertions), np.int32)
         values[FAILED] = failed
-        wanted = [a.name for a in self.module.artifact.arguments if a.kind != "workspace"]
-        self.module.run([values[name] for name in wanted])
+        arguments = self.module.artifact.arguments
+        return tuple(values[a.name] for a in arguments if a.kind != "workspace")
+
+    def check(self, failed: Array) -> None:
+        """Raises KernelAssertionError for the first assertion that failed."""
         if failed.any():
             raise failed_assertion(self.assertions[int(np.argmax(failed))])
 

@@ -21,6 +21,7 @@ from operator import is_
 from pathlib import Path
 from typing import Any
 
+from ..kernels.fields.device_memory import DeviceMemory
 from ..kernels.fields.tree import Structure
 from ..kernels.frontend.dispatch import AbstractDeferringExecutor, Caller, Executor
 from ..kernels.frontend.instance import Instance, KernelCall
@@ -490,6 +491,15 @@ class Follower(AbstractDeferringExecutor):
     def release(self) -> None:
         self._release_own()
         self.behind.release()
+
+    def lend(self, array: Any) -> DeviceMemory | None:
+        self._release_own()
+        behind = self.behind
+        return behind.lend(array) if isinstance(behind, AbstractDeferringExecutor) else None
+
+    def publish(self) -> None:
+        if isinstance(self.behind, AbstractDeferringExecutor):
+            self.behind.publish()
 
     def _release_own(self) -> None:
         """Runs the deferred calls one by one by the executor behind."""

@@ -25,8 +25,10 @@ from ..ir.kernel import DType
 from . import field_memory
 from .caller_location import assigned_name, caller, fail
 from .conversion import element_values, number
+from .device_memory import LentTensor
 from .host_access import (
     host_kernels,
+    lent_memory,
     settle_for_reading,
     settle_for_sharing,
     settle_for_writing,
@@ -384,8 +386,11 @@ class AbstractLeaf(AbstractField):
     def to_torch(self, device: Any = None) -> Any:
         """Returns a copy like that of `to_numpy`, as a tensor on `device`.
 
-        LanguageError if torch is not installed.
+        A field in memory of that device is copied within it. LanguageError if torch is not installed.
         """
+        lent = self._lent()
+        if lent is not None and lent.kind == str(device or "cpu").partition(":")[0]:
+            return torch_module().from_dlpack(lent).clone().contiguous()
         return torch_tensor(self.to_numpy(), device)
 
     def from_torch(self, arr: Any) -> None:
@@ -407,11 +412,35 @@ class AbstractLeaf(AbstractField):
         return (self,)
 
     def __dlpack__(self, **kwargs: Any) -> Any:
+        """Returns the field's memory where it is: on the device of the program, or on the host.
+
+        On a device tensors have what Python writes to the field after the next call of a kernel, or `ks.sync()`.
+        """
+        lent = self._lent()
+        if lent is not None:
+            if kwargs.get("copy") or kwargs.get("dl_device") not in (None, lent.memory.device):
+                return self.to_numpy().__dlpack__(**kwargs)
+            lend(self.lender, lent)
+            return lent.__dlpack__(**kwargs)
         lend(self.lender)
         return self.trailing.__dlpack__(**kwargs)
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        return self.trailing.__dlpack_device__()
+        lent = self._lent()
+        return (self.trailing if lent is None else lent).__dlpack_device__()
+
+    def _lent(self) -> LentTensor | None:
+        """Returns the field as a tensor in the memory of the program's device, of shape (*shape, *element_shape).
+
+        None for a field in the host's memory, and for a sparse one.
+        """
+        if self.cells is not None:
+            return None
+        whole = self.lender.storage
+        memory = lent_memory(self.lender, whole)
+        if memory is None:
+            return None
+        return LentTensor.of(memory, whole, self._with_trailing(self.storage))
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
         return self.to_numpy(dtype)
@@ -469,13 +498,13 @@ def _without_ones(shape: tuple[int, ...]) -> list[int]:
     return [n for n in shape if n != 1]
 
 
-def lend(field: AbstractLeaf) -> None:
+def lend(field: AbstractLeaf, tensor: LentTensor | None = None) -> None:
     """Marks the memory of a field as shared with other libraries, which may change it.
 
-    Prepared calls, which assume that only kernels change it, are dropped.
+    Prepared calls, which assume that only kernels change it, are dropped. `tensor`: its memory on a device.
     """
     program = current_program()
-    if field.cells is None:
+    if field.cells is None and tensor is None:
         settle_for_sharing(field)
     if not field.is_lent and program is not None:
         program.outdate()
@@ -485,11 +514,16 @@ def lend(field: AbstractLeaf) -> None:
 
 def torch_tensor(array: NDArray[Any], device: Any) -> Any:
     """Returns an array as a tensor on `device`. LanguageError if torch is not installed."""
+    return torch_module().from_numpy(array).to(device)
+
+
+def torch_module() -> Any:
+    """Returns PyTorch. LanguageError if it is not installed."""
     try:
         import torch
     except ImportError:
         raise LanguageError("to_torch needs torch: pip install torch", caller()) from None
-    return torch.from_numpy(array).to(device)
+    return torch
 
 
 def indices(key: Any) -> Sequence[Any]:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Any, Protocol
+
+from numpy.typing import NDArray
 
 from .accessed_memory import HostAccess
+from .device_memory import DeviceMemory
 
 
 class AbstractFollower(Protocol):
@@ -24,6 +27,12 @@ class AbstractFollower(Protocol):
 
     def release_for(self, access: HostAccess) -> None:
         """Runs deferred calls in order, until `access` conflicts with none that is left."""
+
+    def lend(self, array: NDArray[Any]) -> DeviceMemory | None:
+        """Returns the device memory of a field's array, for other libraries; None if it is in the host's memory."""
+
+    def publish(self) -> None:
+        """Copies what Python has written to the device memory that other libraries have."""
 
     def end(self) -> None:
         """Completes the deferred calls at the end of the program.

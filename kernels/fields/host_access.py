@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from .accessed_memory import AbstractMemory, HostAccess, allocation, region
 from .caller_location import fail
+from .device_memory import DeviceMemory
 from .following import AbstractFollower
 
 
@@ -99,6 +100,21 @@ def settle() -> None:
     """Runs the deferred kernels, if there are any."""
     if _follower is not None and _follower.waits:
         _follower.release()
+
+
+def publish() -> None:
+    """Copies what Python has written to the device memory that other libraries have."""
+    if _follower is not None:
+        _follower.publish()
+
+
+def lent_memory(memory: AbstractMemory, array: NDArray[Any]) -> DeviceMemory | None:
+    """Returns the device memory of a field's array, for other libraries; None if it is in the host's memory.
+
+    LanguageError in a recorded sequence after its first call.
+    """
+    _refuse_in_sequence(memory, "uses")
+    return None if _follower is None else _follower.lend(array)
 
 
 def settle_for(memory: AbstractMemory, *, writes: bool = False) -> None:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ..fields.accessed_memory import HostAccess
+    from ..fields.device_memory import DeviceMemory
     from .instance import KernelCall
 
 Caller = Callable[..., bool]
@@ -98,6 +99,13 @@ class AbstractDeferringExecutor(Executor):
         """Runs deferred calls in order, until an access of Python's conflicts with none that is left."""
         self.release()
 
+    def lend(self, array: Any) -> DeviceMemory | None:
+        """Returns the device memory of a field's array, for other libraries; None if it is in the host's memory."""
+        return None
+
+    def publish(self) -> None:  # most lend none
+        """Copies what Python has written to the device memory that other libraries have."""
+
     @abstractmethod
     def end(self) -> None:
         """Completes the deferred calls at the end of the program."""
@@ -106,7 +114,7 @@ class AbstractDeferringExecutor(Executor):
 MakeEager = Callable[[], Executor]
 MakeWindow = Callable[[int], AbstractDeferringExecutor]
 MakeFollower = Callable[[object, Executor], AbstractDeferringExecutor | None]
-MakeOnDevice = Callable[[str], "AbstractDeferringExecutor | str"]
+MakeOnDevice = Callable[[str, int], "AbstractDeferringExecutor | str"]
 
 _make_eager: MakeEager
 _make_window: MakeWindow
@@ -157,9 +165,12 @@ def follower(decisions: object, behind: Executor) -> AbstractDeferringExecutor |
     return _make_follower(decisions, behind)
 
 
-def on_device(name: str) -> AbstractDeferringExecutor | str:
-    """Returns an executor for a program's calls on the device `name`, or a sentence why there is none."""
-    return _make_on_device(name)
+def on_device(name: str, limit: int = 0) -> AbstractDeferringExecutor | str:
+    """Returns an executor for a program's calls on the device `name`, or a sentence why there is none.
+
+    `limit`: number of calls that it may defer.
+    """
+    return _make_on_device(name, limit)
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..fields.caller_location import fail
-from ..fields.host_access import settle
+from ..fields.host_access import publish, settle
 from ..fields.program import (
     WITHOUT_MEANING,
     Arch,
@@ -91,7 +91,7 @@ def init(
     config, device = _on_arch(config, _forced.get() or given.get("arch", cpu), falls_back)
     program = Program(config, {name: given[name] for name in given.keys() - names})
     if not config.debug:  # that names the kernel and the line of what is wrong
-        window = device or dispatch.window(config.async_flush_every if config.async_mode else 0)
+        window = device or dispatch.window(_limit(config))
         follower = dispatch.follower(decisions, window) if decisions else None
         program.follower = deferring = window if follower is None else follower
         dispatch.install(deferring)
@@ -113,9 +113,10 @@ def sync() -> None:
     """Completes all deferred kernels.
 
     These are kernels whose code is still compiled, and those of an unfinished sequence (`ks.init(decisions=...)`). All others have
-    run.
+    run. Tensors in device memory then have what Python wrote to their fields.
     """
     settle()
+    publish()
 
 
 def _checked(name: str, x: Any) -> Any:
@@ -180,9 +181,14 @@ def _on_arch(
     return config, None
 
 
+def _limit(config: Config) -> int:
+    """Returns the number of calls that may be deferred."""
+    return config.async_flush_every if config.async_mode else 0
+
+
 def _device(arch: Arch, config: Config) -> AbstractDeferringExecutor | str:
     if not arch.is_device:
         return f"programs do not run on {arch.value}"
     if config.debug:
         return f"debug=True is not for {arch.value}"
-    return dispatch.on_device(arch.value)
+    return dispatch.on_device(arch.value, _limit(config))

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from ...codegen.text.dialect import Dialect
 from ...codegen.text.source import Source
+from ...kernels.fields.device_memory import CPU
 from ...kernels.ir.arrays import ArrayInfo
 from ...kernels.ir.kernel import Param
 from ...space.targets.target import Target
@@ -62,6 +63,14 @@ class AbstractArray(ABC):
     def span(self) -> tuple[int, int] | None:
         """Address range of the contents (first, last plus one); None if this process cannot address them."""
         return None
+
+    @property
+    def lendable(self) -> tuple[int, tuple[int, int]] | None:
+        """Address of the contents, and the device that has it, as DLPack numbers devices (kind, number).
+
+        None if no other library can use the memory.
+        """
+        return None if self.span is None else (self.span[0], (CPU, 0))
 
     @abstractmethod
     def upload(self, values: Array) -> None:
@@ -326,6 +335,33 @@ class CallSignature(typing.Protocol):
     def is_written(self, name: str) -> bool: ...
 
 
+@dataclass(frozen=True)
+class WindowCall:
+    """A call of a module on arrays of its device; `values` follow `artifact.arguments`."""
+
+    module: AbstractModule
+    values: tuple[AbstractArray | int | float | bool, ...]
+
+
+class AbstractWindows(ABC):
+    """Runner of windows: calls of modules that a program has deferred, run as a whole."""
+
+    @abstractmethod
+    def run(self, calls: Sequence[WindowCall]) -> None:
+        """Runs calls in order, and returns when all have run. Raises RunError."""
+
+    def close(self) -> None:  # noqa: B027  # most keep nothing
+        """Frees what was kept for windows that come again."""
+
+
+class CallsInTurn(AbstractWindows):
+    """Windows of a backend that has nothing faster than call behind call."""
+
+    def run(self, calls: Sequence[WindowCall]) -> None:
+        for call in calls:
+            call.module.run(call.values)
+
+
 class AbstractRunner(ABC):
     """Runner of a device: loads, calls and times artifacts, in a worker's child or in this process."""
 
@@ -366,6 +402,10 @@ class AbstractRunner(ABC):
 
         `beside` is called before each round, on devices that have a probe library.
         """
+
+    def windows(self) -> AbstractWindows:
+        """Returns a runner of whole windows."""
+        return CallsInTurn()
 
     def check(self) -> None:  # noqa: B027  # most can run what they build
         """Raises DeviceError if code can be built but not run on this machine."""

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...kernels.fields.device_memory import CUDA
 from ..api.backend import AbstractArray
 from ..worker.verify import poison_value
 from .driver import driver, enter_context
@@ -16,6 +17,7 @@ Array = NDArray[Any]
 
 _GUARD_BYTES = 4096  # before and, at least, behind; keeps the alignment of the allocation
 _GUARD = 0xA5
+_FIRST = 0  # the number of the GPU that `driver.gpu` opens
 
 
 class CudaArray(AbstractArray):
@@ -49,6 +51,10 @@ class CudaArray(AbstractArray):
     def address(self) -> int:
         """GPU address of the first element; a multiple of 256."""
         return int(self._memory) + _GUARD_BYTES
+
+    @property
+    def lendable(self) -> tuple[int, tuple[int, int]]:
+        return self.address, (CUDA, _FIRST)
 
     def upload(self, values: Array) -> None:
         assert values.shape == self._shape

@@ -131,7 +131,8 @@ class _Probe:
 
         A shape in `values` becomes an array of that shape, filled with NaN or with an invalid index.
         """
-        from .runner import CudaModule, TimedCalls
+        from .module import CudaModule
+        from .runner import TimedCalls
 
         built = self.device.builder.build(source)
         module = built if isinstance(built, Failure) else self.device.runner.load(built)

@@ -12,7 +12,7 @@ import pytest
 from kernelscape.cli import commands as cli
 from kernelscape.cli.doctor import examine
 from kernelscape.kernels.ir.kernel import DType
-from kernelscape.runtime.api.backend import CallArguments, RunError
+from kernelscape.runtime.api.backend import CallArguments, RunError, WindowCall
 from kernelscape.runtime.api.errors import DeviceError
 from kernelscape.runtime.api.outcome import Failure, Measurement, Protocol
 from kernelscape.runtime.cpu.guarded_arrays import in_memory
@@ -21,8 +21,10 @@ from kernelscape.runtime.cuda import driver as cuda_driver
 from kernelscape.runtime.cuda import gpu as cuda_gpu
 from kernelscape.runtime.cuda import graph as cuda_graph
 from kernelscape.runtime.cuda import memory as cuda_memory
+from kernelscape.runtime.cuda import module as cuda_module
 from kernelscape.runtime.cuda import nvrtc
 from kernelscape.runtime.cuda import runner as cuda_runner
+from kernelscape.runtime.cuda import windows as cuda_windows
 from kernelscape.runtime.device import DeviceOptions, open_device
 from kernelscape.runtime.worker.worker import Worker, WorkerError, WorkerOptions
 
@@ -112,8 +114,9 @@ def test_fault_has_its_status_and_the_next_candidate_runs(folder, name):
 @pytest.fixture
 def stand_in(monkeypatch, folder):
     """The device with fake_pycuda for a driver."""
-    for module in (cuda_runner, cuda_memory):
+    for module in (cuda_runner, cuda_memory, cuda_module, cuda_windows):
         monkeypatch.setattr(module, "driver", lambda: fake_pycuda)
+    for module in (cuda_runner, cuda_memory):
         monkeypatch.setattr(module, "enter_context", lambda: None)
     monkeypatch.setattr(cuda_gpu, "driver", lambda: fake_pycuda)
     for module in (cuda_gpu, cuda_runner):
@@ -348,8 +351,68 @@ def test_many_short_calls_are_timed_as_graphs(stand_in, monkeypatch):
     assert not library.is_open
 
 
+@compiled
+def test_windows_that_come_again_are_graphs(stand_in, monkeypatch):
+    """Equal launches are equal arguments of equal functions; contents of arrays do not count."""
+    library = GraphLibrary()
+    monkeypatch.setattr(cuda_graph, "library", lambda: library)
+    monkeypatch.setattr(cuda_windows, "_MOST_GRAPHS", 2)
+    x, y, z = (stand_in.runner.allocate((N,), np.dtype(np.float32)) for _ in range(3))
+    for array in (x, y, z):
+        array.upload(np.ones(N, np.float32))
+    module, windows = loaded(stand_in), stand_in.runner.windows()
+
+    def window(*numbers):
+        n = len(fake_pycuda.calls)
+        windows.run([WindowCall(module, (x, y, z, number)) for number in numbers])
+        return len(fake_pycuda.calls) - n, library.n_launched
+
+    assert window(1.0, 2.0) == (2, 0)  # y = z = y + x, then y + 2 x
+    assert (z.download() == 4).all()
+    assert window(1.0, 2.0) == (2, 1)  # recorded, then launched
+    x.upload(np.full(N, 3, np.float32))
+    assert window(1.0, 2.0) == (0, 2) and library.is_open
+    assert window(2.0, 1.0) == (2, 2)
+    assert window(5.0) == (1, 2) and not library.is_open  # two others ran since
+    assert window(1.0, 2.0) == (2, 2)
+    assert window(1.0, 2.0) == (2, 3) and library.is_open
+    windows.close()
+    assert not library.is_open
+
+
+@compiled
+def test_windows_that_the_driver_does_not_record_run_launch_by_launch(stand_in, monkeypatch):
+    class Refusing(GraphLibrary):
+        def cuStreamEndCapture(self, stream, graph):
+            return 900
+
+        def cuGetErrorString(self, status, said):
+            return 0
+
+    monkeypatch.setattr(cuda_graph, "library", Refusing)
+    given = [stand_in.runner.allocate((N,), np.dtype(np.float32)) for _ in range(3)]
+    for array in given:
+        array.upload(np.ones(N, np.float32))
+    windows = stand_in.runner.windows()
+    call = WindowCall(loaded(stand_in), (*given, 1.0))
+    for n in (1, 3, 4):  # the second time it is tried
+        before = len(fake_pycuda.calls)
+        windows.run([call])
+        assert len(fake_pycuda.calls) - before == (2 if n == 3 else 1)
+    fake_pycuda.fault.append("cuStreamSynchronize failed: misaligned address")
+    with pytest.raises(RunError, match="launch_0: it accessed a misaligned") as caught:
+        windows.run([call, call])
+    assert caught.value.is_lost
+
+
+@compiled
+def test_memory_of_the_gpu_is_lent_where_it_is(stand_in):
+    array = stand_in.runner.allocate((N,), np.dtype(np.float32))
+    assert array.lendable == (array.address, (2, 0))
+
+
 @pytest.mark.parametrize("dtype", list(DType))
 def test_scalars_of_every_type_are_packed_as_the_text_has_them(dtype):
     value = -2.5 if dtype.is_float else True if dtype is DType.bool_ else dtype.range[1]
-    kind, number = cuda_runner.packed_scalar(dtype.value, value)
+    kind, number = cuda_module.packed_scalar(dtype.value, value)
     assert struct.pack(kind, number) == in_memory(dtype, value).tobytes()
