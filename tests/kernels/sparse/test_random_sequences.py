@@ -57,6 +57,19 @@ def test_a_list_of_a_cell_that_is_inactive_is_emptied_without_a_store() -> None:
     assert run_reference(recording, before, {})[name][0] == 7
 
 
+def test_elements_are_stored_from_one_cell_each() -> None:
+    """Lists have no order, so no element may depend on the cell that came last: rows of the other tree are longer."""
+    longer = (("pointer", (1, 3)), ("dense", (3, 3)))
+    world = World(Tree((("pointer", (3, 3)), ("dense", (1, 5))), longer, 1, 3, "i32", 1))
+    with ks.interpret():
+        for i, j in np.ndindex(3, 9):
+            world.other[i, j] = 9 * i + j + 1
+        world.call("up", 0)
+    found = world.x.to_numpy()
+    world.end()
+    assert found[:3, :5].tolist() == [[9 * i + j + 1 for j in range(5)] for i in range(3)]
+
+
 @pytest.mark.compiler
 def test_tiles_of_scatters_are_not_added_to_what_inactive_cells_share(tmp_path: Path) -> None:
     """Slot 0 of a pool lies in the first block; it is read-only here."""
