@@ -38,6 +38,7 @@ class DeviceExecutor(AbstractDeferringExecutor):
     """
 
     repeats = False
+    holds_accesses = True  # what Python does with whole fields is done on the device
 
     def __init__(self, device: AbstractDevice, limit: int = 0) -> None:
         self._device = device
@@ -90,7 +91,10 @@ class DeviceExecutor(AbstractDeferringExecutor):
     def lend(self, array: Any) -> DeviceMemory | None:
         with self._lock:
             self._run_window("other libraries use a field")
-            return self._arrays.lend(array)
+            try:
+                return self._arrays.lend(array)
+            except RunError as e:
+                raise KernelRuntimeError(f"a field on the {self._device.name}: {e}") from e
 
     def publish(self) -> None:
         with self._lock:

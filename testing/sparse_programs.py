@@ -276,7 +276,8 @@ class World:
         @ks.kernel
         def up():
             for i, j in other:
-                if i < x.shape[0] and j < m:  # cells come in any order, so each has an element of its own
+                # Cells come in any order, so each has an element of its own.
+                if i < x.shape[0] and j < m:
                     x[i + a, j % m + b] = ks.min(other[i, j], _MOST)
 
         @ks.kernel

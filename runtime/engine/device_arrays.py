@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from ...kernels.fields.accessed_memory import region
 from ...kernels.fields.device_memory import DeviceMemory
-from ..api.backend import AbstractArray, AbstractRunner
+from ..api.backend import AbstractArray, AbstractRunner, RunError
+from ..api.outcome import Failure
 
 Array = NDArray[Any]
 _Key = tuple[int, tuple[int, ...], tuple[int, ...], str]
@@ -74,14 +75,14 @@ class DeviceArrays:
     def on_device(self, array: Array, *, is_written: bool) -> AbstractArray:
         """Returns the up-to-date device copy of an array; `is_written`: the next kernel writes to it.
 
-        Raises MemoryError.
+        Raises RunError if the device has no room for it.
         """
         return self._valid(array, is_written=is_written).device
 
     def lend(self, array: Array) -> DeviceMemory | None:
         """Returns the device memory of an array for other libraries; None if they cannot use memory of the device.
 
-        While they have it the array stays there, and each read of the host copies it.
+        While they have it the array stays there, and each read of the host copies it. Raises RunError like `on_device`.
         """
         copy = self._valid(array, is_written=True)
         if copy.device.lendable is None:
@@ -131,11 +132,18 @@ class DeviceArrays:
         copy = self._copies.get(_key(array))
         if copy is None:
             self._hand_over_overlapping(array)
-            device = self._runner.allocate(array.shape, array.dtype)
-            copy = self._copies[_key(array)] = _Copy(array, device, region(array))
+            copy = self._copies[_key(array)] = _Copy(array, self._new(array), region(array))
         copy.validate()
         copy.is_newer |= is_written
         return copy
+
+    def _new(self, array: Array) -> AbstractArray:
+        try:
+            return self._runner.allocate(array.shape, array.dtype)
+        except MemoryError as e:
+            n_bytes = sum(c.host.nbytes for c in self._copies.values())
+            advice = f"there is no room for an array of {array.nbytes:,} bytes beside {n_bytes:,} of others: {e}"
+            raise RunError(Failure("memory", advice)) from e
 
     def _hand_over_overlapping(self, array: Array) -> None:
         for copy in [c for c in self._copies.values() if _meet(c.host, array)]:

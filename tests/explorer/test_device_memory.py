@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from kernelscape.explorer.device_executor import executor_on
 from kernelscape.kernels.fields.device_memory import CPU, CUDA, DeviceMemory, LentTensor
+from kernelscape.kernels.ir.errors import KernelRuntimeError
 from kernelscape.runtime.cpu.guarded_arrays import CpuArray
 
 ABSENT = executor_on("emulator")
@@ -77,6 +78,55 @@ def test_python_copies_what_it_reads(copied: list[Any]) -> None:
     assert copied[2:] == [("up", (5,))]
     assert x.to_numpy().tolist() == [3] * 3 and y.to_numpy().tolist() == [3, 3, 3, 3, 11]
     assert copied[3:] == [("down", (3,)), ("down", (5,))]
+
+
+@on_emulator
+def test_what_python_does_with_whole_fields_is_done_on_the_device(copied: list[Any]) -> None:
+    """From the third time on, when a kernel for it is worth its compiler: nothing is copied then."""
+    ks.init(arch=ks.emulator)
+    x, y = ks.field(ks.i32, 4), ks.field(ks.i32, 4)
+    s = ks.field(ks.i32)
+    block = ks.root.pointer(ks.i, 4)
+    block.dense(ks.i, 2).place(s)
+
+    @ks.kernel
+    def add():
+        for i in x:
+            x[i] += y[i]
+            s[y[i]] = x[i]
+
+    y.fill(3)
+    for k in range(5):
+        x.fill(k)
+        y.copy_from(y if k < 2 else x)
+        block.deactivate_all()
+        if k == 4:
+            copied.clear()
+        add()
+    assert copied == []
+    assert x.to_numpy().tolist() == [8] * 4 and s.to_numpy().tolist() == [0, 0, 0, 0, 8, 0, 0, 0]
+
+
+@on_emulator
+def test_no_room_on_the_device_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    ks.init(arch=ks.emulator)
+    x, y, add = two_fields()
+    allocate = CpuArray.__init__
+
+    def refuse(self: CpuArray, shape: Any, *given: Any, **named: Any) -> None:
+        if shape == (5,):
+            raise MemoryError("the GPU has no 20 bytes left")
+        allocate(self, shape, *given, **named)
+
+    monkeypatch.setattr(CpuArray, "__init__", refuse)
+    beside = (
+        "there is no room for an array of 20 bytes beside 12 of others: the GPU has no 20 bytes"
+    )
+    with pytest.raises(KernelRuntimeError, match=f"kernel add on the emulator: {beside}"):
+        add()
+    with pytest.raises(KernelRuntimeError, match=f"a field on the emulator: {beside}"):
+        np.from_dlpack(y)
+    assert x.to_numpy().tolist() == [0] * 3
 
 
 @on_emulator

@@ -82,6 +82,23 @@ def test_calls_wait_until_python_uses_what_they_change(windows: list[int]) -> No
     assert len(windows) == 5 and seen[0] == 1023  # at once, since others see it
 
 
+def test_operations_on_whole_fields_wait_too(windows: list[int]) -> None:
+    """From the third time on a period is one window, however it empties its fields."""
+    ks.init(arch=ks.emulator, async_mode=True)
+    x, y = ks.field(ks.i32, 4), ks.field(ks.i32, 4)
+
+    @ks.kernel
+    def add():
+        for i in x:
+            y[i] += x[i] + 1
+
+    for k in range(5):
+        x.fill(k)
+        add()
+    windows.clear()
+    assert y.to_numpy().tolist() == [15] * 4 and windows == [7]
+
+
 def test_one_window_serves_while_cells_become_active(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its modules and arguments are the same: kernels read the lengths of lists on the device."""
     said: list[list[tuple[int, ...]]] = []
