@@ -94,19 +94,23 @@ def body_writer(
     writer = BodyWriter(scene.w, scene.plan.problem, array_of, own.is_shared)
     writer.v.plain_indices = True
     writer.v.tiles = own.tiles
-    writer.v.strong = _changing(task)
+    writer.v.strong = _changing(scene, task)
     if own.kept:
         iteration = variables[task.index, task.loops[0].loop.name, OUTER]
         writer.given = {name: c.Index(kept, iteration) for name, kept in own.kept.items()}
     return writer
 
 
-def _changing(task: TaskPlan) -> frozenset[str]:
-    """Returns the states of trees that the task's threads change and look at. What they only store is published by others."""
+def _changing(scene: Emission, task: TaskPlan) -> frozenset[str]:
+    """Returns the states of trees that the task's threads change and look at, and the counters that they change.
+
+    Several threads store the same marks in counters. What they only store elsewhere is published by others.
+    """
     assert task.task.body is not None
     sites = task.task.body.sites
     written = {x.state.name for x in sites if x.writes}
-    return task.states & written & {x.state.name for x in sites if x.reads}
+    counters = {x.array for x in scene.plan.problem.parts.states if x.kind == "counters"}
+    return task.states & written & ({x.state.name for x in sites if x.reads} | counters)
 
 
 def array_updated(scene: Emission, task: TaskPlan, name: str) -> c.CExpr:

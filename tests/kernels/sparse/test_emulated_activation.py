@@ -17,13 +17,16 @@ pytest.importorskip("kernelscape.runtime.emulator")
 pytest.importorskip("kernelscape.runtime.cuda")
 from kernelscape.testing import emulated_periods, gpu_checking
 from kernelscape.testing import sparse_emulation as emulation
+from kernelscape.testing.sparse_drawn import Part, Tree
 from kernelscape.testing.sparse_emulation import Shape
+from kernelscape.testing.sparse_programs import World
 
 from ...codegen.gpu_cases import NEEDS_COMPILER, nvrtc_is_there
 
 POINTERS = Shape((("pointer", (2, 3)), ("bitmasked", (3, 2))), 0, 2)
 HASHED = Shape((("dense", (2, 1)), ("hash", (3, 5)), ("dense", (2, 2))), 1, 3)
 DEEP = Shape((("pointer", (2, 2)), ("pointer", (2, 2)), ("hash", (2, 2))), 2, 1)
+OTHER = (("pointer", (1, 3)),)
 SPREAD = [("spread", 5), ("fill", 2), ("carry", 0)]
 
 
@@ -47,6 +50,23 @@ def test_threads_activate_at_once_in_three_periods(shape: Shape, tmp_path: Path)
     candidate = shared(shape)
     source = gpu_checking.source_of(candidate)
     assert "fetch_bit_or_u32(&" in source.text and "publish(&" in source.text
+    assert emulated_periods.fault(recording, before, source, tmp_path) == ""
+
+
+@NEEDS_COMPILER[0]
+@NEEDS_COMPILER[1]
+def test_threads_mark_lists_as_old_at_once(tmp_path: Path) -> None:
+    """Cells of masks have no slots: marks are all that the threads store in counters."""
+    world = World(Tree((("bitmasked", (2, 3)), ("pointer", (1, 1))), OTHER, 1, 3, "f64", 1))
+    recording, before = world.recorded((Part(1, 0, (("renew", 24),)),))
+    world.end()
+    root = build_space(normalise(recording), gpu_checking.target(2)).root()
+    assert isinstance(root, Candidate)
+    rng = np.random.default_rng(1)
+    drawn = (emulation.random_candidate(root, rng) for _ in range(60))
+    made = next(x for x in drawn if any(t.activates and t.n_threads > 1 for t in plan_of(x).tasks))
+    source = gpu_checking.source_of(made)
+    assert "publish(&" not in source.text
     assert emulated_periods.fault(recording, before, source, tmp_path) == ""
 
 
