@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 # DLDeviceType and DLDataTypeCode of dlpack.h.
-CPU, CUDA = 1, 2
-_NAMES = {CPU: "cpu", CUDA: "cuda"}
+CPU = 1
 _CODES = {"i": 0, "u": 1, "f": 2, "b": 6}
 _VERSION = (1, 0)  # the first whose tensors say whether they may be written
 
@@ -86,11 +85,6 @@ class LentTensor:
         """Returns the tensor that lies in `memory` as `view` lies in the array `whole`."""
         address = memory.address + view.ctypes.data - whole.ctypes.data
         return cls(memory, address, view.dtype, view.shape, view.strides)
-
-    @property
-    def kind(self) -> str:
-        """The kind of device in PyTorch's names: "cpu" or "cuda"."""
-        return _NAMES[self.memory.device[0]]
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return self.memory.device

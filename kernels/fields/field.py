@@ -389,8 +389,10 @@ class AbstractLeaf(AbstractField):
         A field in memory of that device is copied within it. LanguageError if torch is not installed.
         """
         lent = self._lent()
-        if lent is not None and lent.kind == str(device or "cpu").partition(":")[0]:
-            return torch_module().from_dlpack(lent).clone().contiguous()
+        if lent is not None:
+            shared = torch_module().from_dlpack(lent)
+            if shared.device.type == str(device or "cpu").partition(":")[0]:
+                return shared.clone().contiguous()
         return torch_tensor(self.to_numpy(), device)
 
     def from_torch(self, arr: Any) -> None:

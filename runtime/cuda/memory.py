@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...kernels.fields.device_memory import CUDA
 from ..api.backend import AbstractArray
 from ..worker.verify import poison_value
 from .driver import driver, enter_context
@@ -17,7 +16,7 @@ Array = NDArray[Any]
 
 _GUARD_BYTES = 4096  # before and, at least, behind; keeps the alignment of the allocation
 _GUARD = 0xA5
-_FIRST = 0  # the number of the GPU that `driver.gpu` opens
+_DLPACK = 2, 0  # kDLCUDA, and the number of the GPU that `driver.gpu` opens
 
 
 class CudaArray(AbstractArray):
@@ -54,7 +53,7 @@ class CudaArray(AbstractArray):
 
     @property
     def lendable(self) -> tuple[int, tuple[int, int]]:
-        return self.address, (CUDA, _FIRST)
+        return self.address, _DLPACK
 
     def upload(self, values: Array) -> None:
         assert values.shape == self._shape

@@ -14,7 +14,7 @@ import kernelscape as ks
 import numpy as np
 import pytest
 from kernelscape.explorer.device_executor import executor_on
-from kernelscape.kernels.fields.device_memory import CPU, CUDA, DeviceMemory, LentTensor
+from kernelscape.kernels.fields.device_memory import CPU, DeviceMemory, LentTensor
 from kernelscape.kernels.ir.errors import KernelRuntimeError
 from kernelscape.runtime.cpu.guarded_arrays import CpuArray
 
@@ -241,6 +241,8 @@ def test_to_torch_copies_within_the_memory_of_its_device(
     monkeypatch: pytest.MonkeyPatch, copied: list[Any]
 ) -> None:
     class Taken:
+        device = SimpleNamespace(type="cpu")
+
         def __init__(self, array: Any) -> None:
             self.array = array
 
@@ -250,7 +252,10 @@ def test_to_torch_copies_within_the_memory_of_its_device(
         def contiguous(self) -> Taken:
             return self
 
-    module = SimpleNamespace(from_dlpack=lambda x: Taken(np.from_dlpack(x)))
+    module = SimpleNamespace(
+        from_dlpack=lambda x: Taken(np.from_dlpack(x)),
+        from_numpy=lambda x: SimpleNamespace(to=lambda device: (x.copy(), device)),
+    )
     monkeypatch.setitem(sys.modules, "torch", module)
     ks.init(arch=ks.emulator)
     x, _, add = two_fields()
@@ -260,6 +265,8 @@ def test_to_torch_copies_within_the_memory_of_its_device(
     assert tensor.array.tolist() == [1] * 3
     assert copied == [("up", (3,)), ("up", (5,))]
     assert not x.is_lent
+    values, device = x.to_torch("xpu:1")  # through the host
+    assert values.tolist() == [2] * 3 and device == "xpu:1" and copied[2:] == [("down", (3,))]
 
 
 DTYPES = [np.dtype(t) for t in "?bBhHiIqQefd"]
@@ -307,7 +314,7 @@ def test_memory_is_freed_with_its_last_tensor(version: Any) -> None:
 
 
 def test_memory_of_a_gpu_is_not_taken_for_the_hosts() -> None:
-    tensor = lent(np.arange(4), None, CUDA)
-    assert tensor.__dlpack_device__() == (CUDA, 0) and tensor.kind == "cuda"
+    tensor = lent(np.arange(4), None, 2)
+    assert tensor.__dlpack_device__() == (2, 0)
     with pytest.raises(BufferError, match="without a copy"):
         tensor.__dlpack__(dl_device=(CPU, 0))
