@@ -758,7 +758,7 @@ FAULTS = (
     Fault(
         "activation by threads: loads of what others change",
         "codegen/write",
-        "    writer.v.strong = _changing(task)\n",
+        "    writer.v.strong = _changing(scene, task)\n",
         "",
         (ACTIVATION,),
     ),
