@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -114,11 +115,11 @@ class LentTensor:
             0,
         )
         at = ctypes.addressof(managed)
-        managed.deleter = ctypes.cast(_delete, ctypes.c_void_p).value
+        delete, drop = _callbacks()
+        managed.deleter = ctypes.cast(delete, ctypes.c_void_p).value
         _held[at] = (managed, self.memory)
-        return _new_capsule(
-            at, _VERSIONED if is_versioned else _PLAIN, ctypes.cast(_drop, ctypes.c_void_p)
-        )
+        name = _VERSIONED if is_versioned else _PLAIN
+        return _new_capsule(at, name, ctypes.cast(drop, ctypes.c_void_p))
 
 
 _PLAIN, _VERSIONED = b"dltensor", b"dltensor_versioned"  # a capsule keeps the address of its name
@@ -127,11 +128,6 @@ _held: dict[int, tuple[object, DeviceMemory]] = {}  # by the address that a caps
 
 def _release(at: int) -> None:
     _held.pop(at, None)
-
-
-# A library that has taken the tensor calls the deleter, from any thread.
-_Deleter = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
-_delete = _Deleter(_release)
 
 
 def _python(name: str, result: Any, *arguments: Any) -> Callable[..., Any]:
@@ -153,4 +149,13 @@ def _drop_capsule(capsule: int) -> None:
             _release(_pointer(capsule, name))
 
 
-_drop = ctypes.PYFUNCTYPE(None, _address)(_drop_capsule)
+@cache
+def _callbacks() -> tuple[Any, Any]:
+    """Returns the deleter of tensors, which libraries call from any thread, and the destructor of capsules.
+
+    They are made at the first use, since a machine may forbid code that is made at run time.
+    """
+    return (
+        ctypes.CFUNCTYPE(None, ctypes.c_void_p)(_release),
+        ctypes.PYFUNCTYPE(None, _address)(_drop_capsule),
+    )
