@@ -27,6 +27,9 @@ INTERNAL = {
     "OddFileError": "an OSError: a RecordError is raised from it",
     "RefusedError": "the kernel runs on the CPU after a warning",
     "SlotLostError": "another slot takes over; where none is left, a WorkerError is raised",
+    "StoppedAheadError": "the kernel is compiled at its call",
+    "TracingStoppedError": "the kernel is traced at its call",
+    "_EffectError": "the kernel is traced at its call",
     "_KilledError": "the child is made again",
 }
 

@@ -257,18 +257,30 @@ class AbstractLeaf(AbstractField):
         return self._array if self._array is not None else self._allocated()
 
     def _allocated(self) -> NDArray[Any]:
-        if self._released:
-            fail(f"{self.label} is gone: {self._released}", ProgramRuntimeError)
-        place = self.place
-        self.check_final()
-        if place.snode.is_sparse:
+        shape = self.memory_shape
+        if self.place.snode.is_sparse:
             fail(f"{self.label} is sparse: it is no array, to_numpy() makes one")
-        shape = (*self.element_shape, *(place.shape or (1,)))
         try:
             self._array = field_memory.zeros(shape, self.dtype.stored)
         except MemoryError:
-            fail(f"there is no memory for {self.label} of shape {place.shape}")
+            fail(f"there is no memory for {self.label} of shape {self.place.shape}")
         return self._array
+
+    @property
+    def memory_shape(self) -> tuple[int, ...]:
+        """Shape of the array of a dense field, which need not be allocated. LanguageError if it has been freed."""
+        if self._released:
+            fail(f"{self.label} is gone: {self._released}", ProgramRuntimeError)
+        self.check_final()
+        return (*self.element_shape, *(self.place.shape or (1,)))
+
+    @property
+    def is_unchanging(self) -> bool:
+        """True if the field is placed, and its use changes nothing of the program: no node can be added to a sparse tree."""
+        if self._place is None or self._released or not self._place.snode.tree.is_final:
+            return False
+        node = self._place.snode
+        return not node.is_sparse or node.is_unchanging
 
     def check_final(self) -> None:
         if not self.place.snode.tree.is_final:

@@ -154,6 +154,13 @@ class SNode:
         return top._structure
 
     @property
+    def is_unchanging(self) -> bool:
+        """True if no node can be added to the node's tree, and its memory is not freed."""
+        if self.tree.released or not self.tree.is_final:
+            return False
+        return self.tree.is_closed or self.top._structure is not None
+
+    @property
     def top(self) -> SNode:
         """Ancestor of the node directly below the root; the root itself for the root."""
         node = self

@@ -112,7 +112,7 @@ def _nearest(state: Pass, i: Expr, extent: int, base: values.ArrayRef) -> Expr:
 
 def _warn_of_reads(state: Pass, base: values.ArrayRef, node: ast.AST) -> None:
     is_read = isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load)
-    if not state.is_final or not is_read:
+    if not state.is_final or not is_read or state.goes_on is not None:
         return
     where = state.frame.parsed.where(node)
     warnings.warn_explicit(

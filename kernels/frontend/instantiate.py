@@ -7,7 +7,7 @@ This needs several passes over the kernel. Each collects the types assigned to s
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -86,6 +86,8 @@ class Subject:
     packs: tuple[PackArgument, ...] = ()  # whose members are entries of the signature
     aliases: Aliases = ()
     is_differentiated: bool = False  # the IR is for derivatives only
+    # Of a kernel that is traced ahead of its call: no warnings, and False ends the pass.
+    goes_on: Callable[[], bool] | None = None
 
 
 def instantiate(subject: Subject) -> Instance:
@@ -106,6 +108,7 @@ def _walk(
     parsed = subject.parsed
     state = Pass(rules, hints, is_final)
     state.is_differentiated = subject.is_differentiated
+    state.goes_on = subject.goes_on
     state.is_debug = subject.program is not None and subject.program.config.debug
     frame = Frame(parsed)
     state.frames.append(frame)

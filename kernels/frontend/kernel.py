@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 import inspect
 import sys
+import weakref
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, TypeVar, overload
@@ -21,6 +22,7 @@ from ..fields.dlpack import hands_out, shared_array
 from ..fields.program import Program, current_program, element_dtype
 from ..ir.kernel import KernelIR, Location
 from .adjoint_calls import AdjointKernel
+from .ahead import are_types_known, is_free_of_effects, is_plain_template
 from .annotations import resolve_annotation
 from .call_cache import SLOW, QuickCalls
 from .calling import completed, passed
@@ -112,6 +114,8 @@ __all__ = [
 ]
 
 _SELF = TemplateAnnotation()
+# By file and identity, while they exist.
+_kernels: dict[str, weakref.WeakValueDictionary[int, Kernel]] = {}
 T = TypeVar("T")
 
 
@@ -128,6 +132,7 @@ class Kernel:
         self._instances: dict[Signature, Instance] = {}
         self._program: Program | None = None
         functools.update_wrapper(self, fn)
+        _kernels.setdefault(self.where.file, weakref.WeakValueDictionary())[id(self)] = self
 
     @property
     def name(self) -> str:
@@ -309,12 +314,72 @@ class Kernel:
             found = self._instances[signature] = self._instantiated(signature)
         return signature, found
 
+    def coming_signature(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Signature | None:
+        """Returns the signature of a call that is to come; None if it has run, or if tracing it now might have effects.
+
+        Values of templates are needed; of other arguments types are known. Values that are not known may be any object.
+        """
+        program = current_program()
+        is_text = any(isinstance(a, str) for a in self.fn.__annotations__.values())
+        if program is None or is_text or self.packs:
+            return None
+        try:
+            given = dict(self.signature.bind(*args, **kwargs).arguments)
+        except TypeError:
+            return None
+        defaults = {n: p.default for n, p in self.signature.parameters.items()}
+        is_template = {n: isinstance(a, TemplateAnnotation) for n, a in self.parameters}
+        templates = {n: given.get(n, defaults[n]) for n in is_template if is_template[n]}
+        if not are_types_known(a for _, a in self.parameters) or not all(
+            map(is_plain_template, templates.values())
+        ):
+            return None
+        if not is_free_of_effects(self.parsed, templates):
+            return None
+        signature = tuple(
+            (
+                name,
+                argument_of(
+                    name,
+                    _of_program(annotation, program),
+                    templates.get(name, 0),
+                    self.name,
+                    self.where,
+                ),
+            )
+            for name, annotation in self.parameters
+        )
+        has_run = program is self._program and signature in self._instances
+        return None if has_run else signature
+
+    def traced_ahead(self, signature: Signature, goes_on: Callable[[], bool]) -> Instance:
+        """Returns the instance that a first call would use. It is not kept: values of global names may change until the call.
+
+        `goes_on`: asked again and again while the kernel is traced; False ends that by an exception.
+        """
+        return self._traced(signature, current_program(), (), goes_on)
+
     def _instantiated(self, signature: Signature, aliases: Aliases = ()) -> Instance:
         """Returns a new instance of the kernel for a signature: its Python source as IR. Callers keep it for later calls."""
-        program = self._program
+        return self._traced(signature, self._program, aliases)
+
+    def _traced(
+        self,
+        signature: Signature,
+        program: Program | None,
+        aliases: Aliases,
+        goes_on: Callable[[], bool] | None = None,
+    ) -> Instance:
         fast_math = self.fast_math and (program is None or program.config.reorders_sums)
         subject = Subject(
-            self.parsed, signature, fast_math, self.returns, program, self.packs, aliases
+            self.parsed,
+            signature,
+            fast_math,
+            self.returns,
+            program,
+            self.packs,
+            aliases,
+            goes_on=goes_on,
         )
         found = instantiate(subject)
         return replace(found, constants=self._constants) if self._constants else found
@@ -357,6 +422,15 @@ class Kernel:
             instance.derived[key] = self._instantiated(signature, aliases)
         found: Instance = instance.derived[key]
         return found
+
+
+def kernels_of(file: str) -> list[Kernel]:
+    """Returns the kernels that are defined in a file, in the order of its lines."""
+    references = (
+        _kernels[file].valuerefs() if file in _kernels else []
+    )  # other threads may add some
+    found = [kernel for reference in references if (kernel := reference()) is not None]
+    return sorted(found, key=lambda kernel: kernel.where.line)
 
 
 _MARK = "_is_data_oriented"  # of classes whose kernels a program calls

@@ -75,7 +75,7 @@ def _field(state: Pass, x: AbstractLeaf, name: str) -> values.ArrayRef:
         if cells is not None:
             shape = (*x.element_shape, *x.shape)
         else:
-            shape = x.storage.shape
+            shape = x.memory_shape
         param = ArrayParam(state.fresh(x.name or name or "field"), x.dtype.stored, shape)
         known = state.captured[id(x)] = (param, x)
         if cells is not None:

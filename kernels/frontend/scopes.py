@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,6 +20,10 @@ from .results import Returns
 from .stopping import without_derivatives
 from .typing_rules import Rules, promote
 from .values import LocalVar, Typed, Value
+
+
+class TracingStoppedError(Exception):
+    """Raised within a pass ahead of a kernel's first call when the time for it is over."""
 
 
 @dataclass(frozen=True)
@@ -141,6 +145,7 @@ class Pass:
     flags: list[Flag] = field(default_factory=list)
     is_differentiated: bool = False  # the IR is for derivatives only
     has_forms: bool = False  # derivatives need other IR
+    goes_on: Callable[[], bool] | None = None  # ahead of the first call: False ends the pass
     # Arrays whose loads have no derivative in a block of statements, by the identity of the block.
     stopped: defaultdict[int, set[str]] = field(default_factory=lambda: defaultdict(set))
 
@@ -170,6 +175,8 @@ class Pass:
         return where
 
     def emit(self, statement: Stmt) -> None:
+        if self.goes_on is not None and not self.goes_on():
+            raise TracingStoppedError
         self.blocks[-1].append(statement)
 
     def activate(self, array: str, indices: tuple[Expr, ...], node: ast.AST) -> None:

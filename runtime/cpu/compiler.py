@@ -12,6 +12,7 @@ import shlex
 import shutil
 import signal
 import subprocess
+import threading
 import time
 from collections.abc import Mapping
 from contextlib import suppress
@@ -270,14 +271,34 @@ def _output(command: list[str]) -> str:
     return subprocess.run(command, capture_output=True, text=True, check=True, timeout=30).stdout
 
 
-_RUNNING: set[subprocess.Popen[bytes]] = set()  # changed by one step of Python at a time
+# Running compilers, with the threads that wait for them; changed by one step of Python at a time.
+_RUNNING: dict[subprocess.Popen[bytes], int] = {}
 
 
-def end_compilers() -> None:
-    """Ends all running compilers of this process. Their callers get a failure."""
-    for running in list(_RUNNING):
-        with suppress(ProcessLookupError):
-            os.killpg(running.pid, signal.SIGKILL)
+def end_compilers(thread: int | None = None) -> None:
+    """Ends all running compilers of this process, or those that one thread waits for. Their callers get a failure."""
+    for running, waits in list(_RUNNING.items()):
+        if thread in (None, waits):
+            with suppress(ProcessLookupError):
+                os.killpg(running.pid, signal.SIGKILL)
+
+
+def is_compiling() -> bool:
+    """True if a compiler of this process is running."""
+    return bool(_RUNNING)
+
+
+def _go_on_in_child() -> None:
+    """Forgets, in a child of fork(), the compilers of its parent: they are not the child's to end."""
+    global _RUNNING
+    _PARENTS.append(_RUNNING)
+    _RUNNING = {}
+
+
+_PARENTS: list[
+    dict[subprocess.Popen[bytes], int]
+] = []  # kept: one that is freed while it runs warns
+os.register_at_fork(after_in_child=_go_on_in_child)
 
 
 # Runs a command, and ends its process group where the standard input ends before: whoever held it is gone. The shell waits for its
@@ -318,12 +339,12 @@ def run_compiler(
             os.close(watched)
         with running:  # which closes its pipe
             try:
-                _RUNNING.add(running)
+                _RUNNING[running] = threading.get_ident()
                 log, _ = running.communicate(timeout=timeout_s)
             except subprocess.TimeoutExpired:
                 return Failure("compile", f"the compiler ran past its {timeout_s:g} s")
             finally:
-                _RUNNING.discard(running)
+                _RUNNING.pop(running, None)
                 if running.poll() is None:
                     os.killpg(running.pid, signal.SIGKILL)
                     running.communicate()

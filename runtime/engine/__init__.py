@@ -40,8 +40,11 @@ def stats() -> Stats:
         executor = executor.behind
     found = Stats() if executor is None else executor.stats
     n_compiled = 0 if _engine is None else _engine.n_compiled
+    ahead = getattr(_engine, "ahead", None)  # objects in place of the engine need not have it
+    n_ahead = (0, 0) if ahead is None else (ahead.n_begun, ahead.n_used)
     runs = {kernel: dict(n) for kernel, n in found.runs.items()}
-    return replace(found, ends=dict(found.ends), runs=runs, n_compiled=n_compiled)
+    counts = {"n_compiled": n_compiled, "n_ahead": n_ahead[0], "n_ahead_used": n_ahead[1]}
+    return replace(found, ends=dict(found.ends), runs=runs, **counts)
 
 
 def use(options: EngineOptions) -> Engine:

@@ -42,14 +42,8 @@ def kernel_text(ir: KernelIR, cores: int, checks_indices: bool) -> str:
 
 
 def build_kernel(
-    ir: KernelIR,
-    cores: int,
-    checks_indices: bool,
-    compiler: Compiler,
-    target: Path,
-    timeout_s: float,
+    ir: KernelIR, text: str, compiler: Compiler, target: Path, timeout_s: float
 ) -> Failure | None:
-    """Compiles a kernel to `target`, with its C text beside it. Returns a Failure if the compiler fails."""
-    text = kernel_text(ir, cores, checks_indices)
+    """Compiles the C text of a kernel to `target`, with the text beside it. Returns a Failure if the compiler fails."""
     built = build_files(compiler, {f"{target.stem}.c": text}, flags_of(ir), target, timeout_s)
     return built if isinstance(built, Failure) else None

@@ -36,6 +36,7 @@ from ..cpu.guarded_arrays import in_memory
 from ..device import DeviceOptions, cache_folder
 from ..files import is_torn
 from ..library import load_for_all
+from .ahead import Ahead
 from .folder import CompileError, KernelFolder, NoFolderError, WritableFolder
 from .known import Called, KnownKernels, Wanted
 from .loaded import LoadedKernel, caller_of, rows_of_kernel
@@ -86,7 +87,8 @@ class Engine:
         """Initialises the state that depends on threads of this process."""
         self._lock = threading.RLock()
         begin = partial(setattr, _compiling, "is_here", True)
-        self._pool = Workers(max(2, self.options.cores), begin)
+        self._pool = pool = Workers(max(2, self.options.cores), begin)
+        self.ahead = Ahead(self.options.cores, self._lock, lambda: pool.n_busy, begin)
         self._extension: Work[Any] | None = None
         self._finding: Work[tuple[Compiler, str]] | None = None
         if self._team is not None and not self._team.done():
@@ -96,7 +98,11 @@ class Engine:
         atexit.register(_wait_for_work, weakref.ref(self))
 
     def close(self) -> None:
-        """Waits for running compilations, and removes temporary files of this process. Loaded kernels still run."""
+        """Waits for running compilations, and removes temporary files of this process. Loaded kernels still run.
+
+        Compilations ahead of first calls are stopped.
+        """
+        self._end_ahead()
         self._pool.wait()
         self._folder.close()
         if self._unkept is not None:
@@ -235,14 +241,41 @@ class Engine:
         A thread that compiles, in which a finalizer may call kernels, would wait for itself: it compiles the kernel once more.
         """
         if wanted.code.done() or not getattr(_compiling, "is_here", False):
+            self._compile_ahead(ir.where.file, wanted.code)
             return wanted.result()
         with self._lock:
             folder = self._folder_of_program()
         return self._build(ir, self._key(ir), self._cores, self._begun_team(), folder)
 
+    def _compile_ahead(self, file: str, code: Work[LoadedKernel]) -> None:
+        """Until `code` is done, starts to compile kernels of a file ahead of their first calls, on cores that are idle."""
+        for ir in self.ahead.candidates(file, code):
+            key, codes = self._key(ir), self._kernels.codes
+            with self._lock, suppress(NoFolderError, RuntimeError):  # the call has its own
+                if key not in codes and not (_keeps() and self._kept.library(key).exists()):
+                    folder = self._folder_of_program()
+                    team = self._begun_team()
+                    build = partial(self._build, ir, key, self._cores, team, folder)
+                    codes[key] = begun = self.ahead.begin(key, build)
+                    begun.add_done_callback(partial(self._kernels.forget_failed, key))
+
+    def _end_ahead(self) -> None:
+        stopped = self.ahead.end()
+        with self._lock:
+            for key in stopped:
+                self._kernels.codes.pop(key, None)
+
+    def _begun_code(self, key: str) -> Work[LoadedKernel] | None:
+        """Returns code that is loaded or being compiled, which a call needs from now on. The caller has the lock."""
+        found = self._kernels.codes.get(key)
+        if found is not None:
+            self.ahead.claim(key)
+        return found
+
     def _code(self, ir: KernelIR, key: str) -> Work[LoadedKernel]:
         codes = self._kernels.codes
-        found = codes.get(key)
+        with self._lock:
+            found = self._begun_code(key)
         if found is not None:
             return found
         team, library = self._begun_team(), self._kept.library(key)
@@ -250,7 +283,7 @@ class Engine:
         if is_kept:
             team.result()  # not with the lock, which it may need
         with self._lock:
-            found = codes.get(key)
+            found = self._begun_code(key)
             if found is not None:
                 return found
             kept = self._kept_code(library, team) if is_kept else None
@@ -258,6 +291,8 @@ class Engine:
                 found = codes[key] = Work.of(kept)
                 return found
             folder, cores = self._folder_of_program(), self._cores
+            for stopped in self.ahead.make_room():
+                codes.pop(stopped, None)
             found = self._pool.submit(self._build, ir, key, cores, team, folder)
             codes[key] = found
             return found
@@ -286,23 +321,34 @@ class Engine:
         return self._unkept
 
     def _build(
-        self, ir: KernelIR, key: str, cores: int, team: Team, folder: WritableFolder
+        self,
+        ir: KernelIR,
+        key: str,
+        cores: int,
+        team: Team,
+        folder: WritableFolder,
+        begins: Callable[[], None] = lambda: None,
     ) -> LoadedKernel:
+        """Compiles a kernel and loads its code. `begins` is called before the compiler starts, and may raise."""
         from ...kernels.tasks.bounds_check import first_outside
 
         outside = first_outside(ir) if self.options.checks_indices else None
         if outside is not None:
             raise KernelRuntimeIndexError(f"{outside}; nothing was written")
-        loaded = folder.use(lambda kept: self._built(ir, kept.library(key), cores, team))
+        loaded = folder.use(lambda kept: self._built(ir, kept.library(key), cores, team, begins))
         folder.trim_sometimes()
         return loaded
 
-    def _built(self, ir: KernelIR, path: Path, cores: int, team: Team) -> LoadedKernel:
-        from .building import build_kernel
+    def _built(
+        self, ir: KernelIR, path: Path, cores: int, team: Team, begins: Callable[[], None]
+    ) -> LoadedKernel:
+        from .building import build_kernel, kernel_text
 
         compiler, o = self._compiler, self.options
         assert compiler is not None
-        failed = build_kernel(ir, cores, o.checks_indices, compiler, path, o.compile_timeout_s)
+        text = kernel_text(ir, cores, o.checks_indices)
+        begins()
+        failed = build_kernel(ir, text, compiler, path, o.compile_timeout_s)
         if failed is None:
             with self._lock:
                 self.n_compiled += 1
@@ -414,9 +460,13 @@ class Engine:
 
 
 def _wait_for_work(of: weakref.ref[Engine]) -> None:
-    """Waits, when the program ends, for an engine's compilations, before their folders are removed."""
+    """Waits, when the program ends, for an engine's compilations, before their folders are removed.
+
+    Those ahead of first calls are stopped.
+    """
     engine = of()
     if engine is not None:
+        engine._end_ahead()
         engine._pool.wait()
 
 

@@ -60,11 +60,15 @@ class KnownKernels:
     def _forget_failed(self, key: str, of: weakref.ref[KernelIR], done: Work[LoadedKernel]) -> None:
         if done.exception() is None:
             return
-        if self.codes.get(key) is done:
-            self.codes.pop(key, None)
+        self.forget_failed(key, done)
         ir = of()
         if ir is not None and (wanted := self._wanted.get(ir)) and wanted.code is done:
             self._wanted.remove(ir)
+
+    def forget_failed(self, key: str, done: Work[LoadedKernel]) -> None:
+        """Removes code that could not be compiled or loaded, so that the next call that needs it tries again."""
+        if done.exception() is not None and self.codes.get(key) is done:
+            self.codes.pop(key, None)
 
     def go_on_in_child(self) -> None:
         """Resets the kernels in a child of fork(): drops loads by other threads, and frees locks."""

@@ -87,6 +87,11 @@ class Work(Generic[T]):
                 self._gate.release()
         return self._error
 
+    def wait(self, timeout_s: float) -> None:
+        """Waits until the work is done, or for `timeout_s` seconds."""
+        if not self._is_done and self._gate.acquire(timeout=timeout_s):
+            self._gate.release()
+
     def add_done_callback(self, call: Callable[[Work[T]], object]) -> None:
         """Calls `call(self)` when the work is done: at once if it is, perhaps twice if that happens now."""
         self._then.append(call)
@@ -126,9 +131,15 @@ class Workers:
             return False
         return True
 
-    def wait(self) -> None:
-        """Waits until all works are done."""
-        while self._waiting or self._free.qsize() < self._n:
+    @property
+    def n_busy(self) -> int:
+        """Number of works that run or wait for a thread."""
+        return len(self._waiting) + self._n - self._free.qsize()
+
+    def wait(self, meanwhile: Callable[[], object] = lambda: None) -> None:
+        """Waits until all works are done; calls `meanwhile` again and again."""
+        while self.n_busy:
+            meanwhile()
             self._run_waiting()  # what an interrupt has left without a thread
             time.sleep(_STEP_S)
 
