@@ -164,10 +164,10 @@ def test_what_a_folder_holds_is_used_where_it_cannot_be_written(options, monkeyp
 def test_where_no_room_is_left_code_is_made_elsewhere(options, monkeypatch):
     build = building.build_kernel
 
-    def full(ir, cores, checks, compiler, target, timeout_s):
+    def full(ir, text, compiler, target, timeout_s):
         if target.parent == options.folder:
             raise OSError(ENOSPC, os.strerror(ENOSPC))
-        return build(ir, cores, checks, compiler, target, timeout_s)
+        return build(ir, text, compiler, target, timeout_s)
 
     monkeypatch.setattr(building, "build_kernel", full)
     with closing(Engine(options)) as engine, pytest.warns(RuntimeWarning, match="No space left"):
@@ -177,10 +177,10 @@ def test_where_no_room_is_left_code_is_made_elsewhere(options, monkeypatch):
 def test_a_compiler_that_finds_no_room_is_no_bug_of_the_kernel(options, monkeypatch):
     build = building.build_kernel
 
-    def full(ir, cores, checks, compiler, target, timeout_s):
+    def full(ir, text, compiler, target, timeout_s):
         if target.parent == options.folder:
             return Failure("compile", "the compiler ended with status 1")
-        return build(ir, cores, checks, compiler, target, timeout_s)
+        return build(ir, text, compiler, target, timeout_s)
 
     options.folder.mkdir()
     monkeypatch.setattr(building, "build_kernel", full)
