@@ -551,14 +551,16 @@ def test_what_a_call_has_claimed_is_not_stopped(engine):
 
 
 def test_the_end_waits_for_no_text_that_is_being_written(engine):
-    may_go, seen = threading.Event(), []
+    has_begun, may_go, seen = threading.Event(), threading.Event(), []
 
     def late(begins: Callable[[], None]) -> object:
+        has_begun.set()
         assert may_go.wait(timeout=60)
         begins()
         seen.append("compiler")
 
     code = engine.ahead.begin("key", late)
+    assert has_begun.wait(timeout=60)
     assert engine.ahead.end() == ["key"]
     may_go.set()
     assert type(code.exception()) is StoppedAheadError and not seen
