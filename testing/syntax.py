@@ -138,6 +138,8 @@ def value(x: c.CExpr, names: Mapping[str, int]) -> int:
             return names[name]
         case c.Cond(condition, a, b):
             return value(a if value(condition, names) else b, names)
+        case c.CastTo(_, inside):
+            return value(inside, names)
         case c.Bin(op, a, b):
             left, right = value(a, names), value(b, names)
             return {
@@ -145,6 +147,7 @@ def value(x: c.CExpr, names: Mapping[str, int]) -> int:
                 "-": left - right,
                 "*": left * right,
                 "/": left // max(right, 1),
+                "%": left % max(right, 1),
                 "<": int(left < right),
             }[op]
     raise AssertionError(f"no number: {x}")

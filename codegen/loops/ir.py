@@ -390,6 +390,8 @@ class Loop:
     `is_last`: only the last iteration runs, for the rest of a retimed task.
     `unit`: of a BLOCKED loop: each thread gets a multiple of so many iterations of the source loop.
     `n_blocks`: of a GRID_STRIDE loop: number of blocks that take its iterations in turn.
+    `band`: of a GRID loop around another: number of its iterations whose blocks start column by
+    column, a column for each iteration of the other.
     """
 
     members: tuple[Member, ...]
@@ -405,6 +407,7 @@ class Loop:
     within: Within | None = None
     ends: tuple[Expr, ...] = ()
     n_blocks: int = 0
+    band: int = 1
 
     @property
     def is_parallel(self) -> bool:

@@ -75,6 +75,7 @@ def _loop(plan: Plan, n: loop_ir.Loop) -> str:
     names = " = ".join(_member(plan, m) for m in n.members)
     words = [] if n.schedule is loop_ir.Schedule.SEQUENTIAL else [n.schedule.name.lower()]
     words += [f"{n.n_blocks} blocks"] * (n.n_blocks > 0)
+    words += [f"in bands of {n.band}"] * (n.band > 1)
     words += [f"units of {n.unit}"] * (n.unit not in (0, n.step))
     words += [f"to {show_value(x)} at most" for x in n.ends]
     words += ["the last iteration"] * n.is_last

@@ -174,6 +174,10 @@ def _loop(loop: loop_ir.Loop, around: tuple[loop_ir.Node, ...]) -> None:
     n_tiles = -(-loop.extent // loop.step)
     is_counted = 0 < loop.n_blocks < n_tiles if is_strided else loop.n_blocks == 0
     _expect(is_counted, f"{names} has {loop.n_blocks} blocks for {n_tiles} tiles")
+    if loop.band != 1:
+        inside = [x.schedule for x in loop_ir.loops_in(loop.children) if x.is_parallel]
+        is_of_rows = [loop.schedule, *inside] == [loop_ir.Schedule.GRID] * 2
+        _expect(loop.band > 1 and is_of_rows, f"{names} in bands is not around one loop of blocks")
     _expect(
         loop.strips is None or not (loop.is_parallel or loop.is_last),
         f"{names} of the threads is in strips",

@@ -26,6 +26,8 @@ def map_grid(launch: loop_ir.Launch, plan: Plan) -> loop_ir.Launch:
         return loop_ir.Schedule.GRID_STRIDE if p.n_blocks else loop_ir.Schedule.GRID
 
     nodes = _counted(scheduled(launch.nodes, plan, schedule), plan)
+    band = max(plan.tasks[t].band for t in launch.tasks)
+    nodes = _in_bands(nodes, band) if band > 1 else nodes
     return replace(launch, nodes=nodes, runs=loop_ir.Runs.GRID)
 
 
@@ -37,6 +39,18 @@ def _counted(nodes: Sequence[loop_ir.Node], plan: Plan) -> tuple[loop_ir.Node, .
             first = n.members[0]
             n_blocks = plan.tasks[first.task].loop(first.loop).n_blocks
             n = replace(n, children=_counted(n.children, plan), n_blocks=n_blocks)
+        made.append(n)
+    return tuple(made)
+
+
+def _in_bands(nodes: Sequence[loop_ir.Node], band: int) -> tuple[loop_ir.Node, ...]:
+    """Returns the nodes with the band of the loop of blocks that is around the innermost one."""
+    made: list[loop_ir.Node] = []
+    for n in nodes:
+        if isinstance(n, loop_ir.Loop) and n.is_parallel:
+            n_inside = sum(x.is_parallel for x in loop_ir.loops_in(n.children))
+            rows = band if n_inside == 1 else 1
+            n = replace(n, children=_in_bands(n.children, band), band=rows)
         made.append(n)
     return tuple(made)
 

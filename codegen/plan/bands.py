@@ -21,6 +21,7 @@ from ...space.backbone.colourings import earlier_colouring
 from ...space.catalogue import KINDS
 from ...space.draft import Decisions
 from ...space.engine.order import OrderNode, forest
+from ...space.families.block_order import BLOCK_ORDER, BY_ROWS, ROWS_OF_A_BAND
 from ...space.families.grid_stride import A_TILE, BLOCKS_A_CORE, GRID_STRIDE
 from ...space.families.ranges import N_VECTORS
 from ...space.families.rescaling import RESCALED, RESCALING
@@ -202,6 +203,7 @@ class _Reader:
             ),
             layouts={o.site: value for o, value in self.table("layout").items() if o.task == t},
             threads=self.threads(t),
+            band=self.band(t),
             is_atomic=self.reduces(t, ch.ATOMIC),
             by_last_block=self.reduces(t, ch.LAST_BLOCK),
             load_hints={
@@ -354,6 +356,11 @@ class _Reader:
                 faster = e if level == ch.THREAD_LEVEL[ch.FASTER] else d
                 n_faster[faster.loop.name] += 1
         return tuple(sorted(names, key=lambda name: n_faster[name]))
+
+    def band(self, t: int) -> int:
+        """Returns the number of rows of the grid whose blocks start column by column."""
+        order = self.value("block_order", t) or BLOCK_ORDER[BY_ROWS]
+        return ROWS_OF_A_BAND[BLOCK_ORDER.index(order)]
 
     def loop(self, t: int, loop: Loop) -> LoopPlan:
         outer, mid, inner = (

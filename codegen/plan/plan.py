@@ -189,6 +189,7 @@ class TaskPlan:
     by_team: frozenset[str] = frozenset()  # sites of copies that all threads of a CPU share
     layouts: dict[str, str] = field(default_factory=dict)  # of copies, by site
     threads: tuple[str, ...] = ()  # loops shared out to threads, those of neighbours first
+    band: int = 1  # rows of the grid whose blocks start column by column
     is_atomic: bool = False  # blocks reduce into one result
     by_last_block: bool = False  # which combines the partial results that the others have left
     load_hints: dict[str, str] = field(default_factory=dict)  # by array: how its loads use caches

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from math import prod
 
 from ...kernels.ir.domain import Loop
 from ...kernels.ir.repeats import repeats_of, with_steps
@@ -12,6 +13,7 @@ from ..bodies.cuda_vectors import CudaHelpers
 from ..bodies.emitter import Builder
 from ..bodies.vectors import Prelude
 from ..loops.ir import Launch
+from ..passes.map_grid import blocks_along
 from ..passes.nests import nests
 from ..passes.pipeline import PASSES, Passes, run
 from ..passes.storage import Workspace, place_temporaries
@@ -52,6 +54,8 @@ class _Kernels:
         placed_arrays = (a for a in problem.arrays if a.role != "temp" or a.name in self.offsets)
         sizes = [a.size_bytes // a.dtype.size_bytes for a in placed_arrays]
         sizes += [p.loop.extent + p.n_blocks * p.tile for t in plan.tasks for p in t.loops]
+        in_bands = ([p for p in t.loops if p.is_parallel] for t in plan.tasks if t.band > 1)
+        sizes += [prod(map(blocks_along, loops)) for loops in in_bands]  # of the numbers of blocks
         self.index_type = "int" if max(sizes, default=0) < _INT_LIMIT else "long long"
         self.functions: list[c.Function] = []
         self.configured: list[tuple[str, GridKernel, tuple[str, ...], tuple[int, ...]]] = []

@@ -52,17 +52,57 @@ class BlockThreads(Threads):
         self.kernel, self.scene, self.sums = kernel, kernel.scene, sums
         self.index_type = kernel.index_type
         self.axes = list(_grid(kernel.scene.launch.nodes))  # outermost first
+        self.numbers = [self.counted_along(x) for x in self.axes]  # of this block, along each
 
     def is_among(self, n_threads: int) -> c.CExpr:
         self.kernel.uses_tid = True
         return c.Bin("<", c.Id("tid"), c.number(n_threads))
 
     def block_along(self, loop: loop_ir.Loop) -> c.CExpr:
-        axis = AXES[len(self.axes) - 1 - self.axes.index(loop)]
-        number = c.CastTo(self.index_type, c.Id(f"blockIdx.{axis}"))
+        number = self.numbers[self.axes.index(loop)]
         for m in loop.members:
             self.kernel.blocks[m.task, m.loop] = number
         return number
+
+    def counted_along(self, loop: loop_ir.Loop) -> c.CExpr:
+        """Returns the number that the GPU gives this block along a loop of the grid."""
+        axis = AXES[len(self.axes) - 1 - self.axes.index(loop)]
+        return c.CastTo(self.index_type, c.Id(f"blockIdx.{axis}"))
+
+    def start_in_bands(self) -> Iterator[c.Declare]:
+        """Yields declarations of the row and the column of this block in a grid whose rows are in bands.
+
+        Blocks start in the order of their numbers: all columns of a band, then those of the next
+        band. The last band has the rows that remain.
+        """
+        if not any(x.band > 1 for x in self.axes):
+            return
+        rows, columns = self.axes[-2:]
+        n_rows, n_columns = map(blocks_of, (rows, columns))
+        band = min(rows.band, n_rows)
+        number = c.linear(((self.numbers[-1], 1), (self.numbers[-2], n_columns)), 0)
+        block, opened = self.named("block", number)
+        yield opened
+        of_band = c.number(band * n_columns)
+        first: c.CExpr = c.Bin("*", c.Bin("/", block, of_band), c.number(band))
+        height: c.CExpr = c.number(band)
+        if n_rows % band:
+            first, opened = self.named("band", first)
+            yield opened
+            rest = c.Bin("-", c.number(n_rows), first)
+            height, opened = self.named("height", c.minimum(rest, height))
+            yield opened
+        inside = c.Bin("%", block, of_band)
+        row = c.Bin("+", first, c.Bin("%", inside, height))
+        self.numbers[-2], opened = self.named("row", row)
+        yield opened
+        self.numbers[-1], opened = self.named("column", c.Bin("/", inside, height))
+        yield opened
+
+    def named(self, name: str, value: c.CExpr) -> tuple[c.Id, c.Declare]:
+        """Returns a new constant, and its declaration."""
+        found = c.Id(self.scene.w.fresh(name))
+        return found, c.Declare(self.index_type, found.name, value, constant=True)
 
     @contextmanager
     def inside(
@@ -123,6 +163,11 @@ def _grid(nodes: Sequence[loop_ir.Node]) -> Iterator[loop_ir.Loop]:
             yield from _grid(n.children)
 
 
+def blocks_of(loop: loop_ir.Loop) -> int:
+    """Number of blocks along a loop of the grid."""
+    return loop.n_blocks or -(-loop.extent // loop.step)
+
+
 class KernelWriter:
     """Writer of one GPU kernel: of a launch, or of the initialisation or combination of a task's partial results."""
 
@@ -140,6 +185,8 @@ class KernelWriter:
         threads = BlockThreads(kernel, self.sums)
         writer = LaunchWriter(scene, self.values, threads)
         with scene.w.scope() as body:
+            for statement in threads.start_in_bands():
+                scene.w.write(statement)
             writer.children(scene.launch.nodes, Context(is_team=True))
             last = LastBlockWriter(kernel, self.sums)
             for task in (scene.plan.tasks[t] for t in scene.launch.tasks):
@@ -147,7 +194,7 @@ class KernelWriter:
                     last.write(task)
         return GridKernel(
             self.opened(tuple(body.statements)),
-            _along_axes(n.n_blocks or -(-n.extent // n.step) for n in reversed(threads.axes)),
+            _along_axes(map(blocks_of, reversed(threads.axes))),
             _along_axes(kernel.shape),
             kernel.asks_for_bytes,
         )

@@ -21,6 +21,7 @@ from ...space.backbone import INNER, MID, OUTER, Dim, Merge, Operand
 from ...space.candidate import Candidate, Space
 from ...space.draft import AS_IT_IS
 from ...space.families.batch_layout import AS_STORED, INTERLEAVED
+from ...space.families.block_order import BLOCK_ORDER
 from ...space.families.compaction import BLOCK_SCAN, SERIAL
 from ...space.families.grid_stride import BLOCKS_A_CORE, GRID_STRIDE
 from ...space.families.lane_parts import FRONT, WHOLE_BODY
@@ -482,6 +483,8 @@ class _Wanted:
             # A list may be much shorter than its capacity. Eight blocks of 256 threads fill a multiprocessor.
             is_list = not d.loop.is_known
             self.want(var, *([BLOCKS_A_CORE.index(8)] if is_list else []), *range(len(GRID_STRIDE)))
+        for var in self.v.of_tasks["block_order"].values():
+            self.want(var, *range(len(BLOCK_ORDER)))
         for key, var in self.v.scatter.items():
             self.want(var, *_first_of(self.scatter(key), ch.SERIAL, ch.BY_ATOMICS))
         for var in self.v.scatter_cells.values():
