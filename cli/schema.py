@@ -309,7 +309,6 @@ class StoredLine(AbstractLine, frozen=True, tag="stored"):
     dtype: str
     shape: list[int]
     device: str
-    component: str
     time_ns: float
     taken: str
     error: str

@@ -9,6 +9,7 @@ from pathlib import Path
 from ..runtime.fleet.fleet import SlotLostError
 from ..runtime.fleet.seats import FleetWorker
 from ..runtime.forked import Stopped
+from ..runtime.records.replay import dialect_of
 from ..runtime.worker.contenders import NEAR
 from ..runtime.worker.worker import AbstractWorker, WorkerError
 from ..search import events as ev
@@ -180,7 +181,7 @@ class LastRounds:
         claims.believe(outcome.time_ns, outcome.spread)
         kept = s.keep_last(self._evaluator, best, status, won, self._deadlines.cut)
         if self._options.store:
-            s.writer.store(kept)
+            s.writer.store(kept, best[1], dialect_of(s.device))
         self._ending.n_disturbed = self._evaluator.n_disturbed
         return self._ending.tell(status, outcome, alarms)
 

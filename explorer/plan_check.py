@@ -7,17 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
 
-import numpy as np
-
 from ..kernels.fields.canonical_state import Array, canonical, unsound
 from ..kernels.frontend.dispatch import Executor
 from ..kernels.sparse.recorded import UsedTree
+from ..runtime.engine.stored_components import N_CHECKED, first_difference
 from ..runtime.engine.window import DeferralWindow
-from ..runtime.worker.verify import Expected, find_mismatch
 from .plan_replay import Follower, SequenceRun, StoredPlan, run_each
-
-_CHECKED = 3  # runs of each
-_FACTOR = 1024.0  # units in the last place of an array's largest value: either result was rounded on another way
 
 
 @dataclass
@@ -59,7 +54,7 @@ class PlanChecks:
             run_each(whole.calls)
             self._behind.release()
             return False
-        is_checked = len(row.plain_s) < _CHECKED
+        is_checked = len(row.plain_s) < N_CHECKED
         arrays = whole.arrays if is_checked else {}
         before = {name: x.copy() for name, x in arrays.items()}
         begin_s = perf_counter()
@@ -97,8 +92,4 @@ def _disagreement(
         x = found[name]
         if x.shape != want.shape:
             return f"{name}: {x.shape[-1]} cells are active, {want.shape[-1]} should be"
-        exact = want.astype(np.float64) if want.dtype.kind == "f" else want
-        mismatch = find_mismatch(x, Expected(exact, factor=_FACTOR))
-        if mismatch is not None:
-            return f"{name}{mismatch}"
-    return ""
+    return first_difference(found, expected)

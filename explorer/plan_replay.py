@@ -16,7 +16,6 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from math import copysign
 from operator import is_
 from pathlib import Path
 from typing import Any
@@ -34,16 +33,21 @@ from ..kernels.ir.structure import StructureTree
 from ..kernels.sparse.layout import FULL, OUTSIDE
 from ..kernels.sparse.pools import OUTSIDE_TEXT, full_text
 from ..kernels.sparse.recorded import UsedTree
-from ..kernels.tasks.archive import ArchiveError
 from ..kernels.tasks.entry_facts import tree_work, tree_work_alone
-from ..runtime.api.errors import DeviceError
 from ..runtime.by_identity import ByIdentity
 from ..runtime.device import DeviceOptions, open_device
+from ..runtime.engine.planned_window import PlannedWindow
+from ..runtime.engine.stored_components import (
+    UNUSABLE,
+    StoredComponents,
+    is_same_number,
+    sentence_of,
+)
 from ..runtime.engine.window_stats import Stats
 from ..runtime.measure.conditions import take_conditions
 from ..runtime.records.program_file import bests_of
 from ..runtime.records.record import RecordError
-from ..runtime.records.replay import StaleError, Tuned
+from ..runtime.records.replay import Tuned
 from ..runtime.records.store import TunedStore
 from .assumed_cells import AssumedByFields, AssumedCells
 from .call_form import CallForm, form_of
@@ -54,16 +58,6 @@ _FIELD = (
 )
 _MOST_RUNS = 64  # of sequences with their arguments, that are kept
 _Values = tuple[Any, ...]  # of a call: the arrays of its kernel, then its numbers
-# Errors of a file, or of the machine for it: the program then runs without the plan.
-_UNUSABLE = (
-    RecordError,
-    ArchiveError,
-    StaleError,
-    DeviceError,
-    LanguageError,
-    MemoryError,
-    OSError,
-)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -230,15 +224,15 @@ class _Match:
             plain = plain.x
         if isinstance(plain, Param):
             known = self.scalars.setdefault(plain.name, value)
-            return known is value or (type(known) is type(value) and _is_same(known, value))
+            return known is value or (type(known) is type(value) and is_same_number(known, value))
         if isinstance(plain, Const) and plain is expected:
-            return _is_same(expected.dtype.numpy.type(value), expected.value)
+            return is_same_number(expected.dtype.numpy.type(value), expected.value)
         numbers = {n: self.sequence.scalars[n].numpy.type(x) for n, x in self.scalars.items()}
         try:
             wanted = evaluate_scalar(expected, numbers)
         except KeyError:  # of a number that no call before had by itself
             return False
-        return _is_same(expected.dtype.numpy.type(value), wanted)
+        return is_same_number(expected.dtype.numpy.type(value), wanted)
 
     def prepared(self, arrays: Mapping[str, Any]) -> Callable[[], object]:
         """Returns a function that runs the stored implementation on the bound numbers and `arrays`.
@@ -276,11 +270,6 @@ def _claimed(
         for k in range(len(of_tree)):
             of_tree[k] = 0
     raise KernelAssertionError(f"{name}: {said[0]}")
-
-
-def _is_same(a: Any, b: Any) -> bool:
-    """True if two numbers are equal; -0.0 differs from 0.0."""
-    return bool(a == b) and (a != 0 or copysign(1, a) == copysign(1, b))
 
 
 @dataclass(slots=True, eq=False)
@@ -419,7 +408,7 @@ class Follower(AbstractDeferringExecutor):
         if whole is not None:
             try:
                 run = self._run_of(whole)
-            except _UNUSABLE as e:
+            except UNUSABLE as e:
                 whole.sequence.is_usable = False
                 _warn(f"{whole.sequence.name} runs kernel by kernel: {e}")
                 self._release_own()
@@ -573,9 +562,10 @@ def _why(s: StoredPlan) -> str:
 def follow(decisions: object, behind: Executor) -> Follower | None:
     """Returns an executor that replays the implementations named by `ks.init(decisions=...)`.
 
-    `behind` runs all other calls. None if no implementation is usable. Each unusable one gives a warning.
+    `behind` runs all other calls; with True, windows of calls run components of the tuned store. None if no implementation is
+    usable. Each unusable one gives a warning.
     """
-    sequences = _of_store() if decisions is True else plans_of(decisions)
+    sequences = _of_store(behind) if decisions is True else plans_of(decisions)
     if not sequences:
         return None
     follower = Follower(sequences, behind)
@@ -597,8 +587,8 @@ def plans_of(decisions: object) -> list[StoredPlan]:
         try:
             sequence = StoredPlan(load(path))
             assert sequence.tuned is not None  # a file that cannot be used says so at once
-        except _UNUSABLE as e:
-            _warn(f"{str(path)!r:.200} is not used: {_sentence(e)}")
+        except UNUSABLE as e:
+            _warn(f"{str(path)!r:.200} is not used: {sentence_of(e)}")
         else:
             sequences.append(sequence)
     return sequences
@@ -613,35 +603,38 @@ def _with_windows(given: Iterable[object]) -> Iterator[object]:
             _warn(f"{str(path)!r:.200} is not used: {e}")
 
 
-def _of_store() -> list[StoredPlan]:
-    """Returns the plans of the tuned store for functions of the running script, on this machine's CPU."""
+def _of_store(behind: Executor) -> list[StoredPlan]:
+    """Returns the plans of the tuned store for functions of the running script, on this machine's CPU.
+
+    Windows of calls get the store's components.
+    """
     file = Path(str(getattr(sys.modules["__main__"], "__file__", "") or ""))
+    components: dict[str, list[int]] = {}
     try:
+        machine = take_conditions().machine
         with TunedStore() as store:
-            found = store.of_file(file.stem, take_conditions().machine)
+            found = store.of_file(file.stem, machine)
+            if isinstance(behind, PlannedWindow):
+                components = store.components(machine)
     except (RecordError, OSError) as e:
-        _warn(f"the tuned store is not used: {_sentence(e)}")
+        _warn(f"the tuned store is not used: {sentence_of(e)}")
         return []
+    if isinstance(behind, PlannedWindow) and components:
+        behind.plans.stored = StoredComponents(components)
     sequences = []
     for best in found:
         try:
             if isinstance(best, RecordError):
                 raise best
             sequences.append(StoredPlan(Best(best, open_device(best.target, DeviceOptions()))))
-        except _UNUSABLE as e:
-            _warn(_sentence(e))
-    if not found:
+        except UNUSABLE as e:
+            _warn(sentence_of(e))
+    if not found and not components:
         _warn(
             f"the tuned store has nothing for {file.name or 'this program'} on this machine: run"
             f" `explore run {file.name or 'FILE.py'}:FUNCTION`"
         )
     return sequences
-
-
-def _sentence(error: Exception) -> str:
-    if isinstance(error, MemoryError):
-        return f"there is not enough memory: {error}"
-    return str(error.strerror if isinstance(error, OSError) else error)
 
 
 def _warn(sentence: str) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from msgspec import UNSET, structs
 
+from ..codegen.text.dialect import Dialect
 from ..codegen.text.source import Source
 from ..runtime.files import is_there, write_atomically
 from ..runtime.measure.conditions import Conditions
@@ -24,6 +25,7 @@ from ..runtime.records.record import (
     AgainRecord,
     BestFile,
     BoundRecord,
+    ComponentRecord,
     EvaluationRecord,
     IncumbentRecord,
     KeptRecord,
@@ -43,6 +45,7 @@ from ..search import events as ev
 from ..search.events import Outcome, Tally
 from ..space.candidate import Candidate, Space
 from . import stages as st
+from .component_results import component_results
 from .evaluation import open_decisions, outcome_of
 from .workload import Options, Workload
 
@@ -263,14 +266,26 @@ class RunWriter:
         write_record(self._folder / BEST, best)
         return best
 
-    def store(self, best: BestFile) -> None:
-        """Adds a result to the tuned store; errors are ignored, since the store can be rebuilt from runs."""
+    def store(self, best: BestFile, candidate: Candidate, dialect: Dialect) -> None:
+        """Adds a result to the tuned store, and those of its components.
+
+        Errors are ignored, since the store can be rebuilt from runs.
+        """
         try:
             with TunedStore() as store:
                 store.put(best)
+                rows = self._components_of(best)
+                recording = self._workload.recording
+                for key, part in component_results(recording, candidate, best, rows, dialect):
+                    store.put_component(part, key)
         except (RecordError, OSError) as e:
             with suppress(RecordError):
                 self.note("store", str(e))
+
+    def _components_of(self, best: BestFile) -> tuple[ComponentRecord, ...]:
+        """Returns the last records of the components of a result; () if they were not timed."""
+        records = [r.components for r in self.evaluations if r.source_key == best.source_key]
+        return next((x for x in reversed(records) if x is not UNSET), ())
 
     def _header(self) -> RunHeader:
         s = self._workload

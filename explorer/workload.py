@@ -181,11 +181,10 @@ def make_workload(
             f"the sequence {recording.name} computes nothing that lasts: no kernel stores to an array in a loop that runs",
             recording.calls[0].where,
         )
-    floats = sorted({p.dtype.name for p in recording.arrays if p.dtype.is_float})
     return Workload(
         sequence=sequence,
-        sizes=_sizes(recording) if sizes is None else sizes,
-        dtype="+".join(floats) or "i64",
+        sizes=sizes_of(recording) if sizes is None else sizes,
+        dtype=dtype_of(recording),
         recording=recording,
         problem=problem,
         stored=store_sequence(
@@ -215,8 +214,14 @@ def _further(fn: Callable[..., Any], args: Sequence[Any], recording: Recording) 
     return bind_arguments(fn, args, recording, fields)[1]
 
 
-def _sizes(recording: Recording) -> dict[str, int]:
+def sizes_of(recording: Recording) -> dict[str, int]:
     """Returns the extents of the largest array by name, used in names of the run and in the tuned store."""
     shapes = [p.shape for p in recording.arrays]
     largest = max(shapes, key=lambda shape: (len(shape), shape), default=())
     return {f"d{axis}": extent for axis, extent in enumerate(largest)}
+
+
+def dtype_of(recording: Recording) -> str:
+    """Returns the types of floats of a recording's arrays, used in the tuned store."""
+    floats = sorted({p.dtype.name for p in recording.arrays if p.dtype.is_float})
+    return "+".join(floats) or "i64"

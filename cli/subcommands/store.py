@@ -130,17 +130,15 @@ def _put(talk: Talk, row: Row) -> None:
                 "dtype": row.key.dtype,
                 "shape": list(row.key.shape),
                 "device": row.key.device,
-                "component": row.component,
                 "time_ns": row.time_ns,
                 "taken": row.taken,
                 "error": row.error,
             }
         )
         return
-    name = f"{row.key.family} {row.component}".strip()
     words = row.error or time_text(row.time_ns)
     say(
-        f"{row.number:>6} {name:<28} {row.key.dtype} {shape:<16} {words:>10}  {row.key.device}  {row.taken}"
+        f"{row.number:>6} {row.key.family:<28} {row.key.dtype} {shape:<16} {words:>10}  {row.key.device}  {row.taken}"
     )
 
 

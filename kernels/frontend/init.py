@@ -64,8 +64,9 @@ def init(
     error of a kernel on a full tree is raised when it runs.
 
     `decisions` names results of `explore run program.py:function`: a best.json or the directory of its run, or several. With True
-    they are those of the tuned store for this file on this machine. Wherever the program then calls these kernels on fields in that
-    order, the found implementation runs in their place. Calls are deferred until the sequence is whole, or something else happens.
+    they are those of the tuned store for this file on this machine, and plans of `async_mode` run components of the store where
+    calls are the same. Wherever the program then calls these kernels on fields in that order, the found implementation runs in
+    their place. Calls are deferred until the sequence is whole, or something else happens.
     Kernels that draw random numbers, return a value or take arrays other than fields are not replaced, and none in `debug`. An
     unusable result, such as a file of another machine, is a warning, and the kernels run as without it.
 

@@ -76,7 +76,7 @@ class RecordedCalls:
         self.tasks: list[Task] = []
         self.temps: list[ArrayParam] = []
         self._first: list[int] = []  # task of each call
-        self.labels = _labels(recording)
+        self.labels = labels_of(recording)
         self.derived = derived_calls(recording)
         self._add_all()
 
@@ -146,7 +146,7 @@ class _Normalised:
         return replace(task, name=name, body=body)
 
 
-def _labels(recording: Recording) -> list[str]:
+def labels_of(recording: Recording) -> list[str]:
     """Returns the label of each call: the kernel's name and a number, such as `gemv0`, `gemv1`."""
     counts: dict[str, int] = {}
     labels = []

@@ -8,6 +8,7 @@ changed since.
 from __future__ import annotations
 
 import itertools
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -51,10 +52,14 @@ class WindowKernel:
 
 @dataclass(frozen=True, eq=False)
 class WindowStep:
-    """Run of a kernel in a window. `scalars`: the positions of its scalar arguments among those of all calls."""
+    """Run of a kernel in a window. `scalars`: the positions of its scalar arguments among those of all calls.
+
+    `call`: number of the first call of which it does work.
+    """
 
     kernel: WindowKernel
     scalars: tuple[int, ...]
+    call: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,13 +67,14 @@ class WindowKernels:
     """The kernels of a window, in order.
 
     They assume lists and active cells of the trees `assumed` as a run of the window leaves them. A window that follows itself has
-    fewer loops if it begins `rotation` calls later.
+    fewer loops if it begins `rotation` calls later. Calls of each range in `apart` have kernels of their own, one after the other.
     """
 
     steps: tuple[WindowStep, ...]
     assumed: tuple[int, ...]
     reshaped: frozenset[int]  # trees whose active cells they may change
     rotation: int = 0
+    apart: tuple[range, ...] = ()
 
     @cached_property
     def n_loops(self) -> int:
@@ -84,14 +90,17 @@ class WindowKernels:
 
 
 def window_kernels(
-    calls: Sequence[WindowCall], unsure: frozenset[int] = frozenset()
+    calls: Sequence[WindowCall],
+    unsure: frozenset[int] = frozenset(),
+    apart: Sequence[range] = (),
 ) -> WindowKernels:
     """Returns the kernels that do the work of `calls` in order.
 
-    Positions of scalars count the scalars of all calls in order.
+    Positions of scalars count the scalars of all calls in order. `apart`: ranges of calls, in order, whose work is to be in kernels
+    of their own; those that would cost a common loop are left out.
     Precondition: a run of the same calls came before, and nothing between has changed active cells, except in the trees `unsure`.
     """
-    return _Window(calls).kernels(unsure)
+    return _Window(calls).kernels(unsure, apart)
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,19 +157,22 @@ class _Window:
         form = replace(ir, arrays=tuple(params), body=body, trees=used, placed=placed)
         return _Form(form, tuple(parts))
 
-    def kernels(self, unsure: frozenset[int]) -> WindowKernels:
+    def kernels(self, unsure: frozenset[int], apart: Sequence[range]) -> WindowKernels:
         irs = [form.ir if form.ir.trees else None for form in self.forms]
         facts = carried(irs, self.trees, {f"t{n}" for n in unsure})
         assumed = tuple(sorted(int(t[1:]) for t in facts.on))
         derived = derived_in_order(irs, (), facts)
         placings = list(self._placings(derived))
         steps = []
-        for groups in _pieces(groups_of(placings)):
-            members = [[self._member(x, derived[x.call]) for x in some] for some in groups]
-            steps.append(self._step(members))
+        kept = tuple(_without_loss(apart, placings)) if apart else ()
+        ends = [end for calls in kept for end in (calls.start, calls.stop)]
+        for _, some in itertools.groupby(placings, lambda x: bisect_right(ends, x.call)):
+            for groups in _pieces(groups_of(list(some))):
+                members = [[self._member(x, derived[x.call]) for x in some] for some in groups]
+                steps.append(self._step(members))
         reshaped = frozenset(int(t[1:]) for x in placings for t in x.reshapes)
         rotation = rotation_of(placings, len(self.calls))
-        return WindowKernels(tuple(steps), assumed, reshaped, rotation)
+        return WindowKernels(tuple(steps), assumed, reshaped, rotation, kept)
 
     def _placings(self, derived: Sequence[Derived | None]) -> Iterator[PlacedPart]:
         """Yields the independent parts of all calls, in order of the calls."""
@@ -177,7 +189,8 @@ class _Window:
         key = tuple(tuple((id(x.placing.part), x.facts) for x in some) for some in groups)
         if key not in self.made:
             self.made[key] = self._made(groups)
-        return WindowStep(self.made[key], tuple(self._scalars(groups)))
+        first = min(x.placing.call for some in groups for x in some)
+        return WindowStep(self.made[key], tuple(self._scalars(groups)), first)
 
     def _scalars(self, groups: Sequence[Sequence[_Member]]) -> Iterator[int]:
         for x in (x.placing for some in groups for x in some):
@@ -274,6 +287,15 @@ def _facts_of(part: IndependentPart, form: KernelIR, derived: Derived | None) ->
     demoted = frozenset(n for n in here if 0 <= n < n_sites)
     n_activations = sum(derived.left[part.first : stop])
     return _Facts(demoted, derived.kept[part.first : stop], n_sites, n_activations)
+
+
+def _without_loss(apart: Sequence[range], placings: Sequence[PlacedPart]) -> Iterator[range]:
+    """Yields the ranges of calls whose parts share no loop with others, and which no loop of others has on both sides."""
+    groups = groups_of(list(placings))
+    for calls in apart:
+        ends = (calls.start, calls.stop)
+        if all(len({bisect_right(ends, x.call) for x in some}) == 1 for some in groups):
+            yield calls
 
 
 def _pieces(groups: Sequence[list[PlacedPart]]) -> Iterator[list[list[PlacedPart]]]:

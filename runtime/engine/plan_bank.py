@@ -3,12 +3,14 @@
 A plan holds kernels for all calls of a window, decided by rules. A window is a sequence of deferred calls. Its plan is built in
 the background from the second run on, and cached by content as all kernels are. A plan assumes properties of sparse trees that
 a run of the window leaves behind. If they do not hold, the calls run one by one, which establishes them.
+
+With stored components (`ks.init(decisions=True)`) calls that were searched in another window run as they were found there.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import combinations, starmap, takewhile
@@ -18,16 +20,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...kernels.ir.kernel import KernelIR
-from ..api.backend import AbstractCaller
 from . import current_engine
 from .folder import CompileError
+from .planned_calls import PlannedCalls
 from .tree_marks import TreeMarks
 from .work import Work
 
 if TYPE_CHECKING:  # the rules of plans are imported with the first of them
     from ...kernels.fields.tree import Structure
     from ...kernels.sparse.recorded import WindowCall
-    from ...kernels.tasks.window_kernels import WindowKernels
+    from ...kernels.tasks.window_kernels import WindowStep
+    from .stored_components import FoundPart, StoredComponents
 
 _LEAST_TIMES = 2  # that a window is met before its plan is built
 _MOST_PLANS = 256
@@ -40,31 +43,35 @@ Values = tuple[Any, ...]
 class WindowPlan:
     """The plan of all windows with one signature.
 
-    It assumes properties that a run of the window leaves behind, except for the trees (by number) in `unsure`.
+    It assumes properties that a run of the window leaves behind, except for the trees (by number) in `unsure`. It runs the
+    components in `stored` as they were found, except for the ranges of calls in `left_out`.
     """
 
     calls: tuple[WindowCall, ...]
+    stored: StoredComponents | None = None
     unsure: frozenset[int] = frozenset()
+    left_out: frozenset[range] = frozenset()
     n_met: int = 0
     is_usable: bool = True
-    _kernels: Work[WindowKernels] | None = field(default=None, repr=False)
+    _planned: Work[PlannedCalls] | None = field(default=None, repr=False)
 
-    def kernels(self) -> WindowKernels | None:
+    def planned(self) -> PlannedCalls | None:
         """Returns the plan's kernels if their code is loaded; None while it is built, or without a usable plan."""
         self.n_met += 1
         if not self.is_usable or self.n_met < _LEAST_TIMES:
             return None
-        if self._kernels is None:
+        if self._planned is None:
             try:
-                self._kernels = current_engine().submit(partial(_begun, self.calls, self.unsure))
+                begun = partial(_begun, self.calls, self.unsure, self.stored, self.left_out)
+                self._planned = current_engine().submit(begun)
             except RuntimeError:  # Python ends, and starts no thread
                 return None
-        return self._built(waits=False) if self._kernels.done() else None
+        return self._loaded(waits=False) if self._planned.done() else None
 
     def complete(self) -> None:
         """Waits until the plan is built, if that has begun."""
-        if self._kernels is not None:
-            self._built(waits=True)
+        if self._planned is not None:
+            self._loaded(waits=True)
 
     def refuse(self) -> None:
         """Makes windows of this signature run call by call from now on."""
@@ -72,17 +79,32 @@ class WindowPlan:
 
     def assume_less(self, trees: Iterable[int]) -> None:
         """Adds trees to `unsure`, the trees without assumptions; the plan is built anew."""
-        self.unsure, self._kernels = self.unsure.union(trees), None
+        self.unsure, self._planned = self.unsure.union(trees), None
 
-    def _built(self, *, waits: bool) -> WindowKernels | None:
-        assert self._kernels is not None
+    def leave_out(self, parts: Iterable[FoundPart]) -> None:
+        """Runs these calls by default, and those of other parts as before; the plan is built anew.
+
+        Refused components say why when it is built.
+        """
+        self.left_out, self._planned = self.left_out.union(x.calls for x in parts), None
+
+    def _loaded(self, *, waits: bool) -> PlannedCalls | None:
+        planned = self._built(waits=waits)
+        if (
+            self.stored is not None
+        ):  # said here: in the thread that builds it, an error of it would be one of the plan
+            self.stored.warn()
+        return planned
+
+    def _built(self, *, waits: bool) -> PlannedCalls | None:
+        assert self._planned is not None
         engine = current_engine()
         try:
-            kernels = self._kernels.result()
-            irs = _irs_of(kernels)
+            planned = self._planned.result()
+            irs = planned.irs
             if not waits and not engine.prepare(irs):
                 return None
-            return kernels if all(engine.prepared(ir) is not None for ir in irs) else None
+            return planned if all(engine.prepared(ir) is not None for ir in irs) else None
         except Exception as e:  # also a bug in the rules: calls without a plan are right
             self.is_usable = False
             why = str(e) if isinstance(e, CompileError) else f"its plan failed: {e!r}"
@@ -92,34 +114,139 @@ class WindowPlan:
             return None
 
 
+@dataclass(frozen=True, eq=False)
+class _Step:
+    """Kernel of a plan with its arrays, and the positions of its numbers."""
+
+    ir: KernelIR
+    arrays: Values
+    scalars: tuple[int, ...]
+
+    def run(self, numbers: Sequence[Any]) -> None:
+        """Runs the kernel by itself. Raises its errors."""
+        current_engine().run(self.ir, self.arrays, [numbers[k] for k in self.scalars])
+
+
+class _Unit:
+    """Part of a plan that one call runs: a kernel, or a stored implementation (`part`) in place of some kernels (`steps`)."""
+
+    def __init__(self, part: FoundPart | None, steps: Sequence[_Step], arrays: Values) -> None:
+        self.part, self.steps = part, steps
+        (self.arrays, self.scalars) = (
+            (steps[0].arrays, steps[0].scalars)
+            if part is None
+            else (tuple(arrays[n] for n in part.arrays), part.scalars)
+        )
+        self.written = () if part is None else tuple(arrays[n] for n in part.written)
+
+    def caller(self, numbers: Sequence[Any]) -> Callable[..., bool] | None:
+        """Returns the function that runs it on its arrays and numbers; `numbers` are those of all calls."""
+        if self.part is None:
+            return current_engine().prepared(self.steps[0].ir)
+        if self.part.is_checked:
+            return self.part.stored.caller
+        return _CheckedRun(self.part, self, numbers)
+
+    @property
+    def is_quick(self) -> bool:
+        """True if no call of Python's is between the program and its code."""
+        if self.part is not None:
+            return self.part.is_checked
+        return current_engine().quick(self.steps[0].ir) is not None
+
+    def run_steps(self, numbers: Sequence[Any]) -> None:
+        """Runs its kernels one by one. Raises their errors."""
+        for step in self.steps:
+            step.run(numbers)
+
+
+class _CheckedRun:
+    """One run of a stored implementation, compared with the kernels that it replaces; their results stay.
+
+    An interrupt may end it anywhere. `complete` then does what is missing.
+    """
+
+    def __init__(self, part: FoundPart, unit: _Unit, numbers: Sequence[Any]) -> None:
+        self._part, self._unit, self._numbers = part, unit, numbers
+        self._before: list[Any] | None = (
+            None  # contents; the stored code runs only behind all copies
+        )
+        self._is_over = False
+
+    def __call__(self, *args: Any) -> bool:
+        """Runs both. False, without effect, if there is not enough memory for a comparison."""
+        try:
+            self._before = [x.copy() for x in self._unit.written]
+            got = self._stored(args)
+        except MemoryError as e:
+            self._part.refuse(f"there is not enough memory to compare it: {e}")
+            if self._before is None:
+                return False
+            got = None
+        self.complete()
+        if got is not None:
+            self._part.compare(got, self._unit.written)
+        return True
+
+    def complete(self) -> None:
+        """Runs the kernels on the contents from before, unless they have run to their end."""
+        if self._is_over:
+            return
+        for x, old in zip(self._unit.written, self._before or (), strict=self._before is not None):
+            x[...] = old
+        self._unit.run_steps(self._numbers)
+        self._is_over = True
+
+    def _stored(self, args: Values) -> list[Any] | None:
+        """Returns what the stored code leaves; None if it cannot run, which refuses it."""
+        try:
+            was_run = self._part.stored.caller(*args)
+        except Exception as e:  # of stored content: the kernels run
+            self._part.refuse(f"{type(e).__name__}: {e}")
+            return None
+        if not was_run:
+            self._part.refuse("it does not take its arguments")
+            return None
+        return [x.copy() for x in self._unit.written]
+
+
 class BoundPlan:
     """A plan bound to the arrays of one window, and the `marks` of its trees."""
 
     def __init__(
         self,
-        kernels: WindowKernels,
+        planned: PlannedCalls,
         arrays: Values,
         structures: Sequence[Structure],
         marks: TreeMarks,
     ) -> None:
         sections = [x.memory.arrays for x in structures]
-        self.kernels, self._marks = kernels, marks
-        self._arrays = [
-            tuple(
+        self.planned, self.kernels, self._marks = planned, planned.kernels, marks
+
+        def bound(step: WindowStep) -> _Step:
+            own = (
                 arrays[x] if isinstance(x, int) else sections[x[0]][x[1]]
                 for x in step.kernel.arrays
             )
-            for step in kernels.steps
+            return _Step(step.kernel.ir, tuple(own), step.scalars)
+
+        self._units = [
+            _Unit(part, [bound(step) for step in steps], arrays) for part, steps in planned.units
         ]
-        self.are_apart = _are_apart({id(a): a for some in self._arrays for a in some}.values())
-        self._reshapes = not kernels.reshaped.isdisjoint(kernels.assumed)
+        used = (a for unit in self._units for step in unit.steps for a in step.arrays)
+        self.are_apart = _are_apart({id(a): a for a in used}.values())
+        self._reshapes = not self.kernels.reshaped.isdisjoint(self.kernels.assumed)
         self._runs: list[Values] | None = None  # callers with their arrays
-        self._has_numbers = any(step.scalars for step in kernels.steps)
+        self._has_numbers = any(unit.scalars for unit in self._units)
         self._n_missed = 0  # runs in a row
         self.unsure: set[int] = set()  # trees whose cells had changed before these
+        self._others: list[FoundPart] = []  # stored implementations for other numbers
 
-    def may_run(self) -> bool:
-        """True if all assumptions of the plan hold now."""
+    def may_run(self, numbers: Sequence[Any]) -> bool:
+        """True if all assumptions of the plan hold now; `numbers` are those of all calls."""
+        self._others = [x for x in self.planned.parts if not x.takes(numbers)]
+        if self._others:
+            return False
         assumed = self.kernels.assumed
         gone = self._marks.gone(assumed) if assumed else ()
         if not gone:
@@ -130,20 +257,29 @@ class BoundPlan:
             self.unsure.update(gone)
         return not gone
 
-    @property
-    def is_missed(self) -> bool:
-        """True if the assumptions fail repeatedly: other calls change cells before each run."""
-        return self._n_missed > _MOST_MISSES
+    def is_kept(self, plan: WindowPlan) -> bool:
+        """True if this is still how `plan` should run; else the plan is built anew.
+
+        It is not if the assumptions fail repeatedly, since other calls change cells before each run, nor if a stored implementation
+        is refused or for other numbers.
+        """
+        if self._n_missed > _MOST_MISSES:
+            plan.assume_less(self.unsure)
+        elif self._others or any(x.stored.refusal for x in self.planned.parts):
+            plan.leave_out(self._others)
+        else:
+            return True
+        return False
 
     def run(self, numbers: Sequence[Any], begun: list[bool]) -> None:
         """Runs all calls of the window. An interrupt takes effect before or after all of them.
 
         `begun` is empty as long as no kernel has begun; it gets the results of those that have run.
         """
-        runs = self._runs or self._callers()
+        runs = self._runs or self._callers(numbers)
         if self._has_numbers:
-            steps = zip(runs, self.kernels.steps, strict=True)
-            runs = [(*run, *(numbers[k] for k in step.scalars)) for run, step in steps]
+            units = zip(runs, self._units, strict=True)
+            runs = [(*run, *(numbers[k] for k in unit.scalars)) for run, unit in units]
         if self._reshapes:
             self._marks.drop()
         results = takewhile(bool, starmap(call, runs))
@@ -160,30 +296,35 @@ class BoundPlan:
             if not is_over:
                 self._marks.drop()
                 if may_interrupt:  # in a kernel that has begun
+                    at = runs[len(begun)][0] if len(begun) < len(runs) else None
                     begun.append(True)
-                    for run in runs[len(begun) :]:
-                        begun.append(call(*run))
-                elif len(begun) < len(runs):
-                    self._raise(len(begun), runs[len(begun)])
-        if len(begun) < len(runs):
-            self._raise(len(begun), runs[len(begun)])
+                    if isinstance(at, _CheckedRun):
+                        at.complete()
+                self._run_rest(runs, numbers, begun)
+        self._run_rest(runs, numbers, begun)
         if self._reshapes:
             self._marks.set()
 
-    def _callers(self) -> list[Values]:
-        engine, irs = current_engine(), [step.kernel.ir for step in self.kernels.steps]
-        callers: list[AbstractCaller | None] = [engine.prepared(ir) for ir in irs]
-        runs = [(caller, *arrays) for caller, arrays in zip(callers, self._arrays, strict=True)]
-        if all(engine.quick(ir) is not None for ir in irs):
+    def _run_rest(self, runs: Sequence[Values], numbers: Sequence[Any], begun: list[bool]) -> None:
+        """Runs what has not run; the first of them may have refused its arguments."""
+        while len(begun) < len(runs):
+            run, unit = runs[len(begun)], self._units[len(begun)]
+            if not call(*run):
+                self._run_refused(unit, numbers)
+            begun.append(True)
+
+    def _callers(self, numbers: Sequence[Any]) -> list[Values]:
+        runs = [(unit.caller(numbers), *unit.arrays) for unit in self._units]
+        if all(unit.is_quick for unit in self._units):
             self._runs = runs
         return runs
 
-    def _raise(self, k: int, run: Values) -> None:
-        """Raises the error of step `k`, which refused its arguments."""
-        ir = self.kernels.steps[k].kernel.ir
-        n = 1 + len(ir.arrays)
-        current_engine().run(ir, run[1:n], run[n:])
-        raise AssertionError(f"a kernel of a window has refused its arguments once: {ir.name}")
+    def _run_refused(self, unit: _Unit, numbers: Sequence[Any]) -> None:
+        """Runs the kernels of a unit that refused its arguments. Raises their errors; a single kernel has one."""
+        unit.run_steps(numbers)
+        if unit.part is None:
+            name = unit.steps[0].ir.name
+            raise AssertionError(f"a kernel of a window has refused its arguments once: {name}")
 
 
 def _are_apart(arrays: Any) -> bool:
@@ -191,23 +332,30 @@ def _are_apart(arrays: Any) -> bool:
     return not any(np.may_share_memory(a, b) for a, b in combinations(arrays, 2))
 
 
-def _irs_of(kernels: WindowKernels) -> list[KernelIR]:
-    return list({id(step.kernel.ir): step.kernel.ir for step in kernels.steps}.values())
-
-
-def _begun(calls: Sequence[WindowCall], unsure: frozenset[int]) -> WindowKernels:
+def _begun(
+    calls: Sequence[WindowCall],
+    unsure: frozenset[int],
+    stored: StoredComponents | None,
+    left_out: frozenset[range],
+) -> PlannedCalls:
     """Returns the kernels of a window's calls, after starting their compilation."""
     from ...kernels.tasks.window_kernels import window_kernels
 
-    kernels = window_kernels(calls, unsure)
-    current_engine().prepare(_irs_of(kernels))
-    return kernels
+    found = [] if stored is None else stored.parts(calls, left_out)
+    kernels = window_kernels(calls, unsure, [x.calls for x in found])
+    planned = PlannedCalls(kernels, [x for x in found if x.calls in kernels.apart])
+    current_engine().prepare(planned.irs)
+    return planned
 
 
 class PlanBank:
-    """Plans of a program's windows by signature. The kernels of a signature live as long as its plan."""
+    """Plans of a program's windows by signature. The kernels of a signature live as long as its plan.
 
-    def __init__(self) -> None:
+    `stored`: components that run as they were found.
+    """
+
+    def __init__(self, stored: StoredComponents | None = None) -> None:
+        self.stored = stored
         self._plans: dict[object, WindowPlan] = {}
 
     def plan(self, calls: tuple[WindowCall, ...]) -> WindowPlan | None:
@@ -215,7 +363,7 @@ class PlanBank:
         key = tuple((id(c.ir), c.arrays, tuple(n for n, _ in c.trees)) for c in calls)
         found = self._plans.get(key)
         if found is None and len(self._plans) < _MOST_PLANS:
-            found = self._plans[key] = WindowPlan(calls)
+            found = self._plans[key] = WindowPlan(calls, self.stored)
         return found
 
     def complete(self) -> None:

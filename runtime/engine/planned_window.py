@@ -115,13 +115,12 @@ class RanWindow:
         plan, bound = self.plan, self.bound
         if plan is None or not plan.is_usable:
             return None
-        if bound is not None and bound.is_missed:
-            plan.assume_less(bound.unsure)
+        if bound is not None and not bound.is_kept(plan):
             bound = self.bound = None
         if bound is None:
-            kernels = plan.kernels()
-            if kernels is not None:
-                bound = BoundPlan(kernels, self.arrays, self.structures, self.marks)
+            planned = plan.planned()
+            if planned is not None:
+                bound = BoundPlan(planned, self.arrays, self.structures, self.marks)
                 if not bound.are_apart:  # kernels of single calls say so
                     plan.refuse()
                     return None
@@ -324,7 +323,8 @@ class PlannedWindow(AbstractDeferringExecutor):
         """Resets lock and plans in a child of fork(): the threads that built plans are gone."""
         self._lock = threading.RLock()
         self._forget()
-        self.plans = PlanBank()
+        stored = self.plans.stored
+        self.plans = PlanBank(None if stored is None else stored.in_child())
 
     def _forget(self) -> None:
         self._expected, self._before, self._follows = None, None, True
@@ -439,9 +439,15 @@ class PlannedWindow(AbstractDeferringExecutor):
         stats.n_activations_without += ran.n_activations
         bound = ran.to_run()
         # Calls that wait behind have to run before.
-        if bound is not None and not self.behind.waits and bound.may_run():
-            self._run_by_plan(ran, bound, calls)
-            return
+        if bound is not None and not self.behind.waits:
+            numbers = (
+                [x for kernel, values in calls for x in values[kernel.n_arrays :]]
+                if ran.has_numbers
+                else ()
+            )
+            if bound.may_run(numbers):
+                self._run_by_plan(bound, numbers, len(calls))
+                return
         stats.n_launches += ran.n_loops
         stats.n_lists += ran.n_lists
         stats.n_activations += ran.n_activations
@@ -481,20 +487,16 @@ class PlannedWindow(AbstractDeferringExecutor):
             ran.rotation = Rotation(self._window(first), self._window([*rest, *first]))
         return ran.rotation if ran.rotation.pays else None
 
-    def _run_by_plan(self, ran: RanWindow, bound: BoundPlan, calls: list[Held]) -> None:
-        numbers = (
-            [x for kernel, values in calls for x in values[kernel.n_arrays :]]
-            if ran.has_numbers
-            else ()
-        )
-        begin, n, begun = perf_counter(), len(calls), list[bool]()
+    def _run_by_plan(self, bound: BoundPlan, numbers: Sequence[Any], n: int) -> None:
+        """Runs the first `n` deferred calls."""
+        begin, begun = perf_counter(), list[bool]()
         try:
             bound.run(numbers, begun)
         finally:
             if begun:  # nothing is called here: no signal arrives between the run and this
                 del self._held[:n]
         self.stats.backend_s += perf_counter() - begin
-        self.stats.note_plan(n, bound.kernels)
+        self.stats.note_plan(n, bound.planned)
 
     def _run_one(self, kernel: WaitingKernel, values: Values) -> None:
         """Runs the first deferred call.

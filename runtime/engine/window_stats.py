@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ...kernels.tasks.window_kernels import WindowKernels
+    from .planned_calls import PlannedCalls
 
 
 @dataclass
@@ -15,6 +15,7 @@ class Stats:
 
     `wall_s`: seconds in which windows ran; `backend_s`: the part in compiled code.
     `n_calls`: deferred calls, in `n_windows` windows; `n_planned` of them ran by plans.
+    `n_from_store`: runs of components of plans as the tuned store has them (`decisions=True`).
     `n_at_once`: calls that were not deferred.
     `n_launches`: launches of deferred calls; without plans there would have been `n_launches_without`.
     `n_lists`: lists of active cells that were built or tested. `n_activations`: places in kernels that activate cells.
@@ -30,6 +31,7 @@ class Stats:
     n_windows: int = 0
     n_calls: int = 0
     n_planned: int = 0
+    n_from_store: int = 0
     n_at_once: int = 0
     n_launches: int = 0
     n_launches_without: int = 0
@@ -44,12 +46,13 @@ class Stats:
     backend: str = "cpu"
     runs: dict[str, dict[str, int]] = field(default_factory=dict)
 
-    def note_plan(self, n_calls: int, kernels: WindowKernels) -> None:
+    def note_plan(self, n_calls: int, planned: PlannedCalls) -> None:
         """Counts a window of `n_calls` calls that ran by its plan."""
         self.n_planned += n_calls
-        self.n_launches += kernels.n_loops
-        self.n_lists += kernels.n_lists
-        self.n_activations += kernels.n_activations
+        self.n_from_store += len(planned.parts)
+        self.n_launches += planned.n_loops
+        self.n_lists += planned.kernels.n_lists
+        self.n_activations += planned.kernels.n_activations
 
     def note_found(self, n_calls: int, work: tuple[int, int], alone: tuple[int, int]) -> None:
         """Counts a sequence of `n_calls` calls that ran as it was found.

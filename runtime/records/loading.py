@@ -39,8 +39,8 @@ def load_best(path: Path, *, follow: bool = False) -> BestFile:
     return best
 
 
-def check_best(path: Path, best: BestFile) -> None:
-    """Raises RecordError if a well-formed best.json contradicts itself."""
+def check_best(path: Path | str, best: BestFile) -> None:
+    """Raises RecordError if a well-formed best.json contradicts itself; `path`: its place, for the sentence."""
     gap = (best.time_ns - best.bound_ns) / best.time_ns
     if not math.isclose(gap, best.gap, abs_tol=1e-6):
         raise RecordError(
@@ -101,7 +101,7 @@ def _strange_text(found: Any) -> str | None:
     return None
 
 
-def _check_decisions(path: Path, decisions: Decisions) -> None:
+def _check_decisions(path: Path | str, decisions: Decisions) -> None:
     problem = repeated(decisions)
     if problem is not None:
         raise RecordError(f"{path} was changed by hand: {problem}")

@@ -243,6 +243,11 @@ class Tuned:
         return self._caller(*given.values()) if is_whole else self._caller(**given)
 
     @property
+    def caller(self) -> AbstractCaller | None:
+        """The compiled caller, if there is one: it runs positional arguments that need no conversion, else it returns False."""
+        return self._caller
+
+    @property
     def written(self) -> frozenset[str]:
         """Names of the arrays that calls may write."""
         return frozenset(a.name for a in self._problem.arrays if a.role != "input")

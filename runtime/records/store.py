@@ -1,8 +1,9 @@
 """The tuned store: results of searches, which several machines may share.
 
-A row is the result for a problem on a device, or for a component of a problem. Writers append, and readers take the best. The
-store is SQLite on a local disk, or PostgreSQL for a team: the environment variable KERNELSCAPE_STORE has its address. A row may
-be wrong or hostile: an implementation is rebuilt from its decisions, and verified before it runs.
+A row is the result for a problem on a device. Writers append, and readers take the best. Results for components of problems are
+in the same table, but no rows of the store: they are known by content alone, and few of each are kept. The store is SQLite on a
+local disk, or PostgreSQL for a team: the environment variable KERNELSCAPE_STORE has its address. A row may be wrong or hostile: an
+implementation is rebuilt from its decisions, and verified before it runs.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ _BUSY_S = (
 )
 _AGAIN_S = 0.2
 _PER_STATEMENT = 200  # rows that are removed at once
+KEPT = 3  # results of a component on a device
 _ROWS = sa.Table(
     "results",
     sa.MetaData(),
@@ -88,7 +90,6 @@ class Row:
     number: int
     key: TunedKey
     problem: str
-    component: str
     time_ns: float
     taken: str  # UTC, ISO 8601
     error: str = ""
@@ -129,13 +130,23 @@ class TunedStore:
         """True if the store is a database of a team."""
         return self._url.get_backend_name() != "sqlite"
 
-    def put(self, best: BestFile, component: str = "") -> None:
-        """Stores a result; `component` is the name of a component, "" for a whole problem.
-
-        A shared store receives no names of files on this machine.
-        """
-        row = _row_of(_without_places(best) if self.is_shared else best, component)
+    def put(self, best: BestFile) -> None:
+        """Stores a result. A shared store receives no names of files on this machine."""
+        row = _row_of(_without_places(best) if self.is_shared else best, "")
         self._do(lambda c: _insert(c, row))
+
+    def put_component(self, best: BestFile, component: str) -> None:
+        """Stores a result of a component, known by its content.
+
+        Of all that a device has for this component, the store keeps the newest and the best others, `KEPT` in all.
+        """
+        row = _row_of(_without_places(best), component)
+
+        def put(connection: sa.Connection) -> None:
+            _remove([x.id for x in self._others(connection, row)][KEPT - 1 :], connection)
+            _insert(connection, row)
+
+        self._do(put)
 
     def lookup(self, key: TunedKey) -> Match | None:
         """Returns the best result for the shape, else for the nearest shape of the same sequence, dtype and device.
@@ -143,7 +154,7 @@ class TunedStore:
         If the device has none, results of devices of the same kind are returned. Unreadable rows are left out.
         """
         rows = self._rows(_ROWS.c.sequence == key.family, _ROWS.c.dtype == key.dtype)
-        rows = [r for r in rows if not r.component and not r.error and _is_near(r.key, key)]
+        rows = [r for r in rows if not r.error and _is_near(r.key, key)]
         for group in sorted(_grouped(rows), key=lambda rows: _nearness(rows[0].key, key)):
             for row in group:
                 with suppress(RecordError):
@@ -160,29 +171,66 @@ class TunedStore:
         rows = self._rows(
             _ROWS.c.device == device, _ROWS.c.sequence.startswith(f"{stem}:", autoescape=True)
         )
-        rows = [r for r in rows if not r.component]
         groups = sorted(_grouped(rows), key=lambda rows: (rows[0].key.family, rows[0].key.shape))
         return tuple(self._first(group) for group in groups)
 
+    def components(self, device: str) -> dict[str, list[int]]:
+        """Returns for each component the numbers of its results on a device, at most `KEPT`, the fastest first.
+
+        `read_component` takes a number. Results whose words are odd are left out.
+        """
+        query = (
+            sa.select(_ROWS.c.id, _ROWS.c.component, _ROWS.c.time_ns)
+            .where(_ROWS.c.device == device, _ROWS.c.component != "")
+            .order_by(_ROWS.c.id)
+        )
+        found: dict[str, list[tuple[float, int]]] = {}
+        for number, name, time_ns in self._do(lambda c: c.execute(query).all()):
+            if isinstance(name, str) and isinstance(time_ns, float):
+                found.setdefault(name, []).append((time_ns, number))
+        return {name: [n for _, n in sorted(some)[:KEPT]] for name, some in found.items()}
+
     def rows(self) -> list[Row]:
-        """Returns all rows, the oldest first."""
+        """Returns all rows, the oldest first; components are none."""
         return self._rows()
 
     def read(self, number: int) -> BestFile:
         """Returns the result in row `number`. Raises RecordError if this version cannot use it or there is none."""
-        found = self._do(
-            lambda c: c.execute(sa.select(_ROWS).where(_ROWS.c.id == number)).one_or_none()
-        )
+        return self._read(number, _ROWS.c.component == "")
+
+    def read_component(self, number: int) -> BestFile:
+        """Returns a result of a component by its number in `components`. Raises RecordError as `read` does."""
+        return self._read(number, _ROWS.c.component != "")
+
+    def _read(self, number: int, condition: sa.ColumnElement[bool]) -> BestFile:
+        query = sa.select(_ROWS).where(_ROWS.c.id == number, condition)
+        found = self._do(lambda c: c.execute(query).one_or_none())
         if found is None:
             raise RecordError(f"{self.name} has no row {number}")
         return self._decode(found)
+
+    def _others(self, connection: sa.Connection, row: dict[str, Any]) -> list[Any]:
+        """Returns the other results of a row's component, the fastest first; those that cannot be read come last."""
+        query = sa.select(_ROWS).where(
+            _ROWS.c.component == row["component"],
+            _ROWS.c.device == row["device"],
+            _ROWS.c.digest != row["digest"],
+        )
+
+        def cost(x: Any) -> tuple[bool, float, int]:
+            try:
+                return False, self._decode(x).time_ns, -x.id
+            except RecordError:
+                return True, 0.0, -x.id
+
+        return sorted(connection.execute(query).all(), key=cost)
 
     def exported(self) -> Iterator[bytes]:
         """Yields one line of JSON per row that this version can use, without names of files on this machine."""
         for row in self.rows():
             with suppress(RecordError):
                 best = _without_places(self.read(row.number))
-                line = _Exported(format=FORMAT, component=row.component, best=best)
+                line = _Exported(format=FORMAT, component="", best=best)
                 yield msgspec.json.encode(line)
 
     def add(self, lines: Iterable[bytes], name: str) -> tuple[int, int]:
@@ -190,7 +238,7 @@ class TunedStore:
 
         Returns the number of new rows, and of rows already stored. Raises RecordError with `name` and the line's number.
         """
-        rows = [_row_of(x.best, x.component) for x in _exported(lines, name)]
+        rows = [_row_of(x.best, "") for x in _exported(lines, name) if not x.component]
 
         def add(connection: sa.Connection) -> int:
             return sum(_insert(connection, row) for row in rows)
@@ -225,18 +273,23 @@ class TunedStore:
     def _rows(self, *conditions: sa.ColumnElement[bool]) -> list[Row]:
         query = (
             sa.select(*(c for c in _ROWS.c if c.name != "result"))
-            .where(*conditions)
+            .where(_ROWS.c.component == "", *conditions)
             .order_by(_ROWS.c.id)
         )
         return [self._row(x) for x in self._do(lambda c: c.execute(query).all())]
 
     def _row(self, x: Any) -> Row:
+        words = (x.sequence, x.dtype, x.device, x.shape, x.problem, x.taken)
+        if not all(isinstance(w, str) for w in words) or not _are_numbers(x.format, x.time_ns):
+            # SQLite keeps a value of any type in a column of any other.
+            key = TunedKey(str(x.sequence), str(x.dtype), (), str(x.device))
+            return Row(x.id, key, str(x.problem), math.inf, str(x.taken), "its words are odd")
         error = f"{_NEWER} ({x.format})" if x.format > FORMAT else ""
         try:
             key = TunedKey(x.sequence, x.dtype, _shape(x.shape), x.device)
         except ValueError:
             key, error = TunedKey(x.sequence, x.dtype, (), x.device), "its shape is none"
-        return Row(x.id, key, x.problem, x.component, x.time_ns, x.taken, error)
+        return Row(x.id, key, x.problem, x.time_ns, x.taken, error)
 
     def _first(self, rows: Sequence[Row]) -> BestFile | RecordError:
         """Returns the first readable result of `rows`, else the error of the first row."""
@@ -251,11 +304,13 @@ class TunedStore:
 
     def _decode(self, row: Any) -> BestFile:
         where = f"row {row.id} of {self.name}"
+        if not isinstance(row.result, str) or not _are_numbers(row.format, row.time_ns):
+            raise RecordError(f"{where} cannot be read: its words are odd")
         if row.format > FORMAT:
             raise RecordError(f"{where}: {_NEWER} ({row.format})")
         try:
             best = msgspec.json.decode(row.result, type=BestFile)
-        except msgspec.DecodeError as e:
+        except (msgspec.DecodeError, RecursionError) as e:
             raise RecordError(f"{where} cannot be read: {e}") from e
         if best.schema not in READ:
             raise RecordError(
@@ -357,7 +412,8 @@ def _engine(url: sa.URL) -> sa.Engine:
 
 
 def _configure_sqlite(connection: sqlite3.Connection, record: object) -> None:
-    """Sets up a new SQLite connection so that several processes can write."""
+    """Sets up a new SQLite connection so that several processes can write, and that odd bytes in a row do not hide the others."""
+    connection.text_factory = partial(str, encoding="utf-8", errors="replace")
     with suppress(sqlite3.OperationalError):  # a file that is read only, or busy
         connection.execute("pragma journal_mode = wal")
     connection.execute("pragma synchronous = normal")
@@ -420,23 +476,27 @@ def _exported(lines: Iterable[bytes], name: str) -> Iterator[_Exported]:
         yield found
 
 
+def _are_numbers(version: object, time_ns: object) -> bool:
+    return isinstance(version, int) and isinstance(time_ns, float) and math.isfinite(time_ns)
+
+
 def _shape(text: str) -> tuple[int, ...]:
     return tuple(int(n) for n in text.split("x") if n)
 
 
 def best_of_each(rows: Iterable[Row]) -> list[Row]:
-    """Returns for each key and component the row that readers prefer."""
+    """Returns for each key the row that readers prefer."""
     return [group[0] for group in _grouped(r for r in rows if not r.error)]
 
 
 def _grouped(rows: Iterable[Row]) -> list[list[Row]]:
-    """Returns the rows by key and component; in each group rows of the newest problem come first, sorted by time.
+    """Returns the rows by key; in each group rows of the newest problem come first, sorted by time.
 
     `rows` are ordered by number.
     """
-    groups: dict[tuple[TunedKey, str], list[Row]] = {}
+    groups: dict[TunedKey, list[Row]] = {}
     for row in rows:
-        groups.setdefault((row.key, row.component), []).append(row)
+        groups.setdefault(row.key, []).append(row)
     found = []
     for group in groups.values():
         newest = {row.problem: -row.number for row in group}

@@ -56,6 +56,24 @@ def test_loops_lists_and_activations_of_a_window(
     assert counts(planned(p, names)) == later
 
 
+def test_calls_that_stay_apart_have_kernels_of_their_own(p: SimpleNamespace) -> None:
+    names = "own around own around own"
+    calls = window_of(record_program(lambda: [getattr(p, n)() for n in names.split()], ())[0])
+    alone = window_kernels(calls, ALL)
+    found = window_kernels(calls, ALL, [range(1, 2), range(2, 4)])
+    assert found.apart == (range(1, 2), range(2, 4))
+    assert [step.call for step in found.steps] == [0, 1, 2, 4]
+    assert counts(found) == counts(alone)
+    assert len(alone.steps) == 1
+
+
+def test_no_common_loop_is_lost_for_calls_that_are_to_stay_apart(p: SimpleNamespace) -> None:
+    calls = window_of(record_program(lambda: [p.own() for _ in range(5)], ())[0])
+    found, alone = window_kernels(calls, ALL, [range(1, 2)]), window_kernels(calls, ALL)
+    assert found.apart == ()
+    assert (found.n_loops, found.rotation) == (alone.n_loops, alone.rotation)
+
+
 def test_a_window_assumes_what_it_needs_of_its_own_trees_only(p: SimpleNamespace) -> None:
     assert planned(p, "own around").assumed == (0,)
     assert planned(p, "masked").assumed == ()

@@ -345,7 +345,7 @@ def test_an_interrupt_leaves_no_call_of_a_plan_behind() -> None:
 
     # Only callers that are no part of the extension are interrupted before they return.
     ran.bound._runs = None
-    ran.bound._callers = lambda: [(interrupted, *runs[0][1:]), *runs[1:]]
+    ran.bound._callers = lambda numbers: [(interrupted, *runs[0][1:]), *runs[1:]]
     with pytest.raises(KeyboardInterrupt):
         period()  # the last step runs them
     found = seen(p)

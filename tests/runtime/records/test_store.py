@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -78,10 +79,40 @@ def test_other_keys_do_not_match(store, other):
     assert store.lookup(replace(KEY, **other)) is None
 
 
-def test_components_are_no_whole(store):
-    store.put(best(1.0), "matvec")
+def test_components_are_no_rows(store, tmp_path):
+    """Whatever lists, reads, counts, exports or prunes results does not see them."""
+    store.put_component(msgspec.structs.replace(best(1.0), sequence="file:f"), "a")
     assert store.lookup(KEY) is None
-    assert [row.component for row in store.rows()] == ["matvec"]
+    assert store.of_file("file", "cpu-x") == ()
+    assert (store.rows(), list(store.exported())) == ([], [])
+    with pytest.raises(RecordError, match="has no row 1"):
+        store.read(1)
+    store.put(best(2.0))
+    store.put(best(3.0))
+    assert store.prune() == 1
+    assert [row.number for row in store.rows()] == [2]
+    assert store.read_component(1).time_ns == 1.0
+    with pytest.raises(RecordError, match="has no row 2"):
+        store.read_component(2)
+
+
+def test_components_are_listed_best_first(store):
+    for time_ns, name in ((3.0, "a"), (2.0, "a"), (4.0, "b")):
+        store.put_component(best(time_ns), name)
+    store.put(best(1.0))
+    store.put_component(on("cpu-y", best(1.0)), "a")
+    assert store.components("cpu-x") == {"a": [2, 1], "b": [3]}
+
+
+def test_few_results_of_a_component_are_kept(store):
+    """The newest is one of them, since only it is known to be of this version; what cannot be read goes first."""
+    odd = module._row_of(best(0.5), "a") | {"digest": "0" * 64, "result": "{}"}
+    with store._engine.begin() as connection:
+        connection.execute(sa.insert(module._ROWS).values(odd))
+    for time_ns in (3.0, 2.0, 2.0, 5.0, 4.0, 9.0):
+        store.put_component(best(time_ns), "a")
+    found = [store.read_component(n).time_ns for n in store.components("cpu-x")["a"]]
+    assert found == [2.0, 3.0, 9.0]
 
 
 def test_a_file_that_is_no_store_is_a_sentence(tmp_path):
@@ -118,15 +149,26 @@ HOSTILE = [
     {"shape": "x8x9"},
     {"shape": "-"},
     {"device": "cpu-x'; drop table results; --"},
+    {"time_ns": "soon"},
+    {"time_ns": float("inf")},
+    {"format": "x"},
+    {"shape": b"8"},
+    {"result": b"\xff\xfe"},
+    {"taken": b"\xff"},
 ]
+
+
+def insert_odd(store: TunedStore, row: dict) -> None:
+    """Stores a row as it is: SQLite takes values of any type."""
+    with sqlite3.connect(store.name) as connection:
+        names, marks = ", ".join(row), ", ".join("?" * len(row))
+        connection.execute(f"insert into results ({names}) values ({marks})", list(row.values()))
 
 
 @pytest.mark.parametrize("change", HOSTILE)
 def test_a_row_that_is_hostile_or_newer_is_left_out(store, change):
     """Kind: rows whose words differ from their results, so that they would win where they have no right to."""
-    row = module._row_of(best(2.0), "") | {"digest": "0" * 64} | change
-    with store._engine.begin() as connection:
-        connection.execute(sa.insert(module._ROWS).values(row))
+    insert_odd(store, module._row_of(best(2.0), "") | {"digest": "0" * 64} | change)
     store.put(best(5.0))
     assert store.lookup(KEY).best.time_ns == 5.0
     assert len(store.rows()) == 2
@@ -135,6 +177,18 @@ def test_a_row_that_is_hostile_or_newer_is_left_out(store, change):
     assert isinstance(found, BestFile)
     store.prune()
     assert store.lookup(KEY).best.time_ns == 5.0
+
+
+@pytest.mark.parametrize("change", [*HOSTILE, {"component": b"\xff"}])
+def test_an_odd_component_hides_no_other(store, change):
+    insert_odd(store, module._row_of(best(2.0), "a") | {"digest": "0" * 64} | change)
+    store.put_component(best(5.0), "a")
+    store.put_component(best(6.0), "b")
+    found = store.components("cpu-x")
+    assert [store.read_component(n).time_ns for n in found["a"] if n != 1] == [5.0]
+    with suppress(RecordError):
+        assert store.read_component(1).time_ns == 2.0  # only when it was taken is odd
+    assert len(found["b"]) == 1
 
 
 def test_an_unreadable_result_of_a_file_is_its_error(store):
@@ -164,13 +218,13 @@ def test_results_travel_without_names_of_files(store, tmp_path):
         stored=msgspec.structs.replace(best().stored, files=(SourceFile("/home/me/x.py", "h"),)),
     )
     store.put(named)
-    store.put(best(3.0), "matvec")
+    store.put(best(3.0))
     lines = list(store.exported())
     assert b"/home/me" not in b"".join(lines)
     with TunedStore(tmp_path / "other.sqlite") as other:
         assert other.add(lines, "x.jsonl") == (2, 0)
         assert other.add(lines, "x.jsonl") == (0, 2)
-        assert other.lookup(KEY).best == best()
+        assert other.lookup(KEY).best == best(3.0)
         assert store.add(other.exported(), "x.jsonl") == (0, 2)  # they came from there
         with pytest.raises(RecordError, match=r"line 2 of x\.jsonl is no exported result"):
             other.add([lines[0], b"{}"], "x.jsonl")

@@ -1,0 +1,205 @@
+"""Results of a search for the components of its sequence, each by itself, as the tuned store has them.
+
+A component's calls are a sequence of their own. It is stored if the decisions about the component make the same text of it alone:
+then it was verified and timed with the whole.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+from msgspec import UNSET, structs
+
+from ..codegen.by_component import EvaluatedSources
+from ..codegen.text.dialect import Dialect
+from ..kernels.frontend.recorder import Recording
+from ..kernels.ir.errors import LanguageError
+from ..kernels.ir.kernel import Param
+from ..kernels.ir.walk import walk
+from ..kernels.tasks.archive import to_values
+from ..kernels.tasks.pipeline import normalise
+from ..kernels.tasks.recorded_calls import labels_of
+from ..runtime.engine.stored_components import key_of_recording, why_no_part
+from ..runtime.records.record import BestFile, ComponentRecord, Decisions
+from ..runtime.records.replay import StaleError, restore_complete
+from ..runtime.records.stored import StoredParameter, StoredSequence
+from ..space.build import build_space
+from ..space.candidate import Candidate
+from ..space.components import components_of
+from ..space.targets.kind import CPU
+from .evaluation import open_decisions
+from .workload import dtype_of, sizes_of
+
+_LONGEST_S = 2.0  # for the components of one result; the most expensive come first
+
+
+@dataclass(frozen=True)
+class _Group:
+    """Components that share calls: their numbers, and their calls as a range. `time_ns`: of all of them together."""
+
+    components: range
+    calls: range
+    time_ns: float
+    spread: float
+
+
+def component_results(
+    recording: Recording,
+    candidate: Candidate,
+    best: BestFile,
+    rows: Sequence[ComponentRecord],
+    dialect: Dialect,
+) -> Iterator[tuple[str, BestFile]]:
+    """Yields the key and the result of each component of a sequence whose calls are a sequence of their own.
+
+    `candidate`: the best implementation, of which `best` is the record and `rows` has the times of the components, if it has
+    several. Components of sparse fields, of repeats and of temporaries are left out.
+    """
+    if candidate.space.target.kind != CPU:
+        return
+    until_s = time.monotonic() + _LONGEST_S
+    whole, known = EvaluatedSources(dialect), set[str]()
+    for group in sorted(_groups(recording, candidate, best, rows), key=lambda x: -x.time_ns):
+        part = _part_of(recording, group.calls)
+        if part is None or (key := key_of_recording(part)) in known:
+            continue
+        if time.monotonic() > until_s:
+            return
+        known.add(key)
+        with suppress(StaleError, LanguageError):
+            alone = _alone(part, recording, candidate, group)
+            own = EvaluatedSources(dialect)
+            n_own = len(alone.space.backbone.components)
+            texts = _texts(own, alone, range(n_own))
+            if "" not in texts and texts == _texts(whole, candidate, group.components):
+                yield key, _record(part, alone, best, group, own.whole(alone).key)
+
+
+def _texts(sources: EvaluatedSources, candidate: Candidate, components: range) -> list[str]:
+    """Returns the keys of the texts of some components, "" for none; calls that are not split have one text."""
+    if candidate.is_apart:
+        return [sources.whole(candidate).key]
+    return [sources.component_key(candidate, k) or "" for k in components]
+
+
+def _groups(
+    recording: Recording,
+    candidate: Candidate,
+    best: BestFile,
+    rows: Sequence[ComponentRecord],
+) -> Iterator[_Group]:
+    """Yields the components in groups, each of which has all tasks of consecutive calls."""
+    numbers = {label: k for k, label in enumerate(labels_of(recording))}
+    tasks, runs = candidate.space.problem.tasks, candidate.space.backbone.components
+    if candidate.is_apart:
+        every = range(len(recording.calls))
+        yield _Group(range(len(runs)), every, best.time_ns, best.spread)
+        return
+    calls = [{numbers.get(tasks[t].name.partition(".")[0], -1) for t in run} for run in runs]
+    first = 0
+    for k in range(1, len(runs) + 1):
+        if k < len(runs) and max(map(max, calls[first:k])) >= min(map(min, calls[k:])):
+            continue
+        used = set[int]().union(*calls[first:k])
+        at = range(min(used), max(used) + 1)
+        if len(rows) == len(runs):
+            time_ns = sum(row.time_ns for row in rows[first:k])
+            spread = max(row.spread for row in rows[first:k])
+        else:
+            time_ns, spread = best.time_ns, best.spread
+        is_timed = len(rows) == len(runs) or len(runs) == k - first
+        if is_timed and used == set(at) and at.start >= 0:
+            yield _Group(range(first, k), at, time_ns, spread)
+        first = k
+
+
+def _part_of(recording: Recording, at: range) -> Recording | None:
+    """Returns the calls `at` of a recording as a recording of their own; None if that cannot be part of a window."""
+    calls = recording.calls[at.start : at.stop]
+    if any(k in r.members for r in recording.repeats for k in at):
+        return None
+    arrays = {name for call in calls for name in call.arrays}
+    scalars = {
+        x.name for call in calls for e in call.scalars for x in walk(e) if isinstance(x, Param)
+    }
+    if not arrays <= {p.name for p in recording.arrays} or any(c.logical for c in calls):
+        return None
+    part = Recording(
+        recording.name,
+        tuple(p for p in recording.arrays if p.name in arrays),
+        (),
+        tuple(p for p in recording.scalars if p.name in scalars),
+        calls,
+    )
+    return None if why_no_part(part) else part
+
+
+def _alone(part: Recording, recording: Recording, candidate: Candidate, group: _Group) -> Candidate:
+    """Returns the implementation of some calls alone that has the decisions about them. Raises StaleError and LanguageError."""
+    target = candidate.space.target
+    space = build_space(normalise(part), target)
+    labels = labels_of(recording)[group.calls.start : group.calls.stop]
+    names = dict(zip(labels, labels_of(part), strict=True))
+    return restore_complete(space, _renamed(_decisions_about(candidate, group), names))
+
+
+def _decisions_about(candidate: Candidate, group: _Group) -> Decisions:
+    space = candidate.space
+    if candidate.is_apart:
+        return open_decisions(candidate)
+    about = {
+        space.choices[var].name
+        for k, x in enumerate(components_of(space))
+        if k in group.components
+        for var in x.choices
+    }
+    return tuple((name, value) for name, value in open_decisions(candidate) if name in about)
+
+
+def _renamed(decisions: Decisions, names: dict[str, str]) -> Decisions:
+    """Returns decisions with the calls' names in the whole sequence replaced by those that they have alone."""
+    of_call = re.compile(rf"(?<![\w.])({'|'.join(map(re.escape, names))})(?!\w)")
+    return tuple((of_call.sub(lambda x: names[x[1]], name), value) for name, value in decisions)
+
+
+def _record(
+    part: Recording, alone: Candidate, best: BestFile, group: _Group, source_key: str
+) -> BestFile:
+    """Returns the result of some calls alone."""
+    space, s = alone.space, best.stored
+    arrays, scalars = [p.name for p in part.arrays], [p.name for p in part.scalars]
+    stored = StoredSequence(
+        formula="",
+        recording=json.dumps(to_values(part), separators=(",", ":")),
+        parameters=(
+            *(StoredParameter(name, "array") for name in arrays),
+            *(StoredParameter(name, "scalar") for name in scalars),
+        ),
+        ranges={name: s.ranges[name] for name in arrays},
+        scalars={name: s.scalars[name] for name in scalars},
+    )
+    return structs.replace(
+        best,
+        sizes=sizes_of(part),
+        dtype=dtype_of(part),
+        problem_key=space.problem.key,
+        space_key=space.key,
+        decisions=open_decisions(alone),
+        source_key=source_key,
+        time_ns=group.time_ns,
+        spread=group.spread,
+        bound_ns=0.0,
+        gap=1.0,
+        bound_now_ns=None,
+        baseline_ns=None,
+        numpy_ns=None,
+        stored=stored,
+        library=UNSET,
+        fixed=(),
+        profile=UNSET,
+    )

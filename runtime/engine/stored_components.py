@@ -1,0 +1,328 @@
+"""Stored components: implementations of parts of windows, found by the content of their calls.
+
+A component of the tuned store holds some consecutive calls of a searched sequence, and the decisions about them. A window that
+makes the same calls runs that implementation for them, though the window itself was never searched.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import threading
+import warnings
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate
+from math import copysign
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...kernels.fields.program import current_program
+from ...kernels.frontend.recorder import Recording
+from ...kernels.ir.errors import LanguageError
+from ...kernels.ir.kernel import Assert, Cast, Const, Expr, KernelIR, Param, Print
+from ...kernels.ir.walk import nested_statements, written_in
+from ...kernels.tasks.archive import ArchiveError
+from ..api.errors import DeviceError
+from ..device import DeviceOptions, open_device
+from ..records.loading import check_best
+from ..records.record import RecordError
+from ..records.replay import RebuiltRecord, StaleError, dialect_of, open_tuned, rebuild
+from ..records.store import TunedStore
+from ..worker.verify import Expected, find_mismatch
+from .spelling import spelled
+
+if TYPE_CHECKING:
+    from ...kernels.sparse.recorded import WindowCall
+
+# Errors of a result's file, or of the machine for it: the program then runs without it.
+UNUSABLE = (
+    RecordError,
+    ArchiveError,
+    StaleError,
+    DeviceError,
+    LanguageError,
+    MemoryError,
+    OSError,
+)
+N_CHECKED = 3  # runs that are compared
+_FACTOR = 1024.0  # units in the last place of an array's largest value: either result was rounded on another way
+_N_CALLS = re.compile(r"[1-9][0-9]?(?= calls )")  # of a component, in its key
+MOST_CALLS = 99  # of a component
+
+
+def calls_key(calls: Iterable[tuple[KernelIR, Sequence[Hashable]]]) -> str:
+    """Returns the key of some calls by content: their number, the texts of their kernels, and which arrays are the same.
+
+    The texts have types and shapes. Values of scalar arguments are left out.
+    """
+    return _key_of([(spelled(ir, has_places=False), arrays) for ir, arrays in calls])
+
+
+def _key_of(calls: Sequence[tuple[str, Sequence[Hashable]]]) -> str:
+    digest, numbers = hashlib.blake2b(digest_size=12), dict[Hashable, int]()
+    for text, arrays in calls:
+        at = [numbers.setdefault(x, len(numbers)) for x in arrays]
+        digest.update(f"{text}\0{at}\0".encode())
+    return f"{len(calls)} calls {digest.hexdigest()}"
+
+
+def plain_scalar(x: Expr) -> Param | Const | None:
+    """Returns the number or the parameter that a scalar argument of a call is; None for any other expression."""
+    expr = x
+    while isinstance(expr, Cast):
+        expr = expr.x
+    if isinstance(expr, Const):
+        return expr if expr is x else None
+    return expr if isinstance(expr, Param) else None
+
+
+def is_same_number(a: Any, b: Any) -> bool:
+    """True if two numbers are equal; -0.0 differs from 0.0."""
+    return bool(a == b) and (a != 0 or copysign(1, a) == copysign(1, b))
+
+
+def sentence_of(error: Exception) -> str:
+    """Returns one of `UNUSABLE` as a sentence."""
+    if isinstance(error, MemoryError):
+        return f"there is not enough memory: {error}"
+    return str(error.strerror if isinstance(error, OSError) else error)
+
+
+def first_difference(got: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
+    """Returns a sentence on the first array of `got` that differs from `wanted` by more than rounding; "" if all agree."""
+    for name, want in wanted.items():
+        exact = want.astype(np.float64) if want.dtype.kind == "f" else want
+        mismatch = find_mismatch(got[name], Expected(exact, factor=_FACTOR))
+        if mismatch is not None:
+            return f"{name}{mismatch}"
+    return ""
+
+
+@dataclass(eq=False)
+class FoundPart:
+    """Stored implementation for some calls of a window.
+
+    `arrays`: numbers of the window's arrays in the order of its parameters. `scalars`: positions of its numbers among those of all
+    calls. `constants`: numbers that the code contains. `equal`: positions that must hold the same number. `written`: the numbers of
+    the arrays that the calls write. `n_checked`: its runs that were compared with the kernels of the calls.
+    """
+
+    calls: range
+    stored: StoredComponent
+    arrays: tuple[int, ...]
+    scalars: tuple[int, ...]
+    constants: tuple[tuple[int, Const], ...]
+    equal: tuple[tuple[int, int], ...]
+    written: tuple[int, ...]
+    n_checked: int = 0
+
+    @property
+    def is_checked(self) -> bool:
+        """True if enough of its runs were compared."""
+        return self.n_checked >= N_CHECKED
+
+    def takes(self, numbers: Sequence[Any]) -> bool:
+        """True if the implementation is for these numbers."""
+        return all(
+            is_same_number(x.dtype.numpy.type(numbers[k]), x.value) for k, x in self.constants
+        ) and all(is_same_number(numbers[a], numbers[b]) for a, b in self.equal)
+
+    def compare(self, got: Sequence[Any], wanted: Sequence[Any]) -> None:
+        """Counts a run, with the contents of the arrays `written` behind it, and behind the kernels of the calls."""
+        self.n_checked += 1
+        names = [f"array {n}" for n in self.written]
+        found = first_difference(
+            dict(zip(names, got, strict=True)), dict(zip(names, wanted, strict=True))
+        )
+        if found:
+            self.refuse(found)
+
+    def refuse(self, why: str) -> None:
+        """Makes no window use its component from now on; `why` is a sentence."""
+        self.stored.refusal = self.stored.refusal or why
+
+
+@dataclass(eq=False)
+class StoredComponent:
+    """A component of the tuned store, compiled. `n_launches` are those of its code; `refusal` says why no window may use it.
+
+    `caller` runs it on arrays and numbers in the order of `parameters`. It returns False, without effect, if they do not fit.
+    """
+
+    recording: Recording
+    parameters: tuple[str, ...]
+    caller: Callable[..., bool]
+    n_launches: int
+    refusal: str = ""
+
+    def part(self, calls: Sequence[WindowCall], at: range, first_scalar: int) -> FoundPart:
+        """Returns the implementation bound to the calls `at` of a window, whose scalars begin at position `first_scalar`."""
+        arrays: dict[str, int] = {}
+        scalars: dict[str, int] = {}
+        constants, equal = list[tuple[int, Const]](), list[tuple[int, int]]()
+        position = first_scalar
+        for k, call in zip(at, self.recording.calls, strict=True):
+            arrays.update(zip(call.arrays, calls[k].arrays, strict=True))
+            for x in map(plain_scalar, call.scalars):
+                if isinstance(x, Const):
+                    constants.append((position, x))
+                elif x is not None and scalars.setdefault(x.name, position) != position:
+                    equal.append((scalars[x.name], position))
+                position += 1
+        return FoundPart(
+            at,
+            self,
+            tuple(arrays[name] for name in self.parameters if name in arrays),
+            tuple(scalars[name] for name in self.parameters if name in scalars),
+            tuple(constants),
+            tuple(equal),
+            tuple(sorted({n for k in at for n in _written_by(calls[k])})),
+        )
+
+
+def _written_by(call: WindowCall) -> Iterator[int]:
+    """Yields the numbers of the arrays that a call writes."""
+    written = written_in(call.ir.body)
+    return (n for p, n in zip(call.ir.arrays, call.arrays, strict=True) if p.name in written)
+
+
+def why_no_part(recording: Recording) -> str:
+    """Returns the reason why a stored sequence cannot be part of a window; "" if it can."""
+    if recording.trees:
+        return "it uses sparse fields"
+    if recording.temps or recording.repeats or len(recording.calls) > MOST_CALLS:
+        return "it has temporaries, repeats or too many calls"
+    if any(plain_scalar(x) is None for call in recording.calls for x in call.scalars):
+        return "its kernels take numbers that it computes"
+    statements = (s for call in recording.calls for s in nested_statements(call.ir.body))
+    if any(isinstance(s, Assert | Print) for s in statements):
+        return "its kernels may fail or print"
+    return ""
+
+
+@dataclass(eq=False)
+class StoredComponents:
+    """The components of the tuned store for this machine; `rows` are their numbers in the store by key, the best first."""
+
+    rows: Mapping[str, Sequence[int]]
+    _known: dict[str, StoredComponent | None] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _why: str = ""
+    _has_warned: bool = False
+
+    def __post_init__(self) -> None:
+        found = filter(None, map(_N_CALLS.match, self.rows))
+        self._lengths = sorted({int(n[0]) for n in found}, reverse=True)
+
+    def in_child(self) -> StoredComponents:
+        """Returns the same components for a child of fork(), whose parent's threads may have held the lock."""
+        return StoredComponents(self.rows)
+
+    def parts(
+        self, calls: Sequence[WindowCall], left_out: frozenset[range] = frozenset()
+    ) -> list[FoundPart]:
+        """Returns implementations for calls of a window, in order; those of most calls win, then the earliest.
+
+        It builds them. What cannot be used is left out, with one warning for all: it has no effect on other calls. So are the
+        ranges `left_out`.
+        """
+        irs = {id(c.ir): c.ir for c in calls}
+        texts = {n: spelled(ir, has_places=False) for n, ir in irs.items()}
+        spelt = [(texts[id(c.ir)], c.arrays) for c in calls]
+        firsts = list(accumulate((len(c.ir.scalars) for c in calls), initial=0))
+        is_free = [not c.trees and c.logical is None for c in calls]
+        found = []
+        for n in self._lengths:
+            for k in range(len(calls) - n + 1):
+                at = range(k, k + n)
+                if not all(is_free[k : k + n]) or at in left_out:
+                    continue
+                part = self._part(_key_of(spelt[k : k + n]), calls, at, firsts[k])
+                if part is not None:
+                    found.append(part)
+                    is_free[k : k + n] = [False] * n
+        return sorted(found, key=lambda x: x.calls.start)
+
+    def _part(
+        self, key: str, calls: Sequence[WindowCall], at: range, first_scalar: int
+    ) -> FoundPart | None:
+        component = self._component(key)
+        if component is None:
+            return None
+        if component.refusal:
+            name = component.recording.name
+            self._why = self._why or f", of {name}, is not used: {component.refusal}"
+            return None
+        return component.part(calls, at, first_scalar)
+
+    def _component(self, key: str) -> StoredComponent | None:
+        if key not in self.rows:
+            return None
+        with self._lock:
+            if key not in self._known:
+                self._known[key] = next(self._usable(key), None)
+            return self._known[key]
+
+    def _usable(self, key: str) -> Iterator[StoredComponent]:
+        for number in self.rows[key]:
+            try:
+                yield _opened(number, key)
+            except UNUSABLE as e:
+                self._why = self._why or f" is not used: {sentence_of(e)}"
+            except Exception as e:  # whatever is stored: its calls run by default
+                self._why = self._why or f" is not used: {type(e).__name__}: {e}"
+
+    def warn(self) -> None:
+        """Warns of the first component that cannot be used, once."""
+        if self._why and not self._has_warned:
+            self._has_warned = True
+            sentence = f"a component of the tuned store{self._why}"
+            warnings.warn(f"ks.init(decisions=...): {sentence}", RuntimeWarning, stacklevel=2)
+
+
+def _opened(number: int, key: str) -> StoredComponent:
+    """Returns a row of the tuned store, compiled. Raises one of `UNUSABLE`."""
+    with TunedStore() as store:
+        best, name = store.read_component(number), store.name
+    where = f"row {number} of {name}"
+    check_best(where, best)
+    if best.target != "cpu":
+        raise RecordError(f"{where} is for {best.target:.40}, not for cpu")
+    most = threads_at_most()
+    if most and not 0 < best.threads <= most:
+        raise RecordError(f"{where} takes more threads than the {most} of the program")
+    device = open_device(best.target, DeviceOptions())
+    rebuilt = rebuild(best, device.machine.facts(), dialect_of(device))
+    why = why_no_part(rebuilt.recording)
+    if why:
+        raise RecordError(f"{where} cannot be part of a window: {why}")
+    if key_of_recording(rebuilt.recording) != key:
+        raise RecordError(f"{where} has other calls than its key says")
+    names = tuple(p.name for p in best.stored.parameters)
+    used = {p.name for p in rebuilt.recording.arrays}
+    used |= {p.name for p in rebuilt.recording.scalars}
+    if len(names) != len(used) or set(names) != used:
+        raise RecordError(f"{where} has other parameters than its calls")
+    caller = open_tuned(best, rebuilt, device).caller
+    if caller is None:
+        raise RecordError(f"{where} needs a compiled caller, which this machine does not have")
+    return StoredComponent(rebuilt.recording, names, caller, _n_launches(rebuilt))
+
+
+def threads_at_most() -> int:
+    """Returns the program's limit of threads for a kernel (`cpu_max_num_threads`); 0: none."""
+    program = current_program()
+    return 0 if program is None else program.config.cpu_max_num_threads
+
+
+def key_of_recording(recording: Recording) -> str:
+    """Returns the key of a recording's calls by content."""
+    return calls_key((call.ir, call.arrays) for call in recording.calls)
+
+
+def _n_launches(rebuilt: RebuiltRecord) -> int:
+    from ...codegen.plan.candidates import plan_of
+
+    return len(plan_of(rebuilt.candidate).launches)
