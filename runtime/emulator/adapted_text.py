@@ -7,10 +7,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ...codegen.text.source import Argument, KernelLaunch, Source
 from ...codegen.text.types import type_name
 from ...kernels.ir.kernel import DType
+
+if TYPE_CHECKING:
+    from ..cuda.profiles import DataSheet
 
 _SHARED = re.compile(
     r"""(?P<extern>extern\s+)? __shared__ \s+
@@ -26,15 +30,16 @@ def header() -> str:
     return (Path(__file__).parent / "cuda_emulator.h").read_text()
 
 
-def emulated_text(source: Source) -> str:
+def emulated_text(source: Source, sheet: DataSheet) -> str:
     """Returns one C++ file that exports `source.entry` with the calling convention of a CPU source.
 
-    Line numbers in messages of the compiler and of the emulator are those of `source.text`.
+    `sheet` says how many blocks a GPU holds at once. Line numbers in messages of the compiler
+    and of the emulator are those of `source.text`.
     """
-    return f'{emulated_kernels(source.text)}\n#line 1 "entry"\n{_entry(source)}'
+    return f'{emulated_kernels(source.text)}\n#line 1 "entry"\n{_entry(source, sheet)}'
 
 
-def emulated_together(sources: Mapping[str, Source]) -> str:
+def emulated_together(sources: Mapping[str, Source], sheet: DataSheet) -> str:
     """Returns one C++ file of several texts, keyed by the entries that it exports, each in a namespace.
 
     The compiler then parses the emulator's header once.
@@ -42,7 +47,7 @@ def emulated_together(sources: Mapping[str, Source]) -> str:
     parts = [header()]
     for k, (entry, source) in enumerate(sources.items()):
         text = source.text.replace('extern "C" __global__', "__global__")
-        whole = emulated_text(replace(source, text=text, entry=entry))
+        whole = emulated_text(replace(source, text=text, entry=entry), sheet)
         parts.append(f"namespace text_{k} {{{whole.removeprefix(header())}}}\n")
     return "".join(parts)
 
@@ -63,14 +68,16 @@ def _shared_array(found: re.Match[str]) -> str:
     return f'{type_} (&{name}){dims} = emulator::shared_array<{array}>({site}, "{name}");'
 
 
-def _entry(source: Source) -> str:
+def _entry(source: Source, p: DataSheet) -> str:
     arrays = [
         f'  emulator::array(a[{k}], {_n_bytes(a)}, {_item_bytes(a)}, "{a.name}");'
         for k, a in enumerate(source.arguments)
         if a.kind != "scalar"
     ]
     launches = [_launch(source, launch) for launch in source.launches]
-    body = "\n".join(["  emulator::begin();", *arrays, *launches, "  emulator::end();"])
+    held = (p.multiprocessors, p.threads_per_core, p.blocks_per_core, p.shared_bytes_per_core)
+    machine = f"  emulator::on_machine({', '.join(map(str, held))});"
+    body = "\n".join(["  emulator::begin();", machine, *arrays, *launches, "  emulator::end();"])
     return f'extern "C" EMULATOR_OWN void {source.entry}(void **a) {{\n{body}\n}}\n'
 
 

@@ -10,6 +10,9 @@
  * A publication is a fence and then an atomic operation or a strong store; who finds its value and makes a fence, or comes to
  * a barrier of the block, is behind all that was done before the fence. Threads that spin and change nothing stand still.
  *
+ * Blocks run one after the other, until one waits for another: its threads run and change nothing. Then as many blocks are
+ * begun as a GPU holds at once, and take turns. Where all of these wait, the launch stands still.
+ *
  * Arrays in shared memory hold 0xff in every byte when a block begins, which is NaN as a number.
  */
 #pragma once
@@ -77,19 +80,22 @@ enum { MAX_THREADS = 1024, MAX_THREADS_ALONG_Z = 64, WARP = 32, MAX_REGIONS = 25
 enum { STATIC_SHARED_BYTES = 48 << 10, SHARED_BYTES = 227 << 10, ARENA_BYTES = 1 << 20, GAP_BYTES = 256 };
 enum { STACK_BYTES = 64 << 10, PAGE_BYTES = 4096 };
 enum { MAX_IDLE_ROUNDS = 1 << 16 }; /* in which threads run and nothing changes */
+enum { WAITING_ROUNDS = 256 }; /* of these, after which another block has its turn */
+enum { RESERVED_SHARED_BYTES = 1 << 10 }; /* of every block, kept by the system */
 enum State : unsigned char { READY, AT_BARRIER, AT_WARP, AT_MASK, DONE };
 enum Kind { READ, WRITE, ATOMIC, STRONG_READ, STRONG_WRITE };
 enum Order { FORWARD, BACKWARD, RANDOM };
 static const unsigned SEVERAL_IN_WARP = 0xfffe, SEVERAL = 0xffff;
 
 /* Who last wrote and read one element: an interval of a block between two barriers, a thread, how often its warp had met by
- * then, and the number of fences before. Strong loads are noted apart from others. `release_clock`: what the element
- * publishes, the fence before its last strong store. A cell of an earlier launch counts for nothing. */
+ * then, and the number of fences before. Strong loads are noted apart from others, and so is the last read by another block
+ * than the last reader's. `release_clock`: what the element publishes, the fence before its last strong store. A cell of an
+ * earlier launch counts for nothing. */
 struct Cell {
-  uint32_t write_interval, read_interval, strong_interval;
-  uint32_t write_clock, read_clock, strong_clock, release_clock;
+  uint32_t write_interval, read_interval, strong_interval, other_interval;
+  uint32_t write_clock, read_clock, strong_clock, other_clock, release_clock;
   uint16_t write_thread, read_thread, strong_thread, read_warp, write_warp_time, read_warp_time;
-  uint8_t write_is_strong, other_blocks_read;
+  uint8_t write_is_strong;
 };
 
 struct Region {
@@ -135,11 +141,40 @@ struct Thread {
   int vote;
   unsigned mask; /* of the lanes that run together with this one */
   uint32_t fence, found, acquired; /* its last fence, what it found published, and all before which it is ordered */
+  uint32_t *found_of, *seen_of; /* the last two by block, once blocks wait for one another; null: nothing yet */
   bool has_written; /* to global memory since its last fence or barrier */
   Copy *copies;
   int n_copies, n_copies_max, n_done, group;
 };
 
+/* What an element publishes of each block, once blocks wait for one another: fences behind which its finder is. */
+struct Publication {
+  uintptr_t at;
+  uint32_t *clock_of;
+};
+
+/* What the emulated GPU holds at once. Registers are not counted: only its compiler knows them. */
+struct Machine {
+  unsigned multiprocessors, threads, blocks;
+  size_t shared_bytes;
+};
+
+/* A block that waits for others, while another one runs. */
+struct Parked {
+  uint3 index;
+  uint32_t number, interval, serial;
+  unsigned n_finished, n_at_mask, n_own;
+  bool has_written;
+  size_t arena_used, static_shared, stack_bytes;
+  uint16_t warp_time[MAX_THREADS / WARP];
+  char *stacks, *arena;
+  uint32_t *seen_of;
+  Region *own;
+  Thread *threads;
+  Exchange *exchanges;
+};
+
+static Machine machine = {132, 2048, 32, 228 << 10};
 static Thread threads[MAX_THREADS];
 static Exchange exchanges[MAX_THREADS / WARP][MAX_MASKS];
 static uint16_t warp_time[MAX_THREADS / WARP];
@@ -151,13 +186,22 @@ static void *main_stack_pointer;
 #if !defined(__x86_64__)
 static ucontext_t main_context;
 #endif
-static char *stacks, *arena;
+static char *stacks, *arena, *first_stacks, *first_arena;
 static unsigned n_guarded;
-static size_t arena_used, static_shared, dynamic_shared;
+static size_t stack_bytes, arena_used, static_shared, most_static_shared, dynamic_shared;
 static uint3 block_index;
 static dim3 block_size, grid_size;
 static unsigned n_threads, n_finished;
-static uint32_t interval, first_of_block, first_of_launch, block_serial;
+static uint32_t interval, last_interval, first_of_launch, block_serial, block_number;
+static uint32_t *block_of; /* of each interval of this launch the number of its block, in the order in which they begin */
+static size_t n_block_of;
+static Parked **parked; /* the longest parked first */
+static size_t n_parked, n_parked_max;
+static unsigned long n_blocks, n_begun, n_idle;
+static bool are_together; /* blocks of this launch have waited for one another */
+static uint32_t *block_seen_of; /* what all threads of the block are behind, by block */
+static Publication *publications; /* a table of 2^k places, of which less than half is in use */
+static size_t n_publications, n_places;
 static uint32_t n_fences, own_release_clock;
 static bool block_has_written; /* before its last barrier, to global memory, and made no fence since */
 static unsigned n_at_mask;
@@ -305,34 +349,90 @@ EMULATOR_OWN static inline bool is_ordered(uint32_t then, unsigned who, unsigned
 
 EMULATOR_OWN static inline bool is_strong(Kind kind) { return kind >= ATOMIC; }
 
+/* The fences of a block behind which this thread is. */
+EMULATOR_OWN static inline uint32_t seen_of(uint32_t block) {
+  uint32_t most = now->acquired;
+  if (block_seen_of && block_seen_of[block] > most) most = block_seen_of[block];
+  if (now->seen_of && now->seen_of[block] > most) most = now->seen_of[block];
+  return most;
+}
+
+/* Whether an access is published to this thread. While blocks run one after the other one clock does for all. */
+EMULATOR_OWN static inline bool is_published(uint32_t then, uint32_t clock) {
+  if (!are_together) return clock < now->acquired;
+  return then < first_of_launch || clock < seen_of(block_of[then - first_of_launch]);
+}
+
 /* Whether an access of this thread comes after one of another block of this launch, or of none. */
 EMULATOR_OWN static inline bool is_behind_blocks(const Region &r, uint32_t then, uint32_t clock) {
-  bool is_other = then >= first_of_launch && then < first_of_block && !r.is_shared;
-  return !is_other || clock < now->acquired;
+  if (then < first_of_launch || r.is_shared || block_of[then - first_of_launch] == block_number) return true;
+  return is_published(then, clock);
+}
+
+/* The place of what an element publishes, or where it would be. */
+EMULATOR_OWN static Publication *publication(uintptr_t at) {
+  if (2 * n_publications >= n_places) {
+    size_t n_before = n_places;
+    Publication *before = publications;
+    n_places = n_before ? 2 * n_before : 64;
+    publications = (Publication *)calloc(n_places, sizeof(Publication));
+    for (size_t k = 0; k < n_before; k++)
+      if (before[k].at) *publication(before[k].at) = before[k];
+    free(before);
+  }
+  size_t k = (size_t)(at * 0x9e3779b97f4a7c15u >> 20) & (n_places - 1);
+  while (publications[k].at && publications[k].at != at) k = (k + 1) & (n_places - 1);
+  return &publications[k];
+}
+
+EMULATOR_OWN static void join(uint32_t *&all, const uint32_t *more, uint32_t at_least) {
+  if (!all) all = (uint32_t *)calloc(n_blocks, sizeof(uint32_t));
+  for (unsigned long k = 0; k < n_blocks; k++) {
+    uint32_t other = more ? more[k] : at_least;
+    if (all[k] < other) all[k] = other;
+  }
+}
+
+/* Where blocks take turns, a fence says nothing of what others did before it: there is a clock of each. */
+EMULATOR_OWN static void hand_over_together(uintptr_t at, uint32_t &release_clock, Kind kind) {
+  Publication *p = publication(at);
+  if (kind != STRONG_WRITE && release_clock) join(now->found_of, p->at ? p->clock_of : nullptr, release_clock);
+  if (kind == STRONG_WRITE && !now->fence) release_clock = 0;
+  if (kind == STRONG_READ || !now->fence) return;
+  if (!p->at) {
+    *p = Publication{at, nullptr};
+    n_publications++;
+    join(p->clock_of, nullptr, release_clock);
+  }
+  for (uint32_t k = 0; k < n_blocks; k++) {
+    uint32_t own = k == block_number ? now->fence : seen_of(k);
+    if (kind == STRONG_WRITE || !release_clock || p->clock_of[k] < own) p->clock_of[k] = own;
+  }
+  if (kind == STRONG_WRITE || release_clock < now->fence) release_clock = now->fence;
 }
 
 /* What a strong access publishes to the element's readers, and finds published there. */
-EMULATOR_OWN static inline void hand_over(uint32_t &release_clock, Kind kind) {
+EMULATOR_OWN static inline void hand_over(uintptr_t at, uint32_t &release_clock, Kind kind) {
+  if (are_together) return hand_over_together(at, release_clock, kind);
   if (kind != STRONG_WRITE && now->found < release_clock) now->found = release_clock;
   if (kind == STRONG_WRITE || (kind == ATOMIC && release_clock < now->fence)) release_clock = now->fence;
 }
 
 EMULATOR_OWN static inline void meet_writes(const Region &r, Cell &c, uintptr_t a, Kind kind) {
   if (is_strong(kind) && c.write_is_strong) return;
-  bool is_published = c.write_clock < now->acquired;
-  if (!is_published && !is_ordered(c.write_interval, c.write_thread, c.write_thread / WARP, c.write_warp_time))
+  if (!is_published(c.write_interval, c.write_clock) && !is_ordered(c.write_interval, c.write_thread, c.write_thread / WARP, c.write_warp_time))
     return race(r, a, kind, c.write_is_strong ? "updated" : "wrote", c.write_thread, false);
   if (!is_behind_blocks(r, c.write_interval, c.write_clock)) race(r, a, kind, "wrote", 0, true);
 }
 
 EMULATOR_OWN static inline void meet_reads(const Region &r, Cell &c, uintptr_t a, Kind kind) {
-  bool is_published = c.read_clock < now->acquired;
-  if (!is_published && !is_ordered(c.read_interval, c.read_thread, c.read_warp, c.read_warp_time))
+  if (!is_published(c.read_interval, c.read_clock) &&
+      !is_ordered(c.read_interval, c.read_thread, c.read_warp, c.read_warp_time))
     return race(r, a, kind, "read", c.read_thread, false);
-  bool others = c.other_blocks_read && c.read_interval >= first_of_launch && !r.is_shared && !is_published;
-  if (others || !is_behind_blocks(r, c.read_interval, c.read_clock)) return race(r, a, kind, "read", 0, true);
+  if (!is_behind_blocks(r, c.other_interval, c.other_clock) || !is_behind_blocks(r, c.read_interval, c.read_clock))
+    return race(r, a, kind, "read", 0, true);
   if (is_strong(kind)) return;
-  if (c.strong_interval == interval && c.strong_thread != now->linear && c.strong_clock >= now->acquired)
+  if (c.strong_interval == interval && c.strong_thread != now->linear && !is_published(c.strong_interval, c.strong_clock))
     return race(r, a, kind, "read", c.strong_thread, false);
   if (!is_behind_blocks(r, c.strong_interval, c.strong_clock)) race(r, a, kind, "read", 0, true);
 }
@@ -342,7 +442,7 @@ EMULATOR_OWN static inline void meet(const Region &r, Cell &c, uintptr_t a, Kind
   meet_writes(r, c, a, kind);
   if (kind != READ && kind != STRONG_READ) {
     meet_reads(r, c, a, kind);
-    if (is_strong(kind)) hand_over(c.release_clock, kind);
+    if (is_strong(kind)) hand_over(a, c.release_clock, kind);
     else c.release_clock = 0;
     now->has_written |= !is_strong(kind) && !r.is_shared;
     c.write_interval = interval;
@@ -353,20 +453,19 @@ EMULATOR_OWN static inline void meet(const Region &r, Cell &c, uintptr_t a, Kind
     return;
   }
   if (kind == STRONG_READ) {
-    hand_over(c.release_clock, kind);
+    hand_over(a, c.release_clock, kind);
     bool is_another = c.strong_interval == interval && c.strong_thread != now->linear;
     c.strong_thread = is_another ? (uint16_t)SEVERAL : (uint16_t)now->linear;
     c.strong_interval = interval;
     c.strong_clock = n_fences;
     return;
   }
-  bool other_read = c.read_interval >= first_of_launch && !r.is_shared &&
-                    (c.read_interval < first_of_block || c.other_blocks_read);
+  if (c.read_interval >= first_of_launch && !r.is_shared && block_of[c.read_interval - first_of_launch] != block_number)
+    c.other_interval = c.read_interval, c.other_clock = c.read_clock;
   if (c.read_interval == interval && c.read_thread != now->linear)
     c.read_thread = c.read_warp == warp && c.read_thread != SEVERAL ? SEVERAL_IN_WARP : SEVERAL;
   else if (c.read_interval != interval)
     c.read_thread = (uint16_t)now->linear;
-  c.other_blocks_read = other_read;
   c.read_interval = interval;
   c.read_clock = n_fences;
   c.read_warp = (uint16_t)warp;
@@ -374,7 +473,7 @@ EMULATOR_OWN static inline void meet(const Region &r, Cell &c, uintptr_t a, Kind
 }
 
 EMULATOR_OWN static void access(uintptr_t a, unsigned n_bytes, Kind kind, unsigned alignment) {
-  if (!now || a - (uintptr_t)stacks < (uintptr_t)MAX_THREADS * STACK_BYTES) return;
+  if (!now || a - (uintptr_t)stacks < stack_bytes) return;
   Region *r = &regions[last_region];
   if (last_region >= n_regions || a < r->begin || a >= r->end) {
     unsigned k = 0;
@@ -382,7 +481,7 @@ EMULATOR_OWN static void access(uintptr_t a, unsigned n_bytes, Kind kind, unsign
     if (k == n_regions) {
       bool is_own = a >= (uintptr_t)&__ehdr_start && a < (uintptr_t)&_end; /* constants, variables of the program */
       if (!is_own) out_of_bounds(a, n_bytes, kind);
-      else if (is_strong(kind)) hand_over(own_release_clock, kind == STRONG_READ ? kind : ATOMIC);
+      else if (is_strong(kind)) hand_over(a, own_release_clock, kind == STRONG_READ ? kind : ATOMIC);
       return;
     }
     last_region = k;
@@ -461,19 +560,22 @@ EMULATOR_OWN static void fiber() {
 
 /* Stacks for n threads. A guard page takes two of a process's mappings, of which there are some ten thousands: only those needed have one. */
 EMULATOR_OWN static bool reserve(unsigned n) {
-  if (!stacks) stacks = (char *)pages((size_t)MAX_THREADS * STACK_BYTES);
-  if (!arena) arena = (char *)pages(ARENA_BYTES);
-  if (!stacks || !arena) return false;
+  if (!first_stacks) first_stacks = (char *)pages((size_t)MAX_THREADS * STACK_BYTES);
+  if (!first_arena) first_arena = (char *)pages(ARENA_BYTES);
+  if (!first_stacks || !first_arena) return false;
+  stacks = first_stacks, arena = first_arena, stack_bytes = (size_t)MAX_THREADS * STACK_BYTES;
   for (; n_guarded < n; n_guarded++)
     if (mprotect(stacks + (size_t)n_guarded * STACK_BYTES, PAGE_BYTES, PROT_NONE)) return false;
   return true;
 }
 
 __attribute__((destructor)) EMULATOR_OWN static void give_back() {
-  if (stacks) munmap(stacks, (size_t)MAX_THREADS * STACK_BYTES);
-  if (arena) munmap(arena, ARENA_BYTES);
+  if (first_stacks) munmap(first_stacks, (size_t)MAX_THREADS * STACK_BYTES);
+  if (first_arena) munmap(first_arena, ARENA_BYTES);
   drop_regions(0);
   for (unsigned k = 0; k < MAX_THREADS; k++) free(threads[k].copies);
+  free(block_of);
+  free(parked);
 }
 
 EMULATOR_OWN static void start_fiber(unsigned k) {
@@ -498,6 +600,9 @@ EMULATOR_OWN static void start_fiber(unsigned k) {
   t->state = READY;
   t->n_copies = t->n_done = t->group = 0;
   t->fence = t->found = t->acquired = 0;
+  free(t->found_of);
+  free(t->seen_of);
+  t->found_of = t->seen_of = nullptr;
   t->has_written = false;
 }
 
@@ -534,13 +639,27 @@ EMULATOR_OWN __attribute__((cold)) static void explain_standstill() {
   fail("divergent barrier: %u threads wait at line %d, %u have finished without it", n_waiting, barrier->line, n_finished);
 }
 
+/* Blocks of this launch that a GPU holds at once, as far as threads and shared memory say. */
+EMULATOR_OWN static unsigned long n_resident() {
+  unsigned long most = machine.blocks, threads_of = (n_threads + WARP - 1) / WARP * WARP;
+  if (machine.threads / threads_of < most) most = machine.threads / threads_of;
+  size_t shared_of = most_static_shared + dynamic_shared + RESERVED_SHARED_BYTES;
+  if (machine.shared_bytes / shared_of < most) most = machine.shared_bytes / shared_of;
+  return (most ? most : 1) * machine.multiprocessors;
+}
+
 /* Threads ran, and nothing changed: each waits for what no other does. */
 EMULATOR_OWN __attribute__((cold)) static void explain_waiting() {
   char text[48];
-  for (unsigned k = 0; k < n_threads; k++)
-    if (threads[k].state == READY)
-      return fail("no thread goes on: thread %s is at line %d, where it found nothing new in %d rounds", coordinates(k, text),
-                  threads[k].line, (int)MAX_IDLE_ROUNDS);
+  unsigned k = 0;
+  while (k + 1 < n_threads && threads[k].state != READY) k++;
+  coordinates(k, text);
+  if (n_begun < n_blocks)
+    fail("no block goes on, and %lu of %lu cannot begin, since %lu are resident at once: thread %s is at line %d, where it "
+         "found nothing new in %lu rounds", n_blocks - n_begun, n_blocks, n_resident(), text, threads[k].line, n_idle);
+  else
+    fail("no %s goes on: thread %s is at line %d, where it found nothing new in %lu rounds",
+         are_together ? "block" : "thread", text, threads[k].line, n_idle);
 }
 
 /* Let lanes go on that asked which lanes run together: those of a warp that asked at one line, in random order not always all. */
@@ -559,6 +678,16 @@ EMULATOR_OWN static bool join_lanes() {
   return true;
 }
 
+EMULATOR_OWN static void begin_interval() {
+  interval = ++last_interval;
+  size_t k = interval - first_of_launch;
+  if (k >= n_block_of) {
+    n_block_of = 2 * k + 1024;
+    block_of = (uint32_t *)realloc(block_of, n_block_of * sizeof(uint32_t));
+  }
+  block_of[k] = block_number;
+}
+
 /* Let the block go on if all of it stands at one barrier. */
 EMULATOR_OWN static bool release() {
   int line = threads[0].line;
@@ -570,6 +699,8 @@ EMULATOR_OWN static bool release() {
     block_has_written |= threads[k].has_written;
     uint32_t own = threads[k].acquired > threads[k].found ? threads[k].acquired : threads[k].found;
     acquired = acquired > own ? acquired : own;
+    if (threads[k].seen_of) join(block_seen_of, threads[k].seen_of, 0);
+    if (threads[k].found_of) join(block_seen_of, threads[k].found_of, 0);
   }
   /* What is published next is the whole block's: a fence of one thread does not cover what another wrote without one. */
   uint32_t fence = block_has_written ? 0 : ++n_fences;
@@ -581,24 +712,30 @@ EMULATOR_OWN static bool release() {
     threads[k].acquired = acquired;
     vote_or |= vote != 0, vote_and &= vote != 0, vote_count += vote != 0;
   }
-  interval++;
+  begin_interval();
   return true;
 }
 
-EMULATOR_OWN static void run_block() {
-  static uint16_t turn[MAX_THREADS];
+EMULATOR_OWN static void begin_block() {
   n_finished = 0;
   n_at_mask = 0;
+  n_idle = 0;
   block_has_written = false;
   block_serial++;
-  first_of_block = ++interval;
+  block_number = (uint32_t)n_begun++;
+  begin_interval();
   memset(warp_time, 0, sizeof warp_time);
   memset(exchanges, 0, sizeof exchanges);
-  for (unsigned k = 0; k < n_threads; k++) {
-    start_fiber(k);
-    turn[k] = (uint16_t)(order == BACKWARD ? n_threads - 1 - k : k);
-  }
-  int n_idle = 0;
+  for (unsigned k = 0; k < n_threads; k++) start_fiber(k);
+}
+
+/* Run the block until it ends, or until others have their turn. Returns whether it has ended. */
+EMULATOR_OWN static bool run_block() {
+  static uint16_t turn[MAX_THREADS];
+  for (unsigned k = 0; k < n_threads; k++) turn[k] = (uint16_t)(order == BACKWARD ? n_threads - 1 - k : k);
+  int n_waiting = 0;
+  unsigned long most = 16ul * WAITING_ROUNDS * (n_parked + 1);
+  if (most < MAX_IDLE_ROUNDS) most = MAX_IDLE_ROUNDS;
   while (!message[0]) {
     has_changed = false;
     if (order == RANDOM)
@@ -616,11 +753,116 @@ EMULATOR_OWN static void run_block() {
     }
     any |= join_lanes();
     n_idle = has_changed ? 0 : n_idle + 1;
-    if (n_idle > MAX_IDLE_ROUNDS) explain_waiting();
-    if (any || message[0]) continue;
-    if (n_finished == n_threads) return;
+    n_waiting = has_changed ? 0 : n_waiting + 1;
+    if (n_idle > most) explain_waiting();
+    if (message[0]) break;
+    if (any) {
+      bool are_others = n_parked || n_begun < n_blocks;
+      bool is_turn = n_waiting >= WAITING_ROUNDS || (are_together && order == RANDOM && !random_below(4));
+      if (are_others && is_turn) return false;
+      continue;
+    }
+    if (n_finished == n_threads) break;
     if (!release()) explain_standstill();
   }
+  return true;
+}
+
+/* Put the block aside. What its threads hold pointers to comes back to where it was. */
+EMULATOR_OWN static void park_block() {
+  are_together = true;
+  unsigned n_warps = (n_threads + WARP - 1) / WARP;
+  Parked *p = (Parked *)calloc(1, sizeof(Parked));
+  *p = Parked{block_index, block_number, interval, block_serial, n_finished, n_at_mask, n_regions - n_arrays,
+              block_has_written, arena_used, static_shared, stack_bytes, {}, stacks, arena, block_seen_of};
+  memcpy(p->warp_time, warp_time, sizeof warp_time);
+  p->own = (Region *)malloc((p->n_own + 1) * sizeof(Region));
+  memcpy(p->own, regions + n_arrays, p->n_own * sizeof(Region));
+  p->threads = (Thread *)malloc(n_threads * sizeof(Thread));
+  memcpy(p->threads, threads, n_threads * sizeof(Thread));
+  p->exchanges = (Exchange *)malloc(n_warps * sizeof exchanges[0]);
+  memcpy(p->exchanges, exchanges, n_warps * sizeof exchanges[0]);
+  for (unsigned k = 0; k < n_threads; k++) {
+    threads[k].copies = nullptr, threads[k].n_copies_max = 0;
+    threads[k].found_of = threads[k].seen_of = nullptr;
+  }
+  n_regions = n_arrays;
+  last_region = 0;
+  arena_used = static_shared = 0;
+  stacks = arena = nullptr;
+  block_seen_of = nullptr;
+  if (n_parked == n_parked_max) {
+    n_parked_max = n_parked_max ? 2 * n_parked_max : 16;
+    parked = (Parked **)realloc(parked, n_parked_max * sizeof(Parked *));
+  }
+  parked[n_parked++] = p;
+}
+
+/* Forget the block: it has ended, and others may need its room. */
+EMULATOR_OWN static void leave_block() {
+  for (unsigned k = 0; k < n_threads; k++) {
+    Thread &t = threads[k];
+    free(t.copies);
+    free(t.found_of);
+    free(t.seen_of);
+    t.copies = nullptr, t.n_copies_max = 0;
+    t.found_of = t.seen_of = nullptr;
+  }
+  drop_regions(n_arrays);
+  arena_used = static_shared = 0;
+  free(block_seen_of);
+  block_seen_of = nullptr;
+  if (stacks && stacks != first_stacks) munmap(stacks, stack_bytes);
+  if (arena && arena != first_arena) munmap(arena, ARENA_BYTES);
+  stacks = arena = nullptr;
+}
+
+EMULATOR_OWN static void take_up_block(size_t which) {
+  Parked *p = parked[which];
+  memmove(parked + which, parked + which + 1, (--n_parked - which) * sizeof(Parked *));
+  block_index = p->index, block_number = p->number, interval = p->interval, block_serial = p->serial;
+  n_finished = p->n_finished, n_at_mask = p->n_at_mask, block_has_written = p->has_written;
+  arena_used = p->arena_used, static_shared = p->static_shared, stack_bytes = p->stack_bytes;
+  stacks = p->stacks, arena = p->arena, block_seen_of = p->seen_of;
+  memcpy(warp_time, p->warp_time, sizeof warp_time);
+  memcpy(regions + n_arrays, p->own, p->n_own * sizeof(Region));
+  n_regions = n_arrays + p->n_own;
+  last_region = 0;
+  memcpy(threads, p->threads, n_threads * sizeof(Thread));
+  memcpy(exchanges, p->exchanges, (n_threads + WARP - 1) / WARP * sizeof exchanges[0]);
+  free(p->own);
+  free(p->threads);
+  free(p->exchanges);
+  free(p);
+}
+
+/* Whether a block begins now, or one of those goes on that wait. */
+EMULATOR_OWN static bool is_next_new() {
+  if (!n_parked || n_begun == n_blocks) return !n_parked;
+  if (n_parked >= n_resident()) return false;
+  if (order == FORWARD || n_idle >= WAITING_ROUNDS * n_parked) return true;
+  return order == RANDOM && random_below(2);
+}
+
+/* Where blocks wait for one another each has stacks and shared memory of its own. A first block has found what overflows a stack. */
+EMULATOR_OWN static bool has_room() {
+  if (stacks) return true;
+  bool is_free = true;
+  for (size_t k = 0; k < n_parked; k++) is_free &= parked[k]->stacks != first_stacks;
+  stack_bytes = (size_t)(is_free ? MAX_THREADS : n_threads) * STACK_BYTES;
+  stacks = is_free ? first_stacks : (char *)pages(stack_bytes);
+  arena = is_free ? first_arena : (char *)pages(ARENA_BYTES);
+  return stacks && arena;
+}
+
+EMULATOR_OWN static void forget_waiting() {
+  if (!are_together) return;
+  while (leave_block(), n_parked) take_up_block(n_parked - 1);
+  for (size_t k = 0; k < n_places; k++) free(publications[k].clock_of);
+  free(publications);
+  publications = nullptr;
+  n_publications = n_places = 0;
+  are_together = false;
 }
 
 /* Run every block of a launch; `body` is the call of the kernel. */
@@ -629,7 +871,8 @@ EMULATOR_OWN inline void launch(const char *name, dim3 grid, dim3 block, size_t 
   if (message[0]) return;
   kernel_name = name;
   grid_size = grid, block_size = block, block_index = uint3{0, 0, 0};
-  unsigned long n_blocks = (unsigned long)grid.x * grid.y * grid.z, n = (unsigned long)block.x * block.y * block.z;
+  unsigned long n = (unsigned long)block.x * block.y * block.z;
+  n_blocks = (unsigned long)grid.x * grid.y * grid.z;
   if (n == 0 || n > MAX_THREADS || block.z > MAX_THREADS_ALONG_Z)
     return fail("a block of %u x %u x %u threads", block.x, block.y, block.z);
   if (n_blocks == 0 || grid.x > 0x7fffffff || grid.y > 65535 || grid.z > 65535)
@@ -638,8 +881,9 @@ EMULATOR_OWN inline void launch(const char *name, dim3 grid, dim3 block, size_t 
   n_threads = (unsigned)n;
   dynamic_shared = shared_bytes;
   drop_regions(n_arrays);
-  arena_used = static_shared = 0;
-  first_of_launch = interval + 1;
+  arena_used = static_shared = most_static_shared = 0;
+  n_begun = 0;
+  first_of_launch = last_interval + 1;
   thread_body = [](void *f) { (*(const F *)f)(); };
   thread_argument = (void *)&body;
   /* A random order of blocks: steps of a length that shares no factor with their number. */
@@ -652,14 +896,30 @@ EMULATOR_OWN inline void launch(const char *name, dim3 grid, dim3 block, size_t 
     } while (a != 1);
     start = random_below((unsigned)n_blocks);
   }
-  for (unsigned long k = 0; k < n_blocks && !message[0]; k++) {
-    unsigned long at = order == FORWARD ? k : order == BACKWARD ? n_blocks - 1 - k : (start + k * step) % n_blocks;
-    block_index = uint3{(unsigned)(at % grid.x), (unsigned)(at / grid.x % grid.y), (unsigned)(at / grid.x / grid.y)};
-    run_block();
+  while (!message[0] && (n_parked || n_begun < n_blocks)) {
+    if (is_next_new()) {
+      unsigned long k = n_begun, at = order == FORWARD ? k : order == BACKWARD ? n_blocks - 1 - k : (start + k * step) % n_blocks;
+      block_index = uint3{(unsigned)(at % grid.x), (unsigned)(at / grid.x % grid.y), (unsigned)(at / grid.x / grid.y)};
+      if (!has_room()) {
+        fail("no memory for the stacks of %lu blocks", (unsigned long)n_parked + 1);
+        break;
+      }
+      begin_block();
+    } else
+      take_up_block(order == RANDOM ? random_below((unsigned)n_parked) : 0);
+    bool has_ended = run_block();
     if (static_shared + dynamic_shared > SHARED_BYTES)
       fail("%zu bytes of shared memory, and %d is the most", static_shared + dynamic_shared, (int)SHARED_BYTES);
+    if (most_static_shared < static_shared) most_static_shared = static_shared;
+    if (!has_ended) park_block();
+    else if (are_together) leave_block();
   }
-  interval++;
+  forget_waiting();
+}
+
+/* What the GPU holds at once, of which a launch keeps its blocks. */
+EMULATOR_OWN static void on_machine(unsigned multiprocessors, unsigned threads, unsigned blocks, size_t shared_bytes) {
+  machine = Machine{multiprocessors, threads, blocks, shared_bytes};
 }
 
 /* Nanoseconds of each component in the last call. */
@@ -728,6 +988,7 @@ EMULATOR_OWN static inline void fence(int line) {
   now->fence = ++n_fences;
   now->has_written = block_has_written = false;
   if (now->acquired < now->found) now->acquired = now->found;
+  if (now->found_of) join(now->seen_of, now->found_of, 0);
 }
 
 EMULATOR_OWN static inline unsigned active_mask(int line) {

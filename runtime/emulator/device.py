@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from ...codegen.text.dialect import Dialect
     from ...codegen.text.source import Source
     from ...space.targets.target import Target
+    from ..cuda.profiles import DataSheet
 
 Array = NDArray[Any]
 
@@ -143,13 +144,19 @@ class EmulatorBuilder(backend.AbstractBuilder):
         """The C++ compiler, searched on first use."""
         return find_compiler(self._options.compiler)
 
+    @property
+    def _sheet(self) -> DataSheet:
+        from ..cuda.profiles import find_profile
+
+        return find_profile(self._options.profile)
+
     def dialect(self) -> Dialect:
         from ..cuda.dialect import CUDA
 
         return CUDA
 
     def build(self, source: Source) -> Artifact | Failure:
-        text = emulated_text(source)
+        text = emulated_text(source, self._sheet)
         o = self._options
         # The flags of the source are for the compiler of the GPU.
         built = build_library(self.compiler, text, (), o.build_folder, o.compile_timeout_s)
@@ -161,7 +168,7 @@ class EmulatorBuilder(backend.AbstractBuilder):
         self, sources: Mapping[str, Source], flags: tuple[str, ...], folder: Path
     ) -> Library | Failure:
         """Builds one library of several texts; `sources` by name of their entry in it."""
-        text, limit_s = emulated_together(sources), self._options.compile_timeout_s
+        text, limit_s = emulated_together(sources, self._sheet), self._options.compile_timeout_s
         return build_library(self.compiler, text, flags, folder, limit_s * len(sources))
 
 

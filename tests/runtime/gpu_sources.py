@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from kernelscape.codegen.bodies.cuda_prelude import PUBLISH, STRONG
 from kernelscape.codegen.text.source import Argument, KernelLaunch, Source
 
 from .sources import ARGUMENTS, N
@@ -197,6 +198,47 @@ HANDED_OVER = """\
         y[t] = n[1];
     }
 """
+
+
+# All blocks meet: they count themselves, and the last one tells the others. The count is 0 again behind it.
+MEET_ALL = """\
+__device__ __forceinline__ void meet_all(int *meeting) {
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        const int before = load_strong(&meeting[1]);
+        RELEASE
+        if (atomicInc((unsigned *)meeting, gridDim.x - 1) == gridDim.x - 1)
+            publish(&meeting[1], before + 1);
+        else
+            while (load_strong(&meeting[1]) == before) {}
+        __threadfence();
+    }
+    __syncthreads();
+}
+"""
+
+
+def meeting(n_blocks: int, release: str = "__threadfence();", shared_bytes: int = 0) -> Source:
+    """A grid of blocks of 32 threads that stays: it fills y, then n[2 + r] counts the blocks that found round r right.
+
+    `n` and `y` as `counting` has them, but as long as the grid needs; n[0] and n[1] are where blocks meet.
+    """
+    body = """\
+    __shared__ int kept[32];
+    kept[threadIdx.x] = t;
+    for (int round = 0; round < 3; ++round) {
+        y[t] = kept[threadIdx.x] + round;
+        meet_all(n);
+        const int other = (t + 32 * (round + 1)) % (32 * gridDim.x);
+        if (__syncthreads_and(y[other] == other + round) && threadIdx.x == 0) atomicAdd(&n[2 + round], 1);
+        meet_all(n);
+    }
+"""
+    text = MEET_ALL.replace("RELEASE", release)
+    s = counting(body, threads=32, blocks=n_blocks, preamble=STRONG + PUBLISH + text)
+    arguments = tuple(replace(a, shape=(32 * max(n_blocks, 2),)) for a in s.arguments)
+    (launch,) = s.launches
+    return replace(s, arguments=arguments, launches=(replace(launch, shared_bytes=shared_bytes),))
 
 
 EXTREMA = """\

@@ -50,6 +50,7 @@ TEXTS = {
     "reverse": gpu.one_block(gpu.REVERSE.replace("{barrier}", "__syncthreads();")),
     "matmul in stages": gpu.matmul(COPY_ASYNC),
     "last block": gpu.last_block(),
+    "blocks meet": gpu.meeting(4),
     "extrema": gpu.extrema(ATOMIC_EXTREMA),
     "published": gpu.counting(gpu.PUBLISHED, preamble=STRONG + PUBLISH),
 }

@@ -13,6 +13,7 @@ from kernelscape.kernels.ir.kernel import DType
 from kernelscape.runtime.api.backend import RunError
 from kernelscape.runtime.api.errors import DeviceError
 from kernelscape.runtime.api.outcome import Failure, Measurement, Protocol
+from kernelscape.runtime.cuda.profiles import find_profile
 from kernelscape.runtime.device import DeviceOptions, open_device
 from kernelscape.runtime.worker.worker import Worker, WorkerOptions
 
@@ -494,6 +495,63 @@ def test_a_standstill_names_kernel_and_line(emulator, order):
     body = "    while (load_strong(&n[0]) == 0) {}\n    y[t] = 1;\n"
     said = failure(emulator, gpu.counting(body), order)
     assert "no thread goes on: thread (" in said
+    assert "is at line 3, where it found nothing new" in said
+
+
+def met(device, source, order, seed=None, n_runs=1):
+    """What `gpu.meeting` leaves in n: where blocks meet, and how many found each round right."""
+    module = load(device, source)
+    n, y = (np.zeros(a.shape, np.int32) for a in source.arguments)
+    for _ in range(n_runs):
+        module.run([n, y], order, seed)
+    return n[:5].tolist()
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("n_blocks", [1, 2, 7])
+def test_blocks_of_a_grid_that_stays_meet(emulator, n_blocks, order):
+    """Six times a launch: what each wrote all find, shared arrays stay, and the next launch finds the count at 0."""
+    source = gpu.meeting(n_blocks)
+    assert met(emulator, source, order, 7, n_runs=2) == [0, 12] + 3 * [2 * n_blocks]
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("release", ["", "if (blockIdx.x != 2) __threadfence();"])
+def test_blocks_that_meet_without_a_fence_are_found(emulator, release, order):
+    """Fences of the other blocks, and those of earlier meetings, do not stand for the one that is missing."""
+    source = gpu.meeting(4, release)
+    with pytest.raises(
+        RunError, match=r"launch_0, thread .* another block of this launch (wrote|read)"
+    ):
+        met(emulator, source, order, 7)
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_more_blocks_than_a_gpu_holds_at_once_stand_still(emulator, order):
+    """A multiprocessor has shared memory for one such block. As many as there are meet; one more never begins."""
+    n = find_profile(DeviceOptions().profile).multiprocessors
+    assert met(emulator, gpu.meeting(n, shared_bytes=120 << 10), order)[2:] == 3 * [n]
+    with pytest.raises(RunError) as caught:
+        met(emulator, gpu.meeting(n + 1, shared_bytes=120 << 10), order)
+    said = caught.value.failure.advice
+    assert said.startswith("launch_0, block (")
+    assert (
+        f"no block goes on, and 1 of {n + 1} cannot begin, since {n} are resident at once" in said
+    )
+    line = (
+        gpu.meeting(2)
+        .text.split("\n")
+        .index("            while (load_strong(&meeting[1]) == before) {}")
+        + 1
+    )
+    assert f"thread (0, 0, 0) is at line {line}, where it found nothing new" in said
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_blocks_that_wait_for_what_none_does_stand_still(emulator, order):
+    body = "    while (load_strong(&n[0]) == 0) {}\n    y[t] = 1;\n"
+    said = failure(emulator, gpu.counting(body, blocks=3), order)
+    assert "no block goes on: thread (" in said
     assert "is at line 3, where it found nothing new" in said
 
 
