@@ -21,6 +21,7 @@ PROBES = "tests/kernels/sparse/test_probes.py"
 PLANS = "tests/runtime/engine/test_planned_window.py::test_plans_notice_what_changes_cells_between_windows"
 ACCESSES = "tests/runtime/engine/test_planned_window.py::test_an_access_ends_a_window_only_where_a_call_of_it_depends_on_it"
 WINDOWS = "tests/kernels/tasks/test_window_kernels.py"
+WINDOW_STORES = "tests/kernels/tasks/test_window_stores.py"
 SEQUENCES = "tests/kernels/sparse/test_sequences.py"
 FIELD_COPIES = "tests/kernels/sparse/test_field_copies.py"
 LAST_STEPS = "tests/kernels/tasks/test_last_steps.py"
@@ -217,6 +218,20 @@ FAULTS = (
         "return not (a.changed.isdisjoint(b.uses) and b.changed.isdisjoint(a.uses))",
         "return not a.changed.isdisjoint(b.uses)",
         (WINDOWS, MERGED),
+    ),
+    Fault(
+        "a legality rule: dead stores of a window in front of what may fail",
+        "kernels/tasks",
+        "if other.may_fail or array in other.part.read",
+        "if array in other.part.read",
+        (WINDOW_STORES,),
+    ),
+    Fault(
+        "a legality rule: dead stores of a window whose boxes have gaps",
+        "kernels/tasks",
+        "if not (box.is_exact and site.guard.is_exact)",
+        "if not site.guard.is_exact",
+        (WINDOW_STORES,),
     ),
     Fault(
         "a legality rule: loops over cells that meet in their own ones",

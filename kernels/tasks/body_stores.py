@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from ..analysis.accesses import analyse
@@ -37,7 +37,7 @@ def without_stores(task: Task, array: str, known: Mapping[str, ArrayParam]) -> T
         assert field is not None
         logical = _without(logical, field)
     lists = frozenset(name for name, a in known.items() if a.is_list)
-    left = analyse(_kept(body.statements, array), task.scope, body.reason, lists)
+    left = analyse(without_stores_to(body.statements, (array,)), task.scope, body.reason, lists)
     target, dtype = task.target, task.dtype
     if target.array == array:
         first = next(site for site in left.sites if site.writes)
@@ -47,17 +47,18 @@ def without_stores(task: Task, array: str, known: Mapping[str, ArrayParam]) -> T
     return replace(task, target=target, dtype=dtype, body=left, logical=logical)
 
 
+def without_stores_to(body: tuple[Stmt, ...], arrays: Collection[str]) -> tuple[Stmt, ...]:
+    """Returns statements without stores to some arrays, and without updates of them."""
+    left = (s for s in body if not (isinstance(s, Store | Update) and s.array in arrays))
+    return tuple(with_blocks(s, lambda inner: without_stores_to(inner, arrays)) for s in left)
+
+
 def _only_stored(body: tuple[Stmt, ...], array: str) -> bool:
     """True if the statements store to an array, and use the array in no other way."""
     every = list(nested_statements(body))
     if any(x.array == array for s in every for e in children(s) for x in loads(e)):
         return False
     return not any(isinstance(s, Update) and s.array == array and s.result for s in every)
-
-
-def _kept(body: tuple[Stmt, ...], array: str) -> tuple[Stmt, ...]:
-    left = (s for s in body if not (isinstance(s, Store | Update) and s.array == array))
-    return tuple(with_blocks(s, lambda inner: _kept(inner, array)) for s in left)
 
 
 def _field_in(loop: LogicalLoop, array: str) -> str | None:
@@ -78,7 +79,7 @@ def _field_in(loop: LogicalLoop, array: str) -> str | None:
 def _without(loop: LogicalLoop, field: str) -> LogicalLoop:
     """Returns the loop without stores to `field`, an array of its kernel."""
     kernel, top = loop.call.kernel, loop.top
-    (s,) = _kept((kernel.ir.body[top],), field)
+    (s,) = without_stores_to((kernel.ir.body[top],), (field,))
     body = (*kernel.ir.body[:top], s, *kernel.ir.body[top + 1 :])
     made = LogicalKernel(replace(kernel.ir, body=body), kernel.fields, kernel.trees)
     return replace(loop, call=replace(loop.call, kernel=made))

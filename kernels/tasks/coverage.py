@@ -7,15 +7,16 @@ each way through its body, covers all of these cells, as long as no cell was dea
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from math import prod
 
 from ..analysis.effects import arrays_written, covers, effects
 from ..ir.access import State
-from ..ir.kernel import ArrayParam, Const, Deactivate, ForActive, Store
+from ..ir.kernel import ArrayParam, Const, Deactivate, ForActive, Placed, Store
 from ..ir.logical import LogicalLoop
 from ..ir.per_object import per_object
+from ..ir.structure import StructureTree
 from ..ir.task import Task
 from ..ir.walk import nested_statements
 from ..sparse.current_cell import own_of
@@ -90,7 +91,18 @@ def _stored(loop: LogicalLoop) -> dict[str, set[tuple[int, ...]]]:
     if not isinstance(s, ForActive):
         return {}
     tree = next(t for t, _ in kernel.trees if t.name == s.tree)
-    own, placed = own_of(s, tree), {p.array: p for p in kernel.ir.placed}
+    found: dict[str, set[tuple[int, ...]]] = {}
+    for array, components in stored_by(s, tree, {p.array: p for p in kernel.ir.placed}).items():
+        section = s.tree, f"field{kernel.fields[array]}"
+        found.setdefault(loop.call.sections[section], set()).update(components)
+    return found
+
+
+def stored_by(
+    s: ForActive, tree: StructureTree, placed: Mapping[str, Placed]
+) -> dict[str, set[tuple[int, ...]]]:
+    """Returns by field of its tree the components of the current cell that every iteration of a loop stores."""
+    own = own_of(s, tree)
     found: dict[str, set[tuple[int, ...]]] = {}
     for x in s.body:
         p = placed.get(x.array) if isinstance(x, Store) else None
@@ -99,6 +111,5 @@ def _stored(loop: LogicalLoop) -> dict[str, set[tuple[int, ...]]]:
         n = len(x.indices) - len(s.loops)
         component = [int(i.value) for i in x.indices[:n] if isinstance(i, Const)]
         if len(component) == n and own.item(p.tree, p.node, x.indices[n:]) is not None:
-            section = p.tree, f"field{kernel.fields[p.array]}"
-            found.setdefault(loop.call.sections[section], set()).add(tuple(component))
+            found.setdefault(x.array, set()).add(tuple(component))
     return found

@@ -30,6 +30,7 @@ from ..transforms.merged_calls import (
 )
 from .default_lowering import lower_by_default
 from .segments import segments_of
+from .window_stores import LiveParts
 
 MOST_STATEMENTS = 400  # of a kernel of several loops: about 2 s of gcc
 Section = tuple[int, str]  # a tree of the window, by number, and a key of its layout
@@ -158,11 +159,17 @@ class _Window:
         return _Form(form, tuple(parts))
 
     def kernels(self, unsure: frozenset[int], apart: Sequence[range]) -> WindowKernels:
-        irs = [form.ir if form.ir.trees else None for form in self.forms]
-        facts = carried(irs, self.trees, {f"t{n}" for n in unsure})
-        assumed = tuple(sorted(int(t[1:]) for t in facts.on))
-        derived = derived_in_order(irs, (), facts)
-        placings = list(self._placings(derived))
+        assumed, derived, every = self._placed(unsure)
+        whole, live = self.forms, LiveParts(self.params, self.placed, self.trees)
+        placings = every
+        # What is found for calls has all of their stores, and its results are compared with theirs.
+        left = every if apart else live.of(every)
+        if left != every:
+            self._keep(left)
+            assumed, derived, placings = self._placed(unsure)
+            if not _may_fail_alike(placings, left):  # the reason for which stores were dead
+                self.forms = whole
+                assumed, derived, placings = self._placed(unsure)
         steps = []
         kept = tuple(_without_loss(apart, placings)) if apart else ()
         ends = [end for calls in kept for end in (calls.start, calls.stop)]
@@ -171,8 +178,35 @@ class _Window:
                 members = [[self._member(x, derived[x.call]) for x in some] for some in groups]
                 steps.append(self._step(members))
         reshaped = frozenset(int(t[1:]) for x in placings for t in x.reshapes)
-        rotation = rotation_of(placings, len(self.calls))
+        rotation = rotation_of(every, len(self.calls), live.of)
         return WindowKernels(tuple(steps), assumed, reshaped, rotation, kept)
+
+    def _placed(
+        self, unsure: frozenset[int]
+    ) -> tuple[tuple[int, ...], Sequence[Derived | None], list[PlacedPart]]:
+        """Returns the trees assumed at the head of the window, the facts derived for each call, and the parts of all calls."""
+        irs = [form.ir if form.ir.trees else None for form in self.forms]
+        facts = carried(irs, self.trees, {f"t{n}" for n in unsure})
+        assumed = tuple(sorted(int(t[1:]) for t in facts.on))
+        derived = derived_in_order(irs, (), facts)
+        return assumed, derived, list(self._placings(derived))
+
+    def _keep(self, left: Sequence[PlacedPart]) -> None:
+        """Makes forms of the parts that are left of all calls; equal forms are one object."""
+        of_calls: list[list[IndependentPart]] = [[] for _ in self.calls]
+        for x in left:
+            of_calls[x.call].append(x.part)
+        known: dict[object, _Form] = {}
+        forms = []
+        for form, parts in zip(self.forms, of_calls, strict=True):
+            key = id(form), tuple(map(id, parts))
+            if key not in known:
+                firsts = itertools.accumulate((len(x.body) for x in parts), initial=0)
+                own = tuple(replace(x, first=k) for k, x in zip(firsts, parts, strict=False))
+                body = tuple(s for x in parts for s in x.body)
+                known[key] = _Form(replace(form.ir, body=body), own)
+            forms.append(known[key])
+        self.forms = forms
 
     def _placings(self, derived: Sequence[Derived | None]) -> Iterator[PlacedPart]:
         """Yields the independent parts of all calls, in order of the calls."""
@@ -273,6 +307,12 @@ class _Member:
 
     placing: PlacedPart
     facts: _Facts
+
+
+def _may_fail_alike(found: Sequence[PlacedPart], wanted: Sequence[PlacedPart]) -> bool:
+    """True if no part may fail, or change active cells, that was not said to."""
+    pairs = zip(found, wanted, strict=True)
+    return all(a.reshapes <= b.reshapes for a, b in pairs)
 
 
 def _facts_of(part: IndependentPart, form: KernelIR, derived: Derived | None) -> _Facts:

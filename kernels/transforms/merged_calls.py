@@ -6,7 +6,7 @@ the first loop with which it may be fused, past all statements on which it does 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -62,6 +62,12 @@ class IndependentPart:
     def changed(self) -> frozenset[str]:
         """The arrays that the part writes."""
         return frozenset(s.array for s in self.writes)
+
+    @cached_property
+    def read(self) -> frozenset[str]:
+        """The arrays whose values the part uses: those that it loads or updates."""
+        loaded = {x.array for s in nested_statements(self.body) for x in _loads(s)}
+        return frozenset(loaded | {s.array for s in self.writes if isinstance(s, ir.Update)})
 
     @cached_property
     def trees(self) -> frozenset[str]:
@@ -151,11 +157,15 @@ def groups_of(placings: Sequence[PlacedPart]) -> list[list[PlacedPart]]:
     return groups
 
 
-def rotation_of(placings: Sequence[PlacedPart], n_calls: int) -> int:
+def rotation_of(
+    placings: Sequence[PlacedPart],
+    n_calls: int,
+    live: Callable[[Sequence[PlacedPart]], Sequence[PlacedPart]] = lambda x: x,
+) -> int:
     """Returns the number of calls after which a window that follows itself should begin, so that fewest loops are left.
 
     0 if no other begin leaves fewer. Loops of one run then join loops of the run before. `placings`: the parts of its `n_calls`
-    calls.
+    calls. `live`: parts of a window to those that are left of it.
     """
     if len(placings) > _MOST_ROTATED:
         return 0
@@ -163,10 +173,10 @@ def rotation_of(placings: Sequence[PlacedPart], n_calls: int) -> int:
     joined = [[x.call for x in some] for some in groups_of([*placings, *again])]
     across = [calls for calls in joined if calls[0] < n_calls <= calls[-1]]
     begins = sorted({max(k for k in calls if k < n_calls) for calls in across} - {0})
-    least, found = len(groups_of(placings)), 0
+    least, found = len(groups_of(live(placings))), 0
     for n in begins[:_MOST_ROTATIONS]:
         rotated = sorted(placings, key=lambda x: x.call < n)
-        n_groups = len(groups_of(rotated))
+        n_groups = len(groups_of(live(rotated)))
         if n_groups < least:
             least, found = n_groups, n
     return found

@@ -240,7 +240,7 @@ def test_inner_loops_at_the_seam_are_one() -> None:
 
 def test_windows_that_are_too_large_have_kernels_that_come_again() -> None:
     """Equal kernels of a window are one, so that long windows are compiled as fast as short ones."""
-    calls = [WindowCall(ir, numbers_of(ir)) for ir in of(own, turn)[0]]
+    calls = [WindowCall(ir, numbers_of(ir)) for ir in of(add, turn)[0]]
     found = window_kernels(calls * MOST_STATEMENTS)
     assert len(found.steps) == 2 * MOST_STATEMENTS
     assert len({id(step.kernel.ir) for step in found.steps}) == 2

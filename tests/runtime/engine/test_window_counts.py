@@ -218,6 +218,46 @@ def clear_twice() -> tuple[Period, list[Any]]:
     return period, [x, y]
 
 
+def overwritten() -> tuple[Period, list[Any]]:
+    """Stores to arrays and cells that a later call overwrites unread: from another tree, and wherever numbers point."""
+    x, y, n = ks.field(ks.i32), ks.field(ks.i32), ks.field(ks.i32, 32)
+    sparse(ks.i, 8, 4, x)
+    sparse(ks.i, 4, 4, y)
+
+    @ks.kernel
+    def fill():
+        for i in range(24):
+            x[i] = 3 * i
+
+    @ks.kernel
+    def down():
+        for i in x:
+            y[i // 2] = x[i]
+
+    @ks.kernel
+    def scatter():
+        for i in range(32):
+            n[7 * i % 32] += x[i]
+
+    @ks.kernel
+    def again():
+        for i in y:
+            y[i] = 2 * i
+
+    @ks.kernel
+    def clear():
+        for i in range(32):
+            n[i] = i
+
+    fill()
+
+    def period() -> None:
+        for kernel in (down, scatter, scatter, again, clear):
+            kernel()
+
+    return period, [x, y, n]
+
+
 def three_passes() -> tuple[Period, list[Any]]:
     """Three channels, each advected there and back and mended, in the order of the program."""
     v = ks.field(ks.i32)
@@ -362,6 +402,7 @@ TABLE: tuple[tuple[Program, Counts], ...] = (
     (multires, Counts(3, 0, 0)),
     (deep_hierarchy, Counts(5, 0, 0)),
     (clear_twice, Counts(1, 0, 0)),
+    (overwritten, Counts(2, 0, 0)),
     (three_passes, Counts(6, 0, 0)),
     (transfers, Counts(4, 1, 4)),
 )
