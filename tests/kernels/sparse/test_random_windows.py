@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from kernelscape.testing.sparse_windows import drawn, fault
 
@@ -14,3 +16,12 @@ def test_windows_leave_what_the_interpreter_does(number: int) -> None:
     wrong, n_planned = fault(drawn(number, most_calls=16), (limit,))
     assert not wrong
     assert n_planned > 0 or limit == 1
+
+
+def test_no_program_depends_on_the_order_of_a_list() -> None:
+    """Cells of a wide tree over a leaf of one column: stores to one element would leave what the last cell of the list has."""
+    program = drawn(1146, most_calls=24)
+    calls = ("up", 33), ("carry", 36)
+    between = ((),) * 5 + ((("fill", 34),), (), ())
+    wrong, n_planned = fault(replace(program, period=calls, between=between), (50,))
+    assert not wrong and n_planned > 0
