@@ -229,8 +229,8 @@ FAULTS = (
     Fault(
         "a legality rule: dead stores of a window whose boxes have gaps",
         "kernels/tasks",
-        "if not (box.is_exact and site.guard.is_exact)",
-        "if not site.guard.is_exact",
+        "for (a, b), n in ends), False)",
+        "for (a, b), n in ends), True)",
         (WINDOW_STORES,),
     ),
     Fault(

@@ -57,6 +57,11 @@ def dense() -> Iterator[SimpleNamespace]:
             y[i] = x[i]
 
     @ks.kernel
+    def even():
+        for i in range(8):
+            y[2 * i] = 1
+
+    @ks.kernel
     def scatter():
         for i in range(16):
             y[x[i] % 16] = i
@@ -101,6 +106,7 @@ def dense() -> Iterator[SimpleNamespace]:
         ("both scatter clear", 2, 2),  # the other store of the body stays
         ("inner shift", 1, 1),
         ("shift inner", 2, 2),  # the border stays
+        ("shift even", 2, 2),  # elements between stay
         ("shift read clear", 3, 3),  # read between
         ("shift add clear read", 2, 2),
         ("clear add", 2, 2),  # an update reads
