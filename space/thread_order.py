@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from .candidate import DeadEnd, Space
 from .families import compaction, scatter, schedule, settling, splitting
+from .families.tiling import PARALLEL, THREAD
 from .targets.kind import CPU
 from .values import ATOMIC, PARTIALS
 
@@ -16,8 +17,8 @@ def ordered(space: Space) -> tuple[tuple[str, str], ...]:
     Atomic sums of floats, parts taken by whichever thread is ready, and lists in the order of
     arrival are excluded. So is a float sum per thread of a CPU. A launch has fewer threads if its
     team is busy, a thread comes late, or the process may use fewer cores (runtime/cpu/team.c), and
-    other parts round otherwise. The number of blocks of a GPU never changes. Calls that are not
-    split may do any of this.
+    other parts round otherwise. The number of blocks of a GPU never changes. Threads that activate cells take slots in any order,
+    in which lists of hash nodes are. Calls that are not split may do any of this.
     """
     root = space.open_root()
     if isinstance(root, DeadEnd):
@@ -42,6 +43,11 @@ def _excluded(space: Space) -> Iterator[tuple[int, frozenset[int]]]:
     for (_, array), var in v.scatter.items():
         if problem.array(array).dtype.is_float:
             yield var, scattered
+    hashed = {x.keys.array for x in problem.parts.tables if x.keys is not None}
+    for d, var in v.kind.items():
+        body = problem.tasks[d.task].body
+        if body is not None and not hashed.isdisjoint(body.trees.shared):
+            yield var, frozenset({PARALLEL, THREAD})
     for var in v.schedule.values():
         yield var, frozenset({schedule.GUIDED})
     for var in v.of_tasks["compaction"].values():

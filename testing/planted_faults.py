@@ -46,6 +46,7 @@ SUMS_BY_CELL = (
     "tests/kernels/sparse/test_sums_by_cell.py::test_tiles_are_added_to_active_cells_alone"
 )
 BLOCKS_IN_TREES = "tests/kernels/sparse/test_random_sequences.py::test_particles_update_cells_of_leaves_block_by_block"
+ACTIVATING = "tests/kernels/sparse/test_sorted_activation.py::test_ways_of_particles_that_activate_and_of_those_in_order"
 UPDATE_TILES = "tests/kernels/sparse/test_update_tiles.py::test_{}".format
 HELD_COLOURS = "tests/runtime/cpu/test_calls.py::test_kept_colours_belong_to_a_call_until_its_last_launch_has_used_them"
 HELD_ORDERS = (
@@ -600,6 +601,20 @@ FAULTS = (
         "if value == SCATTER[TILE] and problem.tasks[site[0]].logical is not None:",
         "if value == SCATTER[TILE] and problem.tasks[site[0]].logical is None:",
         (SUMS_BY_CELL,),
+    ),
+    Fault(
+        "sums by cell: tiles that are added while threads activate cells",
+        "space/families",
+        "body.trees.shared.isdisjoint(changed)",
+        "body.trees.shared.isdisjoint(())",
+        (ACTIVATING,),
+    ),
+    Fault(
+        "deterministic: threads that take slots of hash nodes",
+        "space",
+        "not hashed.isdisjoint(body.trees.shared)",
+        "not hashed.isdisjoint(())",
+        (ACTIVATING,),
     ),
     Fault(
         "windows in trees: extents of the array in place of coordinates",

@@ -40,11 +40,15 @@ def declare(s: Draft) -> None:
 
 
 def one_by_one(s: Draft) -> None:
-    """Coherence: sorted and vectorised iterations require DEMOTED.
+    """Coherence: sorted iterations have the body of the task, vectorised ones DEMOTED.
 
-    Sorting and vectorisation are derived for the body without needless activations. Behind a front lanes activate one by one.
+    Sorting and vectorisation are derived for the body without needless activations. What is left of these, threads make at once, in
+    any order. Behind a front lanes activate one by one.
     """
     for t, var in s.v.of_tasks["activate"].items():
+        body = s.problem.tasks[t].body
+        assert body is not None
+        own = ACTIVATE_KIND.index(body.trees.way)
         parts = s.v.of_tasks["lane_parts"].get(t)
         behind = [] if parts is None else [(parts, bits(FRONT))]
         for d in s.dims_at(t, INNER):
@@ -54,7 +58,7 @@ def one_by_one(s: Draft) -> None:
             s.b.clause("activations one by one", [(var, bits(DEMOTED)), (ranges, bits(IN_TURN))])
         for x in (x for u, x in s.v.scatter if u == t):
             unsorted = (s.v.scatter[t, x], all_but(SCATTER, *BY_BLOCKS))
-            s.b.clause("activations in program order", [(var, bits(DEMOTED)), unsorted])
+            s.b.clause("activations of sorted iterations", [(var, bits(own)), unsorted])
 
 
 PHRASES = Phrases(

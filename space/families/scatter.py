@@ -129,8 +129,18 @@ def values_of(s: Draft, t: int, x: Scatter, sizes: tuple[int, ...]) -> int:
 
 
 def _has_tiles(s: Draft, t: int, x: Scatter) -> bool:
-    """True if a tile of the array can be added to it: in a sparse field, each cell of the tile is looked up then."""
-    return not x.is_in_tree or with_sums(s.problem, s.problem.tasks[t], (x.array,)) is not None
+    """True if a tile of the array can be added to it.
+
+    In a sparse field each cell of the tile is looked up then, so no thread may activate cells at that moment.
+    """
+    body = s.problem.tasks[t].body
+    if not x.is_in_tree or body is None:
+        return True
+    changed = {site.state.name for site in body.sites if site.writes}
+    return (
+        body.trees.shared.isdisjoint(changed)
+        and with_sums(s.problem, s.problem.tasks[t], (x.array,)) is not None
+    )
 
 
 def sizes_of(s: Draft, found: tuple[Scatter, ...]) -> tuple[int, ...]:
