@@ -94,11 +94,14 @@ class Servers:
         modules = LIGHT if module == WORKER else FULL
         with self._lock:
             if modules not in self._found:
-                left_out = _OF_TEAMS if module == WORKER else ()
-                own = {k: v for k, v in self.environment.items() if not k.startswith(left_out)}
-                self._found[modules] = Server(modules, own)
+                self._found[modules] = Server(modules, self.environment_of(module))
             server = self._found[modules]
         return server if server.fits(environment) else None
+
+    def environment_of(self, module: str) -> dict[str, str]:
+        """The environment of the server that forks `python -m module`."""
+        left_out = _OF_TEAMS if module == WORKER else ()
+        return {k: v for k, v in self.environment.items() if not k.startswith(left_out)}
 
     def close(self) -> None:
         for server in self._found.values():

@@ -26,7 +26,7 @@ def ended(**given: Any) -> tuple[Popen, str, str]:
 def test_a_fork_ends_as_a_start_does() -> None:
     """With the same status and traceback, and its CPU time counts."""
     before_s = Popen.reaped_s
-    forked, out, err = ended(env=fork_server.SERVERS.environment)
+    forked, out, err = ended(env=fork_server.SERVERS.environment_of(WORKER))
     assert forked._ending is not None and Popen.reaped_s > before_s
     started, *said = ended(env={**os.environ, "PYTHONHASHSEED": "5"})
     assert started._ending is None
@@ -45,18 +45,21 @@ def test_a_fork_has_the_files_the_folder_and_the_environment_that_it_is_given(
     os.close(low)
     os.close(low_written)
     options = '{"device": "fake", "library": null, "n_threads": 1}'
-    given = {"cwd": tmp_path, "env": {**fork_server.SERVERS.environment, "SAID": "here"}}
+    own = fork_server.SERVERS.environment_of(WORKER)
+    given = {"cwd": tmp_path, "env": {**own, "SAID": "here"}}
     with subprocess.Popen(
         [*FAILING, str(ours), str(written), options], pass_fds=(ours, written), **given
     ) as process:
         os.close(ours)
         os.close(written)
-        assert os.read(replies, 4)  # it is ready
-        assert process.poll() is None
-        place = f"/proc/{process.pid}"
-        assert os.path.samefile(f"{place}/cwd", tmp_path)
-        assert os.getsid(process.pid) == process.pid
-        os.close(theirs)  # its parent has left
+        try:
+            assert os.read(replies, 4)  # it is ready
+            assert process.poll() is None
+            place = f"/proc/{process.pid}"
+            assert os.path.samefile(f"{place}/cwd", tmp_path)
+            assert os.getsid(process.pid) == process.pid
+        finally:
+            os.close(theirs)  # its parent has left
         assert process.wait(60) == -9
     os.close(replies)
 
