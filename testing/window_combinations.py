@@ -37,7 +37,9 @@ from .sparse_windows import made, window_of
 # Fusion of calls, lists that are not made again, demoted activations, directories, layouts.
 KINDS = ("fused", "listgen", "activate", "directory", "record", "leaf_layout", "cell_order")
 MOST = 16  # combinations of a program in each of its forms
-_HOST = ("clear", "take", "take_plain", "fill_rest", "copy_plain")
+# These stand behind the first call, where a recording refuses arrays of Python (`from_numpy`). `fill_rest` is in their two places:
+# a list of another length would change the programs of all numbers.
+_HOST = ("clear", "fill_rest", "fill_rest", "fill_rest", "copy_plain")
 _CHANGES = tuple(x for x in WORDS if x not in CALM)
 _MOST_CELLS = 40
 
