@@ -106,7 +106,7 @@ class _Taping(Executor):
         copies = {n: ndarray(params[n].dtype, params[n].shape) for n in names}
         copies |= {n: x.array for n, x in copies.items() if isinstance(x, Ndarray)}
         for n, x in copies.items():
-            self.behind.run(copy_call(call, n, x))
+            self.behind.run(copy_call(call, n, x, is_zero=not self.behind.records))
         return copies
 
 

@@ -21,6 +21,7 @@ from ..fields.program import current_program
 from ..ir import kernel
 from ..ir.errors import ProgramRuntimeError
 from ..ir.simplify import binary, compare, const, unary
+from ..ir.structure import StructureTree
 from ..ir.verify import check
 from ..transforms.derivatives.access_rule import with_checks
 from ..transforms.derivatives.adjoint import N_KEPT
@@ -81,9 +82,18 @@ def overwritten_arrays(call: KernelCall) -> tuple[str, ...]:
     return () if found is None else tuple(found.copies.values())
 
 
-def copy_call(call: KernelCall, name: str, to: Any) -> KernelCall:
-    """Returns a kernel call that copies the array `name` of `call` to the array `to`."""
-    return _beside_call(call, name, "copy", _copying, {_BESIDE: to})
+def copy_call(call: KernelCall, name: str, to: Any, *, is_zero: bool = False) -> KernelCall:
+    """Returns a kernel call that copies the array `name` of `call` to the array `to`.
+
+    Of a sparse field active cells are copied, the rest becomes 0. `is_zero`: `to` contains zeros, so that nothing else is stored.
+    """
+    place = next((p for p in call.instance.ir.placed if p.array == name), None)
+    if place is None:
+        return _beside_call(call, name, "copy", _copying, {_BESIDE: to})
+    making = functools.partial(
+        _copying_cells, place=place, trees=call.instance.ir.trees, is_zero=is_zero
+    )
+    return _beside_call(call, name, f"copy of cells {is_zero}", making, {_BESIDE: to})
 
 
 def restore_call(call: KernelCall, name: str, of: Any) -> KernelCall:
@@ -122,7 +132,14 @@ def _beside_call(
         param = next(p for p in instance.ir.arrays if p.name == name)
         fields = tuple(x for x in instance.fields if x[0] == name)
         made = making(param, replace(param, name=_BESIDE), call.where)
-        instance.derived[key, name] = Instance(made, fields, is_derivative=True)
+        trees = {t.name for t in made.trees}
+        instance.derived[key, name] = Instance(
+            made,
+            fields,
+            views=tuple(x for x in instance.views if x[0] == name),
+            structures=tuple(x for x in instance.structures if x[0] in trees),
+            is_derivative=True,
+        )
     kept: Instance = instance.derived[key, name]
     given = {name: call.arrays[name], **beside}
     return KernelCall(kept, {p.name: given[p.name] for p in kept.ir.arrays}, {}, call.where)
@@ -137,6 +154,38 @@ def _copying(
         return kernel.Store(target.name, at, kernel.Load(source.name, at, source.dtype), where)
 
     return kernel.KernelIR("copy", (source, target), (), _over(source, stored, where), where)
+
+
+def _copying_cells(
+    source: kernel.ArrayParam,
+    target: kernel.ArrayParam,
+    where: kernel.Location,
+    *,
+    place: kernel.Placed,
+    trees: tuple[StructureTree, ...],
+    is_zero: bool,
+) -> kernel.KernelIR:
+    """Returns the kernel that copies a sparse field to a dense array; other elements become 0, unless all are."""
+    (tree,) = (t for t in trees if t.name == place.tree)
+    loops = tuple(f"c{k}" for k in range(len(tree.axes(place.node))))
+    n_axes = len(source.shape) - len(loops)
+    cell = tuple(kernel.LoopIndex(n) for n in loops)
+    stored: list[kernel.Stmt] = []
+    for component in np.ndindex(*source.shape[:n_axes]):
+        first = [kernel.Const(int(k), kernel.DType.i64) for k in component]
+        at: tuple[kernel.Expr, ...] = (*first, *cell)
+        stored.append(
+            kernel.Store(target.name, at, kernel.Load(source.name, at, source.dtype), where)
+        )
+    body: tuple[kernel.Stmt, ...] = (
+        kernel.ForActive(tree.name, place.node, loops, tuple(stored), where),
+    )
+    if not is_zero:
+        zero = const(0, target.dtype)
+        body = (*_over(target, lambda at: kernel.Store(target.name, at, zero, where), where), *body)
+    return kernel.KernelIR(
+        "copy", (source, target), (), body, where, trees=(tree,), placed=(place,)
+    )
 
 
 def _restoring(

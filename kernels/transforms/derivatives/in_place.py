@@ -2,16 +2,20 @@
 
 If a loop stores to an array, each of its iterations must access elements of its own. These become locals of the iteration, which
 begin with the copy, and are stored at its end. So updates by maximum, or whose old value is used, have a derivative, too.
+The copy of a sparse field is a dense array, 0 where a cell was inactive.
 """
 
 from __future__ import annotations
 
+import functools
+import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from ...ir import kernel
-from ...ir.affine import reach
-from ...ir.simplify import cast
+from ...ir.affine import Affine, reach, to_affine
+from ...ir.simplify import binary, cast, compare, const, select
+from ...ir.structure import StructureTree
 from ...ir.walk import (
     children,
     loads,
@@ -29,6 +33,7 @@ from .naming import Names
 
 _Indices = tuple[kernel.Expr, ...]
 _Access = kernel.Load | kernel.Store | kernel.Update
+_MOST_COPIED = 2**31 - 1  # elements of the dense copy of a sparse field: the greatest index of i32
 
 
 def adjoint_on_copies(
@@ -91,11 +96,13 @@ def _on_locals(ir: kernel.KernelIR, array: str) -> kernel.KernelIR | None:
 def _reading(ir: kernel.KernelIR, array: str, copy: str) -> kernel.KernelIR | None:
     """Returns the kernel with loads from `copy`, the copy of an array from before the call.
 
-    None if the kernel overwrites elements that other iterations read.
+    The copy of a sparse field is dense: it has all elements of the node, and 0 where a cell is inactive. None if the kernel
+    overwrites elements that other iterations read, or if a copy would have too many elements.
     """
-    if any(p.array == array for p in ir.placed):
-        return None
     param = next(p for p in ir.arrays if p.name == array)
+    on_tree = _OnTree.of(ir, array)
+    if on_tree is not None and (not on_tree.is_fixed or math.prod(param.shape) > _MOST_COPIED):
+        return None
     names, body, is_stored = Names(ir, (copy,)), list[kernel.Stmt](), False
     for k, s in enumerate(ir.body):
         is_written, is_last = array in written_in((s,)), array not in written_in(ir.body[k + 1 :])
@@ -104,12 +111,12 @@ def _reading(ir: kernel.KernelIR, array: str, copy: str) -> kernel.KernelIR | No
         elif is_stored:
             return None
         elif is_written:
-            made = _Replacement(param, copy, names).statements(s)
+            made = _Replacement(param, copy, names, on_tree).statements(s)
             if made is None:
                 return None
             body += made
         else:
-            body.append(_renamed(s, array, copy))
+            body.append(_renamed(s, param, copy, is_sparse=on_tree is not None))
         is_stored = is_stored or is_written
     return replace(ir, arrays=(*ir.arrays, replace(param, name=copy)), body=tuple(body))
 
@@ -130,12 +137,17 @@ def _accesses(body: tuple[kernel.Stmt, ...], array: str) -> Iterator[_Access]:
         yield from (x for e in children(s) for x in loads(e) if x.array == array)
 
 
-def _renamed(s: kernel.Stmt, array: str, copy: str) -> kernel.Stmt:
-    """Returns the statement with loads from `copy` in place of loads from `array`."""
+def _renamed(
+    s: kernel.Stmt, param: kernel.ArrayParam, copy: str, *, is_sparse: bool
+) -> kernel.Stmt:
+    """Returns the statement with loads from `copy` in place of loads from the array `param`."""
 
     def on_expr(e: kernel.Expr) -> kernel.Expr:
         e = mapped(e, on_expr, lambda s: s)
-        return replace(e, array=copy) if isinstance(e, kernel.Load) and e.array == array else e
+        if not isinstance(e, kernel.Load) or e.array != param.name:
+            return e
+        made = replace(e, array=copy)
+        return _inside_or_zero(made, param.shape) if is_sparse else made
 
     def on_stmt(s: kernel.Stmt) -> kernel.Stmt:
         return mapped(s, on_expr, on_stmt)
@@ -143,11 +155,83 @@ def _renamed(s: kernel.Stmt, array: str, copy: str) -> kernel.Stmt:
     return on_stmt(s)
 
 
+def _inside_or_zero(load: kernel.Load, shape: tuple[int, ...]) -> kernel.Expr:
+    """Returns the value of a load, 0 where an index is outside: elements outside of a sparse field are 0."""
+    sides: list[kernel.Expr] = []
+    at: list[kernel.Expr] = []
+    for index, n in zip(load.indices, shape, strict=True):
+        if isinstance(index, kernel.Const):
+            if not 0 <= index.value < n:
+                return const(0, load.dtype)
+            at.append(index)
+            continue
+        first, last = const(0, index.dtype), const(n - 1, index.dtype)
+        sides += [compare("ge", index, first), compare("le", index, last)]
+        at.append(binary("min", binary("max", index, first), last))
+    clamped = replace(load, indices=tuple(at))
+    if not sides:
+        return clamped
+    return select(
+        functools.reduce(functools.partial(binary, "and"), sides), clamped, const(0, load.dtype)
+    )
+
+
+@dataclass(frozen=True)
+class _OnTree:
+    """Facts on a kernel with a sparse field.
+
+    `trees`: its trees by name, for the lengths of loops over cells. `is_fixed`: no cell is deactivated, and loops over active cells
+    visit the same cells after the call.
+    """
+
+    trees: Mapping[str, StructureTree]
+    is_fixed: bool
+
+    @classmethod
+    def of(cls, ir: kernel.KernelIR, array: str) -> _OnTree | None:
+        """Returns the facts on the kernel of a sparse field, None for a dense one."""
+        if not any(p.array == array for p in ir.placed):
+            return None
+        return cls({t.name: t for t in ir.trees}, _keeps_cells(ir))
+
+
+def _keeps_cells(ir: kernel.KernelIR) -> bool:
+    """True if a kernel deactivates no cell, and activates none of a tree over whose active cells it loops."""
+    every = tuple(nested_statements(ir.body))
+    looped = [s for s in every if isinstance(s, kernel.ForActive)]
+    trees = {s.tree for s in looped}
+    own = {(s.tree, s.node, s.loops) for s in looped}
+    for s in every:
+        match s:
+            case kernel.Deactivate():
+                return False
+            case kernel.Append(tree=tree) if tree in trees:
+                return False
+            case kernel.Activate(tree=tree) if tree in trees:
+                if (tree, s.node, tuple(map(_loop, s.indices))) not in own:
+                    return False
+    return True
+
+
+def _loop(index: kernel.Expr) -> str:
+    """Returns the name of the loop whose index an expression is, "" for another one."""
+    match to_affine(index):
+        case Affine(const=0, terms=((loop, 1),)):
+            return loop
+    return ""
+
+
 class _Replacement:
     """Scalar replacement: elements of an array become locals of the iteration that alone accesses them."""
 
-    def __init__(self, param: kernel.ArrayParam, copy: str, names: Names) -> None:
-        self._param, self._copy, self._names = param, copy, names
+    def __init__(
+        self,
+        param: kernel.ArrayParam,
+        copy: str,
+        names: Names,
+        on_tree: _OnTree | None = None,
+    ) -> None:
+        self._param, self._copy, self._names, self._on_tree = param, copy, names, on_tree
         self._locals: dict[_Indices, kernel.Local] = {}
 
     def statements(self, s: kernel.Stmt) -> list[kernel.Stmt] | None:
@@ -187,7 +271,7 @@ class _Replacement:
             length = s.extent.value if isinstance(s.extent, kernel.Const) else None
             extents = {**around, s.loop: None if length is None else int(length)}
         else:
-            extents = {**around, **dict.fromkeys(s.loops)}
+            extents = {**around, **self._cells(s)}
         if not all(any(differs(e, loop, ()) for e in self._first) for loop in extents):
             return None
         if set(wanted) <= set(extents):
@@ -201,6 +285,13 @@ class _Replacement:
             return None
         return replace(s, body=tuple(inner if t is touching[0] else t for t in s.body))
 
+    def _cells(self, s: kernel.ForActive) -> dict[str, int | None]:
+        """Returns the extents of a loop over active cells; unknown ones if the array is dense."""
+        if self._on_tree is None:
+            return dict.fromkeys(s.loops)
+        shape = self._on_tree.trees[s.tree].shape(s.node)
+        return dict(zip(s.loops, shape, strict=True))
+
     @property
     def _first(self) -> _Indices:
         return next(iter(self._locals))
@@ -210,13 +301,15 @@ class _Replacement:
     ) -> list[kernel.Stmt] | None:
         """Returns the statements of an iteration on locals: loads first, stores last.
 
-        None if an index may be outside of the array.
+        None if an index may be outside of the array. A store to an inactive cell has no effect, so stores at the end activate none.
         """
         sure = {
             s.indices
             for s in body
             if isinstance(s, kernel.Store | kernel.Update) and s.array == self._param.name
         }
+        if self._on_tree is not None:  # stores outside of a node have no effect
+            sure = set()
         for indices in self._locals:
             if indices not in sure and not self._is_inside(indices, extents):
                 return None
