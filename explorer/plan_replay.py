@@ -20,6 +20,8 @@ from operator import is_
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from ..kernels.fields.device_memory import DeviceMemory
 from ..kernels.fields.tree import Structure
 from ..kernels.frontend.dispatch import AbstractDeferringExecutor, Caller, Executor
@@ -223,6 +225,8 @@ class _Match:
         while isinstance(plain, Cast):
             plain = plain.x
         if isinstance(plain, Param):
+            if isinstance(expected, Cast) and not _survives(value, plain, expected):
+                return False
             known = self.scalars.setdefault(plain.name, value)
             return known is value or (type(known) is type(value) and is_same_number(known, value))
         if isinstance(plain, Const) and plain is expected:
@@ -249,6 +253,17 @@ class _Match:
             if "counters" in t.arrays
         ]
         return partial(_claimed, s.name, run, claims) if claims else run
+
+
+def _survives(value: Any, parameter: Param, expected: Cast) -> bool:
+    """True if a number that a kernel is given is the same after it was held by a parameter, perhaps of a narrower type."""
+    try:
+        with np.errstate(all="ignore"):
+            held = parameter.dtype.numpy.type(value)
+            wanted = expected.dtype.numpy.type(value)
+    except (OverflowError, ValueError):  # an integer's type has no such number
+        return False
+    return is_same_number(evaluate_scalar(expected, {parameter.name: held}), wanted)
 
 
 def _claimed(

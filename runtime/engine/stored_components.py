@@ -21,10 +21,11 @@ import numpy as np
 from ...kernels.fields.program import current_program
 from ...kernels.frontend.recorder import Recording
 from ...kernels.ir.errors import LanguageError
-from ...kernels.ir.kernel import Assert, Cast, Const, Expr, KernelIR, Param, Print
+from ...kernels.ir.kernel import Assert, Cast, Const, DType, Expr, KernelIR, Param, Print
 from ...kernels.ir.walk import nested_statements, written_in
 from ...kernels.tasks.archive import ArchiveError
 from ..api.errors import DeviceError
+from ..by_identity import ByIdentity
 from ..device import DeviceOptions, open_device
 from ..records.loading import check_best
 from ..records.record import RecordError
@@ -48,7 +49,8 @@ UNUSABLE = (
 )
 N_CHECKED = 3  # runs that are compared
 _FACTOR = 1024.0  # units in the last place of an array's largest value: either result was rounded on another way
-_N_CALLS = re.compile(r"[1-9][0-9]?(?= calls )")  # of a component, in its key
+_VERSION = "calls-2"  # of keys: rows under those of other versions are not found
+_N_CALLS = re.compile(rf"[1-9][0-9]?(?= {_VERSION} )")  # of a component, in its key
 MOST_CALLS = 99  # of a component
 
 
@@ -57,25 +59,55 @@ def calls_key(calls: Iterable[tuple[KernelIR, Sequence[Hashable]]]) -> str:
 
     The texts have types and shapes. Values of scalar arguments are left out.
     """
-    return _key_of([(spelled(ir, has_places=False), arrays) for ir, arrays in calls])
+    return _key_of([(_digest_of(ir), arrays) for ir, arrays in calls])
+
+
+_digests = ByIdentity[KernelIR, str]()
+
+
+def _digest_of(ir: KernelIR) -> str:
+    """Returns a digest of a kernel's text, which is long: it is made once."""
+    found = _digests.get(ir)
+    if found is None:
+        text = spelled(ir, has_places=False).encode()
+        found = _digests.setdefault(ir, hashlib.blake2b(text, digest_size=16).hexdigest())
+    return found
 
 
 def _key_of(calls: Sequence[tuple[str, Sequence[Hashable]]]) -> str:
+    """Returns the key of calls whose kernels are given by the digests of their texts."""
     digest, numbers = hashlib.blake2b(digest_size=12), dict[Hashable, int]()
-    for text, arrays in calls:
+    for kernel, arrays in calls:
         at = [numbers.setdefault(x, len(numbers)) for x in arrays]
-        digest.update(f"{text}\0{at}\0".encode())
-    return f"{len(calls)} calls {digest.hexdigest()}"
+        digest.update(f"{kernel}{at}".encode())
+    return f"{len(calls)} {_VERSION} {digest.hexdigest()}"
 
 
 def plain_scalar(x: Expr) -> Param | Const | None:
-    """Returns the number or the parameter that a scalar argument of a call is; None for any other expression."""
+    """Returns the number or the parameter that a scalar argument of a call is; None for any other expression.
+
+    A converted parameter is one if it can hold every number of the kernel's type: keys have no types of parameters.
+    """
     expr = x
     while isinstance(expr, Cast):
+        if not _holds(expr.x, expr.dtype):
+            return None
         expr = expr.x
     if isinstance(expr, Const):
         return expr if expr is x else None
     return expr if isinstance(expr, Param) else None
+
+
+_DIGITS = {DType.f16: 11, DType.f32: 24, DType.f64: 53}  # binary, of a float
+
+
+def _holds(x: Expr, dtype: DType) -> bool:
+    """True if the type of a parameter, converted or not, has every number of `dtype`."""
+    if not isinstance(x, Cast | Param):
+        return False
+    if dtype.is_integer and x.dtype.is_float:  # can_cast lets 64 bits be rounded to f64
+        return 8 * dtype.size_bytes <= _DIGITS[x.dtype]
+    return np.can_cast(dtype.numpy, x.dtype.numpy, "safe")
 
 
 def is_same_number(a: Any, b: Any) -> bool:
@@ -195,7 +227,7 @@ def why_no_part(recording: Recording) -> str:
     if recording.temps or recording.repeats or len(recording.calls) > MOST_CALLS:
         return "it has temporaries, repeats or too many calls"
     if any(plain_scalar(x) is None for call in recording.calls for x in call.scalars):
-        return "its kernels take numbers that it computes"
+        return "its kernels take numbers that it computes or rounds"
     statements = (s for call in recording.calls for s in nested_statements(call.ir.body))
     if any(isinstance(s, Assert | Print) for s in statements):
         return "its kernels may fail or print"
@@ -228,9 +260,7 @@ class StoredComponents:
         It builds them. What cannot be used is left out, with one warning for all: it has no effect on other calls. So are the
         ranges `left_out`.
         """
-        irs = {id(c.ir): c.ir for c in calls}
-        texts = {n: spelled(ir, has_places=False) for n, ir in irs.items()}
-        spelt = [(texts[id(c.ir)], c.arrays) for c in calls]
+        spelt = [(_digest_of(c.ir), c.arrays) for c in calls]
         firsts = list(accumulate((len(c.ir.scalars) for c in calls), initial=0))
         is_free = [not c.trees and c.logical is None for c in calls]
         found = []

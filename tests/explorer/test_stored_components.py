@@ -19,8 +19,10 @@ import numpy as np
 import pytest
 from kernelscape.codegen.by_component import EvaluatedSources
 from kernelscape.explorer.component_results import component_results
+from kernelscape.explorer.plan_replay import StoredPlan, _Match
 from kernelscape.kernels.fields.program import current_program
 from kernelscape.kernels.frontend.recorder import record_sequence
+from kernelscape.kernels.ir.kernel import Cast, DType, Expr, KernelIR, Location, Param
 from kernelscape.runtime.cpu.dialect import C_TEAM
 from kernelscape.runtime.engine import plan_bank, stored_components
 from kernelscape.runtime.measure.conditions import take_conditions
@@ -380,3 +382,101 @@ def test_each_component_is_a_result_by_itself(drawn: tuple[Candidate, Candidate]
         assert key == stored_components.key_of_recording(again.recording)
         alone = EvaluatedSources(C_TEAM).component_key(again.candidate, 0)
         assert alone == sources.component_key(drawn[0], k)
+
+
+def converted(*types: DType) -> Expr:
+    """A parameter of the first type, converted to each of the others in turn."""
+    x: Expr = Param("s", types[0])
+    for dtype in types[1:]:
+        x = Cast(x, dtype)
+    return x
+
+
+ROUNDS = [
+    (DType.f32, DType.f64),
+    (DType.f32, DType.i32),
+    (DType.f64, DType.i64),
+    (DType.f64, DType.u64),
+    (DType.i32, DType.f32),
+    (DType.i32, DType.u32),
+    (DType.f64, DType.f32, DType.f64),
+]
+HOLDS = [
+    (DType.f32,),
+    (DType.f64, DType.f32),
+    (DType.f64, DType.i32),
+    (DType.f32, DType.i16),
+    (DType.i64, DType.u32),
+    (DType.f64, DType.f32, DType.f16),
+]
+
+
+@pytest.mark.parametrize("types", ROUNDS)
+def test_a_parameter_that_rounds_numbers_of_its_kernel_is_no_plain_one(types) -> None:
+    assert stored_components.plain_scalar(converted(*types)) is None
+
+
+@pytest.mark.parametrize("types", HOLDS)
+def test_a_parameter_that_holds_all_numbers_of_its_kernel_is_plain(types) -> None:
+    assert stored_components.plain_scalar(converted(*types)) == Param("s", types[0])
+
+
+@pytest.mark.parametrize("dtype", [DType.f32, DType.f64])
+def test_a_sequence_that_rounds_its_argument_is_no_part(dtype: DType) -> None:
+    """Its key is that of a sequence that does not, and windows give the kernel any number."""
+    ks.init()
+    x = ks.field(ks.f64, 8)
+
+    @ks.kernel
+    def k(a: ks.f64):
+        for i in x:
+            x[i] += a
+
+    def narrow(s: ks.f32):
+        k(s)
+
+    def wide(s: ks.f64):
+        k(s)
+
+    recording = record_sequence(narrow if dtype is DType.f32 else wide, (0.5,))
+    ks.reset()
+    assert recording.scalars[0].dtype is dtype
+    is_part = stored_components.why_no_part(recording) == ""
+    assert is_part == (dtype is DType.f64)
+
+
+def fits(value: float, *types: DType) -> bool:
+    plan = StoredPlan.__new__(StoredPlan)
+    plan.scalars = {"s": types[0]}
+    return _Match(plan)._fits(converted(*types), value)
+
+
+def test_a_plan_takes_numbers_that_its_parameter_holds() -> None:
+    for value, is_held in ((0.5, True), (0.1, False), (1e300, False)):
+        assert fits(value, DType.f32, DType.f64) == is_held
+    for value in (0.1, 0.5, 1e300):
+        assert fits(value, DType.f64, DType.f32)
+    assert fits(3, DType.f32, DType.i32)
+    assert not fits(2**24 + 1, DType.f32, DType.i32)
+    assert not fits(2**40, DType.i32, DType.i64)
+
+
+def test_rows_of_other_versions_are_not_looked_for_and_texts_are_made_once(monkeypatch) -> None:
+    made = list[object]()
+
+    def text(ir: object, *, has_places: bool) -> str:
+        made.append(ir)
+        return "text"
+
+    monkeypatch.setattr(stored_components, "spelled", text)
+    key = f"2 {stored_components._VERSION} 0"
+    components = stored_components.StoredComponents({"4 calls 0": [1], key: [2]})
+    assert components._lengths == [2]
+    kernels = [KernelIR(f"k{n}", (), (), (), Location("", n)) for n in range(3)]
+    calls = [
+        SimpleNamespace(ir=kernels[k % 3], arrays=(k % 2,), trees=(), logical=None)
+        for k in range(30)
+    ]
+    for _ in range(2):
+        assert components.parts(calls) == []
+    assert made == kernels
