@@ -35,6 +35,7 @@ from ..kernels.ir.errors import (
     ProgramTypeError,
     ProgramValueError,
 )
+from .changed_cells import ChangedCells
 from .grad_check import GradCheck
 from .gradients import clear_all_gradients, set_all
 from .snapshots import Snapshots
@@ -80,6 +81,7 @@ class _Taping(Executor):
     ) -> None:
         self.behind, self.is_checked, self.snapshots = behind, is_checked, snapshots
         self._flags: dict[int, Any] = {}
+        self._cells = ChangedCells()
         self.calls: list[_Taped | _Replaced] = []
 
     def run(self, call: KernelCall) -> Any:
@@ -94,7 +96,10 @@ class _Taping(Executor):
             self.calls.append(_Taped(call, before))
             if self.is_checked:
                 call = checked_call(call, self._flags, before)
-        return self.behind.run(call)
+        if self.snapshots is not None or self.behind.records:
+            return self.behind.run(call)
+        with self._cells.around(call, self.behind):
+            return self.behind.run(call)
 
     def _copies(self, call: KernelCall) -> dict[str, Any]:
         """Returns copies, by name, of the arrays whose elements a call overwrites and its adjoint reads."""

@@ -18,6 +18,7 @@ from ..fields.field import AbstractLeaf, DerivativeKind
 from ..fields.field_view import FieldView
 from ..fields.ndarray import gradient_of
 from ..fields.program import current_program
+from ..fields.tree import Structure
 from ..ir import kernel
 from ..ir.errors import ProgramRuntimeError
 from ..ir.simplify import binary, compare, const, unary
@@ -110,6 +111,32 @@ def equality_call(
     """
     making = functools.partial(_comparing, label=label, is_exact=is_exact)
     return _beside_call(call, name, f"equal {label} {is_exact}", making, {_BESIDE: other})
+
+
+def count_call(
+    call: KernelCall, loop: kernel.ForActive, structure: Structure, n_cells: Any
+) -> KernelCall:
+    """Returns a kernel call that adds the number of active cells of a loop of `call` to the one element of `n_cells`.
+
+    `structure`: the tree of the loop.
+    """
+    instance, key = call.instance, ("cells", loop.tree, loop.node)
+    if key not in instance.derived:
+        number = kernel.ArrayParam("n_cells", kernel.DType.i32, (1,))
+        (tree,) = (t for t in instance.ir.trees if t.name == loop.tree)
+        first, one = const(0, kernel.DType.i64), const(1, kernel.DType.i32)
+        body = (kernel.Update(number.name, (first,), "add", one, loop.where),)
+        counted = replace(loop, body=body)
+        made = kernel.KernelIR("cells", (number,), (), (counted,), loop.where, trees=(tree,))
+        instance.derived[key] = Instance(
+            made, structures=((tree.name, structure),), is_derivative=True
+        )
+    return KernelCall(instance.derived[key], {"n_cells": n_cells}, {}, call.where)
+
+
+def has_adjoint(call: KernelCall) -> bool:
+    """True if a call has an adjoint. Raises KernelError."""
+    return _derivative_of(call.instance, _gradients_of_arguments(call), "grad") is not None
 
 
 _BESIDE = "copy_beside"  # the array beside one of a call, in the kernels below

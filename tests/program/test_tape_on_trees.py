@@ -242,3 +242,59 @@ def test_vectors_on_two_axes_with_an_offset_have_the_gradient_of_differences() -
     found = (loss_of(0.7 + 1e-6) - loss_of(0.7 - 1e-6)) / 2e-6
     loss_of(0.7)
     assert w.grad[None] == pytest.approx(found, rel=1e-7)
+
+
+def affine_program(kind: str) -> tuple[Any, Callable[[int], None], Any]:
+    """Returns `w`, a function that runs a tape which activates some first cells after a loop over three, and the loss."""
+    ks.reset()
+    ks.init(default_fp=ks.f64)
+    x, y = ks.field(float), ks.field(float)
+    NODES[kind]().place(x, x.grad, y, y.grad)
+    w, loss = ks.field(float, (), needs_grad=True), ks.field(float, (), needs_grad=True)
+
+    @ks.kernel
+    def affine():
+        for i in x:
+            y[i] = x[i] * w[None] + w[None]
+
+    @ks.kernel
+    def activate(n: int):
+        for i in range(n):
+            ks.activate(x.parent(), i)
+
+    @ks.kernel
+    def total():
+        for i in range(N):
+            loss[None] += y[i]
+
+    def run(n: int) -> None:
+        for i in range(3):
+            x[i] = 1.0
+        w[None] = 0.5
+        with ks.ad.Tape(loss):
+            affine()
+            activate(n)
+            total()
+
+    return w, run, loss
+
+
+CELLS = [kind for kind in SPARSE if kind != "pointer, dense"]
+
+
+@pytest.mark.parametrize("kind", CELLS)
+def test_later_activation_is_refused_with_its_line(kind: str) -> None:
+    """Kind: the adjoint visits cells that its call did not, so the gradient of `w` was 15, not 6, in silence."""
+    _, run, _ = affine_program(kind)
+    with pytest.raises(ks.LanguageError, match="changes the active cells over which") as caught:
+        run(N)
+    assert caught.value.where is not None
+    assert caught.value.where.file == __file__
+
+
+@pytest.mark.parametrize("kind", CELLS)
+def test_later_activation_of_active_cells_has_the_gradient(kind: str) -> None:
+    """Kind: programs are refused by their text, though they change no cells."""
+    w, run, _ = affine_program(kind)
+    run(3)
+    assert w.grad[None] == 6.0
