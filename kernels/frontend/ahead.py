@@ -38,7 +38,8 @@ from .parse import ParsedFunction
 
 _PACKAGE: Final = __name__.removesuffix(".kernels.frontend.ahead")
 _UNKNOWN: Final = object()  # an object that only tracing finds: a value of the kernel, or nothing
-_NUMBERS = (bool, int, float, complex, str, np.generic, np.dtype, DType)
+_NUMBERS = (bool, int, float, complex, str)  # no types of the program made of them
+_OF_NUMPY = (np.generic, np.dtype, DType)
 _BUILTINS = (
     range,
     min,
@@ -91,7 +92,9 @@ def are_types_known(annotations: Iterable[Any]) -> bool:
 
 def is_plain_template(x: Any) -> bool:
     """True for template values that have no code of their own: numbers, and fields and nodes that change no more."""
-    return type(x) in (bool, int, float) or (isinstance(x, AbstractField | SNode) and _is_ready(x))
+    return type(x) in (bool, int, float) or (
+        issubclass(type(x), AbstractField | SNode) and _is_ready(x)
+    )
 
 
 def is_free_of_effects(parsed: ParsedFunction, templates: Mapping[str, Any]) -> bool:
@@ -150,7 +153,7 @@ class _Body:
             return
         if is_static and isinstance(node, ast.Subscript):
             owner = node.value  # an argument may be a field, too
-            if not isinstance(owner, ast.Name) or owner.id in self._arguments:
+            if not issubclass(type(owner), ast.Name) or owner.id in self._arguments:
                 raise _EffectError("an element of a field may be read at compile time")
         for part in ast.iter_child_nodes(node):
             self._visit(part, is_static=is_static)
@@ -179,17 +182,21 @@ class _Body:
 
     def _checked(self, x: Any, *, is_static: bool) -> Any:
         """Returns the object `x`. Raises _EffectError if its use may run code of the program."""
-        if x is _UNKNOWN or x is None or isinstance(x, _NUMBERS) or _is_module(x):
+        if x is _UNKNOWN or x is None or _is_number(x) or _is_module(x):
             return x
         if type(x) in (tuple, list) and len(x) <= _MOST_ITEMS:
             for item in x:
                 self._checked(item, is_static=is_static)
             return x
-        if is_static and not any(x is y for y in _IN_STATIC) and not isinstance(x, MatrixType):
-            raise _EffectError(f"{x!r} at compile time")
-        if isinstance(x, AbstractField | SNode):
-            if not _is_ready(x) or (isinstance(x, StructField) and _has_methods(x.kind)):
-                raise _EffectError(f"{x!r} may still change, or has functions")
+        if (
+            is_static
+            and not any(x is y for y in _IN_STATIC)
+            and not issubclass(type(x), MatrixType)
+        ):
+            raise _EffectError(f"{type(x).__name__} at compile time")
+        if issubclass(type(x), AbstractField | SNode):
+            if not _is_ready(x) or (issubclass(type(x), StructField) and _has_methods(x.kind)):
+                raise _EffectError(f"{type(x).__name__} may still change, or has functions")
             return x
         if type(x) is Func:
             if id(x.fn) not in self._seen and not _is_ours(x.fn.__module__):
@@ -197,20 +204,20 @@ class _Body:
             return x
         if _is_of_language(x):
             return x
-        raise _EffectError(f"{x!r} may run code of the program")
+        raise _EffectError(f"{type(x).__name__} may run code of the program")
 
 
 def _member(owner: Any, name: str) -> Any:
     """Returns an attribute of an object; _UNKNOWN for what only tracing finds."""
-    if isinstance(owner, AbstractField | SNode):
-        if isinstance(owner, StructField) and name in owner.members:
+    if issubclass(type(owner), AbstractField | SNode):
+        if issubclass(type(owner), StructField) and name in owner.members:
             return owner.members[name]
-        if name in _DERIVATIVES and isinstance(owner, AbstractLeaf):
+        if name in _DERIVATIVES and issubclass(type(owner), AbstractLeaf):
             found = owner.placed_derivative(name)  # type: ignore[arg-type]
             if found is not None:
                 return found
         if name not in _OF_FIELDS:
-            raise _EffectError(f"`{name}` of {owner!r}")
+            raise _EffectError(f"`{name}` of {type(owner).__name__}")
         return _UNKNOWN
     if type(owner) is ModuleType and not _is_ours(owner.__name__):  # which may have a `__getattr__`
         return vars(owner).get(name, _UNKNOWN)
@@ -225,7 +232,14 @@ def _has_methods(kind: Any) -> bool:
 
 
 def _is_module(x: Any) -> bool:
-    return type(x) is ModuleType or (isinstance(x, ModuleType) and _is_ours(type(x).__module__))
+    return type(x) is ModuleType or (
+        issubclass(type(x), ModuleType) and _is_ours(type(x).__module__)
+    )
+
+
+def _is_number(x: Any) -> bool:
+    """True for numbers and their types. A proxy is not asked for its class, which may run code."""
+    return type(x) in _NUMBERS or issubclass(type(x), _OF_NUMPY)
 
 
 def _is_ready(x: AbstractField | SNode) -> bool:
@@ -238,15 +252,15 @@ def _is_ready(x: AbstractField | SNode) -> bool:
 
 def _is_of_language(x: Any) -> bool:
     """True for types and functions of this package, of NumPy and of Python, whose use has no effects."""
-    if any(x is y for y in (*_BUILTINS, *_ARRAYS)) or isinstance(x, np.ufunc):
+    if any(x is y for y in (*_BUILTINS, *_ARRAYS)) or issubclass(type(x), np.ufunc):
         return True
-    if isinstance(x, BuiltinFunctionType) and x.__module__ == math.__name__:
+    if issubclass(type(x), BuiltinFunctionType) and x.__module__ == math.__name__:
         return True
-    if isinstance(x, type) and issubclass(x, np.generic):
+    if issubclass(type(x), type) and issubclass(x, np.generic):
         return True
-    if isinstance(x, type | FunctionType | MethodType):
+    if issubclass(type(x), type | FunctionType | MethodType):
         return _is_ours(x.__module__ or "") and x is not static_print
-    return isinstance(x, Matrix | Struct | MatrixType | StructType) and not _has_methods(x)
+    return issubclass(type(x), Matrix | Struct | MatrixType | StructType) and not _has_methods(x)
 
 
 def _is_ours(module: str) -> bool:

@@ -13,6 +13,7 @@ import functools
 import inspect
 import linecache
 import operator
+import sys
 from collections import ChainMap
 from collections.abc import Callable, Generator, Iterator, MutableMapping, Sequence
 from dataclasses import dataclass, field
@@ -34,6 +35,7 @@ _FULL_ITERATIONS = 8  # of a loop; more of them only as long as they have calls 
 _MOST_ITERATIONS = 64
 _TRUTHS = (bool, int, float, str, list, tuple, range)  # whose truth Python knows by itself
 _MOST_BITS = 62
+_REFERENCES = 3  # to what was read of a frame: of the frame, a name, an argument
 _MOST_NUMBER = 1 << _MOST_BITS
 _OPERATORS: Final[dict[type[ast.AST], Callable[..., Any]]] = {
     ast.Add: operator.add,
@@ -90,9 +92,24 @@ def coming_calls(frame: FrameType | None) -> Iterator[ComingCall]:
         body = _body(code)
         if body is not None:
             unset = dict.fromkeys(code.co_varnames, UNKNOWN)
-            names = ChainMap({}, frame.f_locals, unset, frame.f_globals, vars(builtins))
+            names = ChainMap({}, _locals_of(frame), unset, frame.f_globals, vars(builtins))
             yield from followed.after(body, frame.f_lineno, names)
         frame = frame.f_back
+
+
+def _locals_of(frame: FrameType) -> dict[str, Any]:
+    """Returns a copy of the local names of a frame. {} for a function that has asked for `locals()` itself.
+
+    Before Python 3.13 a function's frame keeps what was read of it, and all of these objects with it: that is emptied at once,
+    unless the function's own code holds it.
+    """
+    read = frame.f_locals
+    found = dict(read)
+    if sys.version_info < (3, 13) and frame.f_code.co_flags & inspect.CO_OPTIMIZED:
+        if sys.getrefcount(read) > _REFERENCES:
+            return {}
+        read.clear()
+    return found
 
 
 Followed = Generator[ComingCall, None, ast.stmt | None]
@@ -297,13 +314,24 @@ def _sequence(function: Any, args: list[Any]) -> Any:
             return range(*args)
         except (TypeError, ValueError):
             return UNKNOWN
-    if len(args) != 1 or type(args[0]) not in (list, tuple, range) or len(args[0]) > _MOST_ITEMS:
+    if (
+        len(args) != 1
+        or type(args[0]) not in (list, tuple, range)
+        or _n_items(args[0]) > _MOST_ITEMS
+    ):
         return UNKNOWN
     if function is len:
         return len(args[0])
     if function is reversed:
         return args[0][::-1]
     return list(enumerate(args[0])) if function is enumerate else UNKNOWN
+
+
+def _n_items(x: list[Any] | tuple[Any, ...] | range) -> int:
+    try:
+        return len(x)
+    except OverflowError:  # of a long range
+        return sys.maxsize
 
 
 def _attribute(owner: Any, name: str) -> Any:

@@ -115,7 +115,10 @@ class Ahead:
         from ...kernels.frontend.coming_calls import UNKNOWN, ComingCall, coming_calls
         from ...kernels.frontend.kernel import kernels_of
 
-        yield from coming_calls(sys._getframe())
+        with suppress(
+            Exception
+        ):  # of very deep text, for example: a guess is never an error of the program
+            yield from coming_calls(sys._getframe())
         for kernel in kernels_of(file):
             yield ComingCall(kernel, (UNKNOWN,) * len(kernel.signature.parameters))
 

@@ -1,12 +1,14 @@
 """Calls that are guessed from the source of the functions that are running; no code of the program runs for that."""
 
+import ast
 import sys
+import weakref
 from collections.abc import Iterator
 from typing import NoReturn
 
 import kernelscape as ks
 import pytest
-from kernelscape.kernels.frontend.coming_calls import UNKNOWN, coming_calls
+from kernelscape.kernels.frontend.coming_calls import UNKNOWN, coming_calls, value_of
 
 fields = ["x", "y", "z"]  # of which kernels are not asked here
 many = list(range(100))
@@ -220,3 +222,36 @@ def test_coming_calls_are_read_from_the_source(function, calls):
         function()
     assert seen.value.args[0] == calls
     assert noted == []
+
+
+class Large:
+    """Object whose end can be seen."""
+
+
+def test_objects_of_a_function_end_with_their_last_name():
+    """Kind: locals of frames that are kept by whoever read them."""
+
+    def function():
+        large = Large()
+        seen = weakref.ref(large)
+        assert list(coming_calls(sys._getframe())) == []
+        del large
+        return seen()
+
+    assert function() is None
+
+
+def test_what_a_program_got_from_locals_stays():
+    def function():
+        mine = 1
+        given = locals()
+        assert list(coming_calls(sys._getframe())) == []
+        return mine, given["mine"]
+
+    assert function() == (1, 1)
+
+
+def test_lengths_of_long_ranges_are_no_error():
+    text = "reversed(range(100000000000000000000))"
+    names = {"reversed": reversed, "range": range}
+    assert value_of(ast.parse(text, mode="eval").body, names) is UNKNOWN

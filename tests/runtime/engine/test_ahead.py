@@ -17,6 +17,7 @@ import kernelscape as ks
 import numpy as np
 import pytest
 from kernelscape.kernels.fields.program import current_program
+from kernelscape.kernels.frontend import coming_calls
 from kernelscape.kernels.frontend.coming_calls import UNKNOWN
 from kernelscape.kernels.frontend.instance import Instance
 from kernelscape.kernels.frontend.scopes import TracingStoppedError
@@ -93,6 +94,19 @@ def called(engine: Engine, p: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) 
         patch.setattr(engine.ahead, "candidates", noting)
         p.first()
         assert p.x[3] == 3
+
+
+def test_an_error_of_a_guess_is_none_of_a_call(engine, monkeypatch):
+    """Kind: what is done beside a call ends the call."""
+
+    def failing(frame: object) -> Iterator[object]:
+        raise RecursionError
+        yield
+
+    p = program()
+    monkeypatch.setattr(coming_calls, "coming_calls", failing)
+    called(engine, p, monkeypatch)
+    assert engine.ahead.n_begun == 1  # of the other kernel of the file
 
 
 def test_a_first_call_uses_what_was_compiled_ahead(engine, monkeypatch):
@@ -241,6 +255,23 @@ def note(value: int = 1) -> int:
 
 
 class Notes:
+    """Object that notes each look at it."""
+
+    @property
+    def value(self) -> int:
+        return note()
+
+    @property
+    def __class__(self) -> type:
+        note()
+        return type(self)
+
+    def __repr__(self) -> str:
+        note()
+        return "notes"
+
+
+class OddNumber(int):
     @property
     def value(self) -> int:
         return note()
@@ -248,7 +279,7 @@ class Notes:
 
 def effects() -> Iterator[ks.kernel]:
     """Kernels whose tracing runs code of the program, or makes something that the program may still change."""
-    x, notes = ks.field(ks.f32, 8), Notes()
+    x, notes, odd = ks.field(ks.f32, 8), Notes(), OddNumber(3)
     loose, sparse = ks.field(ks.f32), ks.field(ks.f32)
     ks.root.pointer(ks.i, 4).place(sparse)
 
@@ -275,6 +306,10 @@ def effects() -> Iterator[ks.kernel]:
     @ks.kernel
     def by_an_attribute():
         x[0] = notes.value
+
+    @ks.kernel
+    def by_an_attribute_of_a_number():
+        x[0] = odd.value
 
     @ks.kernel
     def of_an_element():
