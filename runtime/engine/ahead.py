@@ -208,23 +208,23 @@ class Ahead:
         if job.compiles and not job.code.done():
             end_compilers(job.thread)
 
-    def end(self) -> list[str]:
+    def end(self, forget: Callable[[str], object]) -> None:
         """Stops what no call has claimed, and waits until no compiler is running. Nothing is compiled ahead any more.
 
-        Returns the keys of code that is stopped. Threads that have not reached the compiler are not waited for: they stop there.
+        Calls `forget` with the key of each code that is stopped, with the lock: no call may find it. Threads that have not reached
+        the compiler are not waited for: they stop there.
         """
         self._is_over = True
-        stopped = list[str]()
         while True:
             with self._lock:
                 for key, job in tuple(self._jobs.items()):
                     if not job.code.done():
-                        stopped.append(key)
+                        forget(key)
                         del self._jobs[key]
                         job.is_stopped = True
             left = [job for job in tuple(self._unfinished) if job.compiles or job.is_claimed]
             if not left:
-                return stopped
+                return
             for job in left:
                 if not job.is_claimed:
                     self._stop(job)

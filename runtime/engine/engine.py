@@ -260,10 +260,7 @@ class Engine:
                     begun.add_done_callback(partial(self._kernels.forget_failed, key))
 
     def _end_ahead(self) -> None:
-        stopped = self.ahead.end()
-        with self._lock:
-            for key in stopped:
-                self._kernels.codes.pop(key, None)
+        self.ahead.end(lambda key: self._kernels.codes.pop(key, None))
 
     def _begun_code(self, key: str) -> Work[LoadedKernel] | None:
         """Returns code that is loaded or being compiled, which a call needs from now on. The caller has the lock."""

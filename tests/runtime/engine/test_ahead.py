@@ -563,7 +563,7 @@ def test_what_is_stopped_is_not_waited_for(engine):
     def never(begins: Callable[[], None]) -> LoadedKernel:
         raise AssertionError("the program has ended")
 
-    engine.ahead.end()
+    engine.ahead.end(print)
     code = engine.ahead.begin("key", never)
     code.wait(60.0)
     assert code.done() and type(code.exception()) is StoppedAheadError
@@ -581,7 +581,7 @@ def test_what_a_call_has_claimed_is_not_stopped(engine):
     code = engine.ahead.begin("key", late)
     engine.ahead.claim("key")
     threading.Timer(0.1, may_go.set).start()
-    engine.ahead.end()
+    engine.ahead.end(print)
     assert code.result() is loaded
 
 
@@ -596,7 +596,14 @@ def test_the_end_waits_for_no_text_that_is_being_written(engine):
 
     code = engine.ahead.begin("key", late)
     assert has_begun.wait(timeout=60)
-    assert engine.ahead.end() == ["key"]
+    forgotten = []
+
+    def forget(key: str) -> None:
+        assert key in engine.ahead._jobs  # a call that comes now waits for the lock
+        forgotten.append(key)
+
+    engine.ahead.end(forget)
+    assert forgotten == ["key"]
     may_go.set()
     assert type(code.exception()) is StoppedAheadError and not seen
 
