@@ -10,7 +10,13 @@ from numpy.typing import NDArray
 
 from ..kernels.fields.accessed_memory import HostAccess, region
 from ..kernels.ir.kernel import KernelIR
-from ..runtime.api.backend import AbstractArray, AbstractRunner, AbstractWindows, WindowCall
+from ..runtime.api.backend import (
+    AbstractArray,
+    AbstractRunner,
+    AbstractWindows,
+    RunError,
+    WindowCall,
+)
 from ..runtime.by_identity import ByIdentity
 from .device_kernels import DeviceKernel
 
@@ -75,7 +81,13 @@ class DeviceWindow:
         self.drop()
         if not held:
             return
-        self._windows.run([call for _, call in held])
+        try:
+            self._windows.run([call for _, call in held])
+        except RunError:
+            self._failed = ByIdentity[
+                KernelIR, AbstractArray
+            ]()  # which may be set, and would be told of a later window
+            raise
         told = []
         for kernel in dict.fromkeys(kernel for kernel, _ in held):
             device = self._assertions(kernel)
@@ -96,6 +108,7 @@ class DeviceWindow:
     def close(self) -> None:
         """Forgets the deferred calls, and frees what was kept for windows that come again."""
         self.drop()
+        self._failed = ByIdentity[KernelIR, AbstractArray]()
         self._windows.close()
 
     def _assertions(self, kernel: DeviceKernel) -> AbstractArray | None:

@@ -153,7 +153,7 @@ class _Body:
             return
         if is_static and isinstance(node, ast.Subscript):
             owner = node.value  # an argument may be a field, too
-            if not issubclass(type(owner), ast.Name) or owner.id in self._arguments:
+            if not isinstance(owner, ast.Name) or owner.id in self._arguments:
                 raise _EffectError("an element of a field may be read at compile time")
         for part in ast.iter_child_nodes(node):
             self._visit(part, is_static=is_static)
@@ -213,7 +213,7 @@ def _member(owner: Any, name: str) -> Any:
         if issubclass(type(owner), StructField) and name in owner.members:
             return owner.members[name]
         if name in _DERIVATIVES and issubclass(type(owner), AbstractLeaf):
-            found = owner.placed_derivative(name)  # type: ignore[arg-type]
+            found = owner.placed_derivative(name)
             if found is not None:
                 return found
         if name not in _OF_FIELDS:

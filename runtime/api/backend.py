@@ -355,11 +355,17 @@ class AbstractWindows(ABC):
 
 
 class CallsInTurn(AbstractWindows):
-    """Windows of a backend that has nothing faster than call behind call."""
+    """Windows of a backend that has nothing faster than call behind call. An interrupt comes behind the last of them."""
 
     def run(self, calls: Sequence[WindowCall]) -> None:
+        interrupt = None
         for call in calls:
-            call.module.run(call.values)
+            try:
+                call.module.run(call.values)
+            except KeyboardInterrupt as e:
+                interrupt = e
+        if interrupt is not None:
+            raise interrupt
 
 
 class AbstractRunner(ABC):

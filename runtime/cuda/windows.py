@@ -65,7 +65,7 @@ class CudaWindows(AbstractWindows):
         if graph is None and launches in self._graphs and not self._is_refused:
             try:
                 graph = CudaGraph(self._stream, lambda: self._launch(launches))
-            except GraphError:
+            except (GraphError, driver().Error):
                 self._is_refused = True
         self._graphs[launches] = graph
         self._graphs.move_to_end(launches)
