@@ -355,17 +355,11 @@ class AbstractWindows(ABC):
 
 
 class CallsInTurn(AbstractWindows):
-    """Windows of a backend that has nothing faster than call behind call. An interrupt comes behind the last of them."""
+    """Windows of a backend that has nothing faster than call behind call."""
 
     def run(self, calls: Sequence[WindowCall]) -> None:
-        interrupt = None
         for call in calls:
-            try:
-                call.module.run(call.values)
-            except KeyboardInterrupt as e:
-                interrupt = e
-        if interrupt is not None:
-            raise interrupt
+            call.module.run(call.values)
 
 
 class AbstractRunner(ABC):

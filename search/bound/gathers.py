@@ -56,6 +56,8 @@ def _rows(space: Space) -> Iterator[tuple[float, ...]]:
         shown = followed(task)
         if shown.body is None or task.body is None or t in v.of_tasks["batch_layout"]:
             continue
+        if not task.loops:
+            continue
         loop = task.loops[-1]
         if not are_independent(task, loop):
             continue  # a part of the body may be none for lanes (lane_parts)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from types import SimpleNamespace
 
 import kernelscape as ks
 import numpy as np
@@ -165,18 +164,3 @@ def test_errors_are_raised_where_the_window_runs() -> None:
         ks.sync()
     scatter(0)
     assert x[3] == 3
-
-
-def test_an_interrupt_comes_behind_the_window():
-    """Kind: calls that Python has made, and an interrupt loses."""
-    seen = []
-
-    def interrupted(values: list[int]) -> None:
-        seen.append(values)
-        if values == [0]:
-            raise KeyboardInterrupt
-
-    module = SimpleNamespace(run=interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        CallsInTurn().run([WindowCall(module, [k]) for k in range(3)])
-    assert seen == [[0], [1], [2]]
