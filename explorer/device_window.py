@@ -32,8 +32,7 @@ class DeviceWindow:
         self._held: list[tuple[DeviceKernel, WindowCall]] = []
         self._used: set[int] = set()
         self._written: set[int] = set()
-        # Of a kernel, for it alone: on the device, all 0 unless an assertion has failed.
-        self._failed = ByIdentity[KernelIR, AbstractArray]()
+        self._forget_failed()
 
     @property
     def kernels(self) -> list[str]:
@@ -84,9 +83,7 @@ class DeviceWindow:
         try:
             self._windows.run([call for _, call in held])
         except RunError:
-            self._failed = ByIdentity[
-                KernelIR, AbstractArray
-            ]()  # which may be set, and would be told of a later window
+            self._forget_failed()  # they may be set, and would be told of a later window
             raise
         told = []
         for kernel in dict.fromkeys(kernel for kernel, _ in held):
@@ -108,8 +105,12 @@ class DeviceWindow:
     def close(self) -> None:
         """Forgets the deferred calls, and frees what was kept for windows that come again."""
         self.drop()
-        self._failed = ByIdentity[KernelIR, AbstractArray]()
+        self._forget_failed()
         self._windows.close()
+
+    def _forget_failed(self) -> None:
+        # Of a kernel, for it alone: on the device, all 0 unless an assertion has failed.
+        self._failed = ByIdentity[KernelIR, AbstractArray]()
 
     def _assertions(self, kernel: DeviceKernel) -> AbstractArray | None:
         """Returns the array in which a kernel sets its failed assertions; None if it has no assertions."""

@@ -10,8 +10,9 @@ from time import perf_counter
 from ..kernels.fields.canonical_state import Array, canonical, unsound
 from ..kernels.frontend.dispatch import Executor
 from ..kernels.sparse.recorded import UsedTree
-from ..runtime.engine.stored_components import N_CHECKED, first_difference
+from ..runtime.engine.stored_components import N_CHECKED
 from ..runtime.engine.window import DeferralWindow
+from ..runtime.worker.verify import first_difference
 from .plan_replay import Follower, SequenceRun, StoredPlan, run_each
 
 

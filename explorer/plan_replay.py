@@ -40,10 +40,8 @@ from ..runtime.by_identity import ByIdentity
 from ..runtime.device import DeviceOptions, open_device
 from ..runtime.engine.planned_window import PlannedWindow
 from ..runtime.engine.stored_components import (
-    UNUSABLE,
     StoredComponents,
     is_same_number,
-    sentence_of,
 )
 from ..runtime.engine.window_stats import Stats
 from ..runtime.measure.conditions import take_conditions
@@ -51,6 +49,7 @@ from ..runtime.records.program_file import bests_of
 from ..runtime.records.record import RecordError
 from ..runtime.records.replay import Tuned
 from ..runtime.records.store import TunedStore
+from ..runtime.records.unusable import UNUSABLE, sentence_of
 from .assumed_cells import AssumedByFields, AssumedCells
 from .call_form import CallForm, form_of
 from .results import Best, load

@@ -7,7 +7,8 @@ its run before has left, and rotated. Each text runs three periods with each num
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -109,14 +110,7 @@ def run(programs: Iterable[SmallProgram], folder: Path, most: int = MOST) -> Cou
 
 def works_of(program: SmallProgram, most: int, counts: Counts) -> list[tuple[str, Work]]:
     """Returns the different texts of a program, each with the form that it is of, and counts."""
-    world = World(program.tree)
-    try:
-        world.begin(program.number)
-
-        def period() -> None:
-            for what, c in program.period:
-                made(world, what, c)
-
+    with period_of(program) as period:
         recording, before = recorded(period)
         try:
             wanted = sparse_periods.periods(recording, before)
@@ -133,6 +127,20 @@ def works_of(program: SmallProgram, most: int, counts: Counts) -> list[tuple[str
             for form, one, begin, want in forms
             for work in _works(program, (form, one, begin, want), most, counts, rng)
         ]
+
+
+@contextmanager
+def period_of(program: SmallProgram) -> Iterator[Callable[[], None]]:
+    """Context with the fields of a program, and the function that makes the calls of a period."""
+    world = World(program.tree)
+    try:
+        world.begin(program.number)
+
+        def period() -> None:
+            for what, c in program.period:
+                made(world, what, c)
+
+        yield period
     finally:
         world.end()
 

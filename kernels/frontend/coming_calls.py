@@ -22,6 +22,7 @@ from typing import Any, Final
 
 from .kernel import BoundKernel, Kernel
 from .parse import closure_names
+from .python_numbers import BINARY, UNARY
 
 UNKNOWN: Final = object()  # the value of an expression that only a run of the program has
 Names = MutableMapping[str, Any]
@@ -37,22 +38,12 @@ _TRUTHS = (bool, int, float, str, list, tuple, range)  # whose truth Python know
 _MOST_BITS = 62
 _REFERENCES = 3  # to what was read of a frame: of the frame, a name, an argument
 _MOST_NUMBER = 1 << _MOST_BITS
-_OPERATORS: Final[dict[type[ast.AST], Callable[..., Any]]] = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-    ast.Div: operator.truediv,
-    ast.FloorDiv: operator.floordiv,
-    ast.Mod: operator.mod,
-    ast.BitAnd: operator.and_,
-    ast.BitOr: operator.or_,
-    ast.BitXor: operator.xor,
+# Powers are left out, and shifts by many bits: their numbers have no end.
+_OPERATORS: Final[dict[Any, Callable[..., Any]]] = {  # by types of syntax
+    **{kind: function for kind, function in BINARY.items() if kind is not ast.Pow},
+    **UNARY,
     ast.LShift: lambda a, b: a << b if abs(b) < _MOST_BITS else UNKNOWN,
-    ast.RShift: operator.rshift,
-    ast.USub: operator.neg,
-    ast.UAdd: operator.pos,
     ast.Not: operator.not_,
-    ast.Invert: operator.invert,
     ast.Eq: operator.eq,
     ast.NotEq: operator.ne,
     ast.Lt: operator.lt,
@@ -72,17 +63,19 @@ class ComingCall:
 
     @property
     def key(self) -> tuple[Any, ...]:
-        """What tells calls apart: the kernel and the values, objects by their identity."""
+        """Key of the call: the kernel and the values, objects by their identity."""
         values = (*self.args, *self.kwargs.values())
         return (id(self.kernel), *((type(x), x if _is_number(x) else id(x)) for x in values))
 
 
-def coming_calls(frame: FrameType | None) -> Iterator[ComingCall]:
+def coming_calls(
+    frame: FrameType | None, goes_on: Callable[[], bool] = lambda: True
+) -> Iterator[ComingCall]:
     """Yields calls that the functions of `frame` may make from their current lines on, the innermost function first.
 
-    Functions of this package are left out.
+    Functions of this package are left out. Nothing more is read once `goes_on` is false.
     """
-    followed, n_left = _Followed(), _MOST_FRAMES
+    followed, n_left = _Followed(goes_on), _MOST_FRAMES
     while frame is not None and n_left:
         if _is_ours(frame.f_globals.get("__name__")):
             frame = frame.f_back
@@ -103,9 +96,12 @@ def _locals_of(frame: FrameType) -> dict[str, Any]:
     Before Python 3.13 a function's frame keeps what was read of it, and all of these objects with it: that is emptied at once,
     unless the function's own code holds it.
     """
+    is_optimised = bool(frame.f_code.co_flags & inspect.CO_OPTIMIZED)
     read = frame.f_locals
+    if not is_optimised and type(read) is not dict:  # of a class, which may run code
+        return {}
     found = dict(read)
-    if sys.version_info < (3, 13) and frame.f_code.co_flags & inspect.CO_OPTIMIZED:
+    if sys.version_info < (3, 13) and is_optimised:
         if sys.getrefcount(read) > _REFERENCES:
             return {}
         read.clear()
@@ -118,8 +114,8 @@ Followed = Generator[ComingCall, None, ast.stmt | None]
 class _Followed:
     """Statements that are followed, at most _MOST_STATEMENTS in all. Each different call is yielded once."""
 
-    def __init__(self) -> None:
-        self._n_left = _MOST_STATEMENTS
+    def __init__(self, goes_on: Callable[[], bool]) -> None:
+        self._goes_on, self._n_left = goes_on, _MOST_STATEMENTS
         self._depth = 0
         self._seen = set[tuple[Any, ...]]()
 
@@ -139,7 +135,7 @@ class _Followed:
         """Returns the statement that surely leaves the block, `break` for example; None if its end is reached."""
         for statement in body:
             self._n_left -= 1
-            if self._n_left < 0:
+            if self._n_left < 0 or not self._goes_on():
                 return statement
             left = yield from self._statement(statement, names)
             if left is not None:
@@ -411,7 +407,7 @@ def _body(code: CodeType) -> list[ast.stmt] | None:
 def _bodies(file: str, lines: tuple[str, ...]) -> dict[tuple[str, int], list[ast.stmt]]:
     """Returns the statements of all functions of a file, by name and first line; those of the module at line 0."""
     try:
-        module = ast.parse("".join(lines))
+        module = ast.parse("".join(lines), file)
     except (SyntaxError, ValueError, RecursionError):
         return {}
     found = {(_MODULE, 0): module.body}

@@ -13,7 +13,7 @@ from typing import Any
 from .scopes import Frame
 from .values import Static
 
-_TWO: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
+BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
     ast.Mult: operator.mul,
@@ -27,7 +27,7 @@ _TWO: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.LShift: operator.lshift,
     ast.RShift: operator.rshift,
 }
-_ONE: dict[type[ast.unaryop], Callable[[Any], Any]] = {
+UNARY: dict[type[ast.unaryop], Callable[[Any], Any]] = {
     ast.USub: operator.neg,
     ast.UAdd: operator.pos,
     ast.Invert: operator.invert,
@@ -49,12 +49,12 @@ def _evaluated(frame: Frame, node: ast.expr) -> Any:
     match node:
         case ast.Constant(value=value):
             return value
-        case ast.UnaryOp(op=op, operand=operand) if type(op) in _ONE:
+        case ast.UnaryOp(op=op, operand=operand) if type(op) in UNARY:
             x = python_number(frame, operand)
-            return None if x is None else _ONE[type(op)](x)
-        case ast.BinOp(left=left, op=op, right=right) if type(op) in _TWO:
+            return None if x is None else UNARY[type(op)](x)
+        case ast.BinOp(left=left, op=op, right=right) if type(op) in BINARY:
             a, b = python_number(frame, left), python_number(frame, right)
-            return None if a is None or b is None else _TWO[type(op)](a, b)
+            return None if a is None or b is None else BINARY[type(op)](a, b)
         case ast.Name(id=name):
             bound = frame.find(name)
             if bound is not None:

@@ -295,9 +295,8 @@ def _go_on_in_child() -> None:
     _RUNNING = {}
 
 
-_PARENTS: list[
-    dict[subprocess.Popen[bytes], int]
-] = []  # kept: one that is freed while it runs warns
+# Kept: one that is freed while it runs warns.
+_PARENTS: list[dict[subprocess.Popen[bytes], int]] = []
 os.register_at_fork(after_in_child=_go_on_in_child)
 
 

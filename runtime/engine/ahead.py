@@ -93,7 +93,7 @@ class Ahead:
             self._begin(program)
             if not self._has_core(code):
                 return
-            for call in self._guesses(file):
+            for call in self._guesses(file, code):
                 if self._tries[call.key] >= _MOST_TRIES:
                     continue
                 if not self._has_core(code):
@@ -111,14 +111,14 @@ class Ahead:
             with self._lock:  # code of programs that have ended
                 self._jobs = {k: job for k, job in self._jobs.items() if not job.code.done()}
 
-    def _guesses(self, file: str) -> Iterator[ComingCall]:
+    def _guesses(self, file: str, code: Work[Any]) -> Iterator[ComingCall]:
         from ...kernels.frontend.coming_calls import UNKNOWN, ComingCall, coming_calls
         from ...kernels.frontend.kernel import kernels_of
 
         with suppress(
             Exception
         ):  # of very deep text, for example: a guess is never an error of the program
-            yield from coming_calls(sys._getframe())
+            yield from coming_calls(sys._getframe(), lambda: not code.done())
         for kernel in kernels_of(file):
             yield ComingCall(kernel, (UNKNOWN,) * len(kernel.signature.parameters))
 
@@ -139,7 +139,7 @@ class Ahead:
                 return None
             instance = call.kernel.traced_ahead(signature, lambda: not code.done())
             ir = lowered(instance).ir
-        except Exception:
+        except Exception:  # its call says what is wrong
             if code.done():  # there was no time
                 self._tries[call.key] -= 1
             return None

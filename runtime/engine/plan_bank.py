@@ -90,9 +90,8 @@ class WindowPlan:
 
     def _loaded(self, *, waits: bool) -> PlannedCalls | None:
         planned = self._built(waits=waits)
-        if (
-            self.stored is not None
-        ):  # said here: in the thread that builds it, an error of it would be one of the plan
+        if self.stored is not None:
+            # Said here: in the thread that builds the plan, a warning as an error would be one of the plan.
             self.stored.warn()
         return planned
 
@@ -168,9 +167,8 @@ class _CheckedRun:
 
     def __init__(self, part: FoundPart, unit: _Unit, numbers: Sequence[Any]) -> None:
         self._part, self._unit, self._numbers = part, unit, numbers
-        self._before: list[Any] | None = (
-            None  # contents; the stored code runs only behind all copies
-        )
+        # Contents; the stored code runs only behind all copies.
+        self._before: list[Any] | None = None
         self._is_over = False
 
     def __call__(self, *args: Any) -> bool:

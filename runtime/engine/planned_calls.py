@@ -29,7 +29,7 @@ class PlannedCalls:
 
     @cached_property
     def units(self) -> list[tuple[FoundPart | None, list[WindowStep]]]:
-        """What runs one after the other: a stored implementation with the kernels that it replaces, or one kernel."""
+        """Units of the plan in order: a stored implementation with the kernels that it replaces, or one kernel."""
         part_of = {call: part for part in self.parts for call in part.calls}
         found: list[tuple[FoundPart | None, list[WindowStep]]] = []
         for step in self.kernels.steps:

@@ -20,35 +20,22 @@ import numpy as np
 
 from ...kernels.fields.program import current_program
 from ...kernels.frontend.recorder import Recording
-from ...kernels.ir.errors import LanguageError
 from ...kernels.ir.kernel import Assert, Cast, Const, DType, Expr, KernelIR, Param, Print
 from ...kernels.ir.walk import nested_statements, written_in
-from ...kernels.tasks.archive import ArchiveError
-from ..api.errors import DeviceError
 from ..by_identity import ByIdentity
 from ..device import DeviceOptions, open_device
 from ..records.loading import check_best
 from ..records.record import RecordError
-from ..records.replay import RebuiltRecord, StaleError, dialect_of, open_tuned, rebuild
+from ..records.replay import RebuiltRecord, dialect_of, open_tuned, rebuild
 from ..records.store import TunedStore
-from ..worker.verify import Expected, find_mismatch
+from ..records.unusable import UNUSABLE, sentence_of
+from ..worker.verify import first_difference
 from .spelling import spelled
 
 if TYPE_CHECKING:
     from ...kernels.sparse.recorded import WindowCall
 
-# Errors of a result's file, or of the machine for it: the program then runs without it.
-UNUSABLE = (
-    RecordError,
-    ArchiveError,
-    StaleError,
-    DeviceError,
-    LanguageError,
-    MemoryError,
-    OSError,
-)
 N_CHECKED = 3  # runs that are compared
-_FACTOR = 1024.0  # units in the last place of an array's largest value: either result was rounded on another way
 _VERSION = "calls-2"  # of keys: rows under those of other versions are not found
 _N_CALLS = re.compile(rf"[1-9][0-9]?(?= {_VERSION} )")  # of a component, in its key
 MOST_CALLS = 99  # of a component
@@ -113,23 +100,6 @@ def _holds(x: Expr, dtype: DType) -> bool:
 def is_same_number(a: Any, b: Any) -> bool:
     """True if two numbers are equal; -0.0 differs from 0.0."""
     return bool(a == b) and (a != 0 or copysign(1, a) == copysign(1, b))
-
-
-def sentence_of(error: Exception) -> str:
-    """Returns one of `UNUSABLE` as a sentence."""
-    if isinstance(error, MemoryError):
-        return f"there is not enough memory: {error}"
-    return str(error.strerror if isinstance(error, OSError) else error)
-
-
-def first_difference(got: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
-    """Returns a sentence on the first array of `got` that differs from `wanted` by more than rounding; "" if all agree."""
-    for name, want in wanted.items():
-        exact = want.astype(np.float64) if want.dtype.kind == "f" else want
-        mismatch = find_mismatch(got[name], Expected(exact, factor=_FACTOR))
-        if mismatch is not None:
-            return f"{name}{mismatch}"
-    return ""
 
 
 @dataclass(eq=False)

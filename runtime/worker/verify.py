@@ -20,6 +20,7 @@ branch may instead have one of the values of its `UndecidedElements`. Different 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -28,6 +29,7 @@ from numpy.typing import NDArray
 
 Array = NDArray[Any]
 
+_FACTOR = 1024.0  # units in the last place of an array's largest value: either result was rounded on another way
 _SEEN = 2**-12  # of one summand of n: what the worst case of rounding may hide
 _CHUNK = 1 << 15  # elements compared at a time: three float64 buffers of it stay in L2
 
@@ -261,3 +263,13 @@ def integers_like(array: Array, rng: np.random.Generator) -> Array:
     """
     least = 0 if array.dtype.kind == "u" else -2
     return rng.integers(least, least + 5, array.shape, np.int8).astype(array.dtype)
+
+
+def first_difference(got: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
+    """Returns a sentence on the first array of `got` that differs from `wanted` by more than rounding; "" if all agree."""
+    for name, want in wanted.items():
+        exact = want.astype(np.float64) if want.dtype.kind == "f" else want
+        mismatch = find_mismatch(got[name], Expected(exact, factor=_FACTOR))
+        if mismatch is not None:
+            return f"{name}{mismatch}"
+    return ""

@@ -9,6 +9,7 @@ from ...space.targets.kind import CPU, GPU
 from ...space.targets.target import Target
 from .bounder import Bound, Bounder, Phase
 from .core_costs import CLOCK_SLACK
+from .gathers import lanes_rate
 from .operations import SureOperations
 from .tables import function_rates
 from .weights import calls_of
@@ -88,7 +89,7 @@ def _port_rates(target: Target) -> str:
     rates = {
         "loads": target.loads_per_ns,
         "loads of vectors": target.vector_loads_per_ns,
-        "gathered elements": target.gathers_per_ns,
+        "gathered elements": lanes_rate(target),
         "stores": target.stores_per_ns,
         "stores of vectors": target.vector_stores_per_ns,
     }

@@ -39,7 +39,7 @@ def _best_rate(space: Space) -> float:
     return max(target.loads_per_ns, target.gathers_per_ns) if target.loads_per_ns else 0.0
 
 
-def _lanes_rate(target: Target) -> float:
+def lanes_rate(target: Target) -> float:
     """Returns the best rate of lanes that gather, in elements a ns; 0 if unknown.
 
     Compilers may store a vector of indices and load them one by one: two loads an element, which no calibration of gathers has.
@@ -49,7 +49,7 @@ def _lanes_rate(target: Target) -> float:
 
 def _rows(space: Space) -> Iterator[tuple[float, ...]]:
     target, rate, v, parts = space.target, _best_rate(space), space.variables, space.problem.parts
-    own = _lanes_rate(target)
+    own = lanes_rate(target)
     if not 0 < own < rate or parts.tables or parts.leaves or parts.lists:
         return  # of trees' lists other choices decide how cells are found
     for t, task in enumerate(space.problem.tasks):

@@ -156,7 +156,7 @@ def test_trees_are_one_memory(copied: list[Any]) -> None:
 
 @on_emulator
 def test_other_libraries_use_the_memory_of_the_device(copied: list[Any]) -> None:
-    """What they write is there for kernels and for Python, without a copy at each call."""
+    """Writes of other libraries are there for kernels and for Python, without a copy at each call."""
     ks.init(arch=ks.emulator)
     x, y, add = two_fields()
     add()
@@ -273,7 +273,7 @@ DTYPES = [np.dtype(t) for t in "?bBhHiIqQefd"]
 
 
 class Owner:
-    """What frees the memory."""
+    """Owner of memory, whose end can be seen."""
 
 
 def lent(array: Any, owner: object, kind: int = CPU) -> LentTensor:

@@ -255,3 +255,22 @@ def test_lengths_of_long_ranges_are_no_error():
     text = "reversed(range(100000000000000000000))"
     names = {"reversed": reversed, "range": range}
     assert value_of(ast.parse(text, mode="eval").body, names) is UNKNOWN
+
+
+def ended(calls):
+    raise SeenError(calls)
+
+
+@pytest.mark.parametrize(("n_steps", "found"), [(9, ["two", "two"]), (3, ["two"]), (1, [])])
+def test_nothing_is_read_once_there_is_no_time(n_steps, found):
+    """Kind: a guess that goes on after what it fills the time of."""
+    steps = iter([True] * n_steps)
+
+    def function():
+        ended([c.kernel.name for c in coming_calls(sys._getframe(), lambda: next(steps, False))])
+        two("first")
+        two("second")
+
+    with pytest.raises(SeenError) as seen:
+        function()
+    assert seen.value.args[0] == found

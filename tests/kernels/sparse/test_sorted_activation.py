@@ -23,6 +23,7 @@ from kernelscape.space.candidate import Candidate, Space
 from kernelscape.space.decisions import fix
 from kernelscape.space.families.scatter import SCATTER
 from kernelscape.testing import checking, sparse_candidates, sparse_periods
+from kernelscape.testing.machines import root_of
 
 N = 70  # particles
 WAYS = (("SORTED", 2), ("COLOUR", 3), ("COLOUR", 5), ("SORTED", 1))  # and how many threads
@@ -76,7 +77,7 @@ def spaces(problem: Problem) -> Iterator[tuple[str, Space]]:
 
 
 def found_in(space: Space, seed: int) -> Candidate:
-    made = checking.random_candidate(space.root(), np.random.default_rng(seed))  # type: ignore[arg-type]
+    made = checking.random_candidate(root_of(space), np.random.default_rng(seed))
     assert isinstance(made, Candidate)
     return made
 

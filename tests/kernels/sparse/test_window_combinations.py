@@ -16,7 +16,6 @@ from kernelscape.space.candidate import Candidate
 from kernelscape.testing import sparse_candidates, sparse_periods, window_combinations
 from kernelscape.testing.sparse_drawn import Part, Tree
 from kernelscape.testing.sparse_programs import World, recorded
-from kernelscape.testing.sparse_windows import made
 from kernelscape.testing.window_combinations import SmallProgram
 
 FEW = Tree((("pointer", (3, 4)),), (("dense", (1, 1)),), 0, 2, "i32", 1)
@@ -33,18 +32,8 @@ def test_combinations_leave_what_the_interpreter_does(tmp_path: Path) -> None:
 
 def test_a_drawn_program_takes_no_array_behind_its_first_call() -> None:
     # A recording refuses such an array: program 54 had one.
-    program = window_combinations.drawn(54)
-    world = World(program.tree)
-    try:
-        world.begin(program.number)
-
-        def period() -> None:
-            for what, c in program.period:
-                made(world, what, c)
-
+    with window_combinations.period_of(window_combinations.drawn(54)) as period:
         recording, _ = recorded(period)
-    finally:
-        world.end()
     assert recording.calls
 
 

@@ -499,7 +499,7 @@ def test_a_standstill_names_kernel_and_line(emulator, order):
 
 
 def met(device, source, order, seed=None, n_runs=1):
-    """What `gpu.meeting` leaves in n: where blocks meet, and how many found each round right."""
+    """Returns the array n that `gpu.meeting` leaves: where blocks meet, and how many found each round right."""
     module = load(device, source)
     n, y = (np.zeros(a.shape, np.int32) for a in source.arguments)
     for _ in range(n_runs):

@@ -99,7 +99,7 @@ def called(engine: Engine, p: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) 
 def test_an_error_of_a_guess_is_none_of_a_call(engine, monkeypatch):
     """Kind: what is done beside a call ends the call."""
 
-    def failing(frame: object) -> Iterator[object]:
+    def failing(*given: object) -> Iterator[object]:
         raise RecursionError
         yield
 
