@@ -545,7 +545,11 @@ class DoubleBuffer:
 
 @dataclass(frozen=True)
 class Launch:
-    """One launch: tasks and loop nodes; `after`: nodes that one thread runs after the team has ended."""
+    """One launch: tasks and loop nodes; `after`: nodes that one thread runs after the team has ended.
+
+    `places`: of arrays in shared memory that are never alive together, the place where they lie, by
+    the names that they have in barrier placement.
+    """
 
     tasks: tuple[int, ...]  # in the order of their bodies
     nodes: tuple[Node, ...]
@@ -553,6 +557,7 @@ class Launch:
     runs: Runs = Runs.ONE_THREAD
     accumulators: Mapping[int, AccumulatorPlan] = field(default_factory=dict)
     buffers: Mapping[tuple[int, str], DoubleBuffer] = field(default_factory=dict)  # task, site
+    places: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def is_parallel(self) -> bool:

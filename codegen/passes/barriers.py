@@ -60,7 +60,7 @@ def place_block_barriers(launch: loop_ir.Launch, plan: Plan) -> loop_ir.Launch:
 
     All iterations of one task are distributed to threads in the same way, so they need no barrier among themselves.
     """
-    return replace(launch, nodes=_placed(of_block(plan), launch.nodes, is_loop=False))
+    return replace(launch, nodes=_placed(of_block(launch, plan), launch.nodes, is_loop=False))
 
 
 def of_team(launch: loop_ir.Launch, plan: Plan) -> ThreadScope:
@@ -71,9 +71,46 @@ def of_team(launch: loop_ir.Launch, plan: Plan) -> ThreadScope:
     )
 
 
-def of_block(plan: Plan) -> ThreadScope:
-    """Returns the threads of a GPU block for barrier placement."""
-    return ThreadScope(lambda loop: True, lambda node: list(_block_touches(plan, node)))
+def of_block(launch: loop_ir.Launch, plan: Plan) -> ThreadScope:
+    """Returns the threads of a GPU block for barrier placement.
+
+    Each node of a task that uses an array touches the array's place, if others lie there too.
+    """
+    users = [
+        (launch.places[name], name, tasks)
+        for name, tasks in users_in_shared(launch, plan)
+        if name in launch.places
+    ]
+
+    def touches(node: loop_ir.Node) -> list[Touch]:
+        found = list(_block_touches(plan, node))
+        if users:
+            here = tasks_in(node)
+            at = ((place, name) for place, name, tasks in users if tasks & here)
+            found += (Touch(f"place {k}", True, frozenset([name])) for k, name in at)
+        return found
+
+    return ThreadScope(lambda loop: True, touches)
+
+
+def users_in_shared(launch: loop_ir.Launch, plan: Plan) -> Iterator[tuple[str, set[int]]]:
+    """Yields each array in a block's shared memory, by its name for hazards, with the tasks that use it."""
+    for t in launch.tasks:
+        task = plan.tasks[t]
+        if task.shared:
+            yield shared_name(task.task.target.array), {t, *(f.consumer for f in task.shared)}
+        for operand in task.copies:
+            yield copy_name(t, operand.site), {t}
+
+
+def tasks_in(node: loop_ir.Node) -> set[int]:
+    """Returns the tasks that have work in a node, or copies in one that is for several."""
+    found: set[int] = set()
+    for p in loop_ir.phases_of(node):
+        found.add(p.task)
+        if isinstance(p, loop_ir.StartCopies | loop_ir.AwaitCopies | loop_ir.AdvanceCopies):
+            found |= {x.task for x in p.copies}
+    return found
 
 
 def _placed(

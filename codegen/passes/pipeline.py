@@ -22,6 +22,7 @@ from .nests import nests
 from .packing import place_block_copies, place_blocks
 from .reductions import place_block_sums, place_sums
 from .scatters import place_scatters
+from .shared_places import share_places
 from .shifting import shift_late
 from .storage import APART_BYTES
 from .tails import cut_elements, cut_rows
@@ -74,6 +75,7 @@ GPU = Passes(
         end_loops,
         place_block_sums,
         place_block_copies,
+        share_places,
         place_block_barriers,
         share_block,
         cut_elements,

@@ -42,23 +42,35 @@ class Buffer:
 
 @dataclass
 class Workspace:
-    """Allocates buffers one after another; private buffers of threads lie behind all others, separately."""
+    """Allocates buffers one after another; private buffers of threads lie behind all others, separately.
+
+    Launches run one after the other, so buffers of one lie where those of another did.
+    """
 
     n_threads: int
     apart_bytes: int = APART_BYTES
-    size_bytes: int = 0
-    buffers: dict[str, Buffer] = field(default_factory=dict)
+    size_bytes: int = 0  # that all launches need
     colourings: dict[int, ColourMemory] = field(default_factory=dict)  # by the task that makes them
+    _end: int = 0  # of the buffers that are alive
+    _last: Buffer | None = None  # of these
+    _held: tuple[int, Buffer | None] = (0, None)  # the same before the launch
 
     def allocate(self, name: str, dtype: DType, n_elements: int, is_private: bool) -> Buffer:
-        before = next(reversed(self.buffers.values()), None)
-        if is_private and before is not None and not before.is_private:
-            self.size_bytes += self.apart_bytes
+        if is_private and self._last is not None and not self._last.is_private:
+            self._end += self.apart_bytes
         apart = self.apart_bytes if is_private else 0
-        buffer = Buffer(name, dtype, n_elements, self.size_bytes, is_private, apart)
-        self.size_bytes += buffer.stride_bytes * (self.n_threads if is_private else 1)
-        self.buffers[name] = buffer
+        buffer = self._last = Buffer(name, dtype, n_elements, self._end, is_private, apart)
+        self._end += buffer.stride_bytes * (self.n_threads if is_private else 1)
+        self.size_bytes = max(self.size_bytes, self._end)
         return buffer
+
+    def hold(self) -> None:
+        """Keeps the buffers there are to the end of the sequence."""
+        self._held = self._end, self._last
+
+    def release(self) -> None:
+        """Ends the buffers that were allocated since `hold`: later ones lie where they did."""
+        self._end, self._last = self._held
 
 
 def aligned(size_bytes: int) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -14,6 +14,7 @@ from ...space.backbone import Operand
 from ...space.targets.gpu_facts import adds_to_result, row_order, start_of
 from ..bodies.iteration_point import affine_offset, row_strides
 from ..loops.ir import Owner
+from ..passes.barriers import copy_name, shared_name
 from ..passes.map_grid import AXES, block_shape, blocks_along, partial_blocks
 from ..passes.storage import AccumulatorLayout, Buffer, SharedLayout, Workspace
 from ..plan.plan import LoopPlan, Plan, TaskPlan
@@ -123,7 +124,8 @@ class KernelScene:
         self.placed: dict[tuple[int, str], BlockLayout] = {}
         self.meets_warps = False
         self.uses_tid = False
-        self.in_shared: list[Buffer] = []
+        self.in_shared: list[list[Buffer]] = []  # by place
+        self.places: dict[int, list[Buffer]] = {}  # those that several arrays have in common
         self.kept_copies: dict[tuple[int, str], Buffer] = {}
         # Begins of the blocks in use, of copies in several stages.
         self.stages: dict[tuple[int, str], c.CExpr] = {}
@@ -194,13 +196,15 @@ class KernelScene:
             self.scene.accumulators[t] = (buffer, layout)
         if task.shared:
             shared = SharedLayout.of(task, task.shared, array, self.scene.merged)
-            kept = self.keep(f"{array.name}_tile", array.dtype, shared.n_elements)
+            stem, name = f"{array.name}_tile", shared_name(array.name)
+            kept = self.keep(stem, array.dtype, shared.n_elements, name)
             self.scene.shared[t] = (kept, shared)
         for operand in task.copies:
             source = self.scene.plan.problem.array(operand.access.array)
             block = BlockLayout.of(task, operand, source)
             n_elements = block.n_elements * task.stages[operand.site]
-            kept = self.keep(f"{source.name}_tile", source.dtype, n_elements)
+            stem, name = f"{source.name}_tile", copy_name(t, operand.site)
+            kept = self.keep(stem, source.dtype, n_elements, name)
             self.placed[t, operand.site] = block
             self.kept_copies[t, operand.site] = kept
 
@@ -214,36 +218,48 @@ class KernelScene:
         is_own = isinstance(start, Load) and access_of(start) == task.task.target
         return is_own and self.adds_to_result(task)
 
-    def keep(self, stem: str, dtype: DType, n_elements: int) -> Buffer:
-        """Allocates an array of `n_elements` in shared memory."""
+    def keep(self, stem: str, dtype: DType, n_elements: int, name: str = "") -> Buffer:
+        """Allocates an array of `n_elements` in shared memory. `name`: that of its touches in barrier placement."""
         buffer = Buffer(self.scene.w.fresh(stem), dtype, n_elements, 0, False)
-        self.in_shared.append(buffer)
+        place = self.scene.launch.places.get(name)
+        if place is not None and place in self.places:
+            self.places[place].append(buffer)
+        else:
+            self.in_shared.append([buffer])
+            if place is not None:
+                self.places[place] = self.in_shared[-1]
         return buffer
 
     def shared_declarations(self) -> Iterator[c.CStmt]:
         """Yields declarations of the arrays in shared memory.
 
-        If static shared memory suffices, each is an array of its own, otherwise a part of the
+        If static shared memory suffices, each place is an array of its own, otherwise a part of the
         launch's dynamic shared memory.
         """
         if self.asks_for_bytes:
             pool, offset = self.scene.w.fresh("shared_memory"), 0
             yield c.Declare("char", pool, extent=0, is_shared=True)
-            for b in self.in_shared:
-                kind = type_name(b.dtype, 0)
-                place = c.add(c.Id(pool), c.number(offset))
-                yield c.Declare(f"{kind} *const ", b.name, c.CastTo(f"{kind} *", place))
-                offset += b.stride_bytes
+            for place in self.in_shared:
+                for b in place:
+                    yield _part(b, c.add(c.Id(pool), c.number(offset)))
+                offset += _bytes_of(place)
         else:
-            for b in self.in_shared:
-                yield c.Declare(type_name(b.dtype, 0), b.name, extent=b.n_elements, is_shared=True)
+            for place in self.in_shared:
+                if len(place) == 1:
+                    (b,) = place
+                    kind = type_name(b.dtype, 0)
+                    yield c.Declare(kind, b.name, extent=b.n_elements, is_shared=True)
+                    continue
+                memory = self.scene.w.fresh("place")
+                yield c.Declare("char", memory, extent=_bytes_of(place), is_shared=True)
+                yield from (_part(b, c.Id(memory)) for b in place)
         if self.meets_warps:
             yield c.Declare("double", "meeting", extent=self.n_threads, is_shared=True)
 
     @property
     def asks_for_bytes(self) -> int:
         """Bytes of dynamic shared memory that the launch needs; 0 if static shared memory suffices."""
-        n_bytes = sum(b.stride_bytes for b in self.in_shared)
+        n_bytes = sum(map(_bytes_of, self.in_shared))
         met = 8 * self.n_threads if self.meets_warps else 0
         return n_bytes if n_bytes + met > self.scene.target.shared_bytes_per_block else 0
 
@@ -251,3 +267,12 @@ class KernelScene:
         kind = type_name(b.dtype, 0)
         place = c.Bin("+", c.Id("workspace"), c.number(b.offset_bytes))
         return c.Declare(f"{kind} *", b.name, c.CastTo(f"{kind} *", place))
+
+
+def _bytes_of(place: Sequence[Buffer]) -> int:
+    return max(b.stride_bytes for b in place)
+
+
+def _part(b: Buffer, place: c.CExpr) -> c.Declare:
+    kind = type_name(b.dtype, 0)
+    return c.Declare(f"{kind} *const ", b.name, c.CastTo(f"{kind} *", place))

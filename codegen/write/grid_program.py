@@ -49,6 +49,7 @@ class _Kernels:
         placed = place_temporaries(self.plan, self.workspace)
         self.offsets = {array.name: offset for array, offset in placed}
         self.counters = BlockCounters.of(plan, self.workspace)
+        self.workspace.hold()
         problem = self.plan.problem
         self.names = c_names(named_in(problem), RESERVED_CUDA)
         placed_arrays = (a for a in problem.arrays if a.role != "temp" or a.name in self.offsets)
@@ -77,6 +78,7 @@ class _Kernels:
                 self.add_steps(launch, task)
             else:
                 self.add_launch(launch, tasks)
+            self.workspace.release()
             n_added = len(self.functions) - n_before
             self.around += [tasks[0].task.repeats] * n_added
             self.owners += [self.plan.component_of(tasks[0].index)] * n_added

@@ -101,6 +101,7 @@ def team_launches(
     passes = passes or PASSES[plan.target.kind]
     workspace = storage.Workspace(plan.cores, passes.apart_bytes)
     temporaries = storage.place_temporaries(plan, workspace)
+    workspace.hold()
     found = written_launches(plan, plan.launches, prelude, names, passes, workspace)
     return replace(found, temporaries=temporaries)
 
@@ -155,6 +156,9 @@ def written_launches(
             )
         )
         calls.append((name, tuple(p.name for p in named)))
+        if any(t in workspace.colourings and last_uses[t] > k for t in launch.tasks):
+            workspace.hold()
+        workspace.release()
     return Launches(tuple(functions), tuple(calls), workspace_bytes=workspace.size_bytes)
 
 

@@ -22,7 +22,7 @@ from . import gpu_cases, halo_cases, packed_cases
 from .test_triangles import opened, rank_k
 
 pytestmark = gpu_cases.NEEDS_COMPILER
-SIZE_BYTES = {"float": 4, "double": 8, "int": 4, "long long": 8}
+SIZE_BYTES = {"float": 4, "double": 8, "int": 4, "long long": 8, "char": 1}
 WAIT = "copy_async_wait<"
 STAGES = {"TWO_STAGES": 2, "THREE_STAGES": 3}
 

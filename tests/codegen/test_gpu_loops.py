@@ -21,7 +21,5 @@ def test_no_hazard_is_left_between_barriers_of_a_block():
     n = 0
     for k, case in enumerate(CASES[4 * N_CASES :][:N_CASES]):
         for candidate in candidates_of(root_of(case.problem), k, 3):
-            n += check_barriers(
-                candidate, "gpu", place_block_barriers, lambda _, plan: of_block(plan)
-            )
+            n += check_barriers(candidate, "gpu", place_block_barriers, of_block)
     assert n > 5

@@ -73,3 +73,22 @@ def test_shared_buffers_follow_one_another():
     workspace = Workspace(2)
     offsets = [workspace.allocate(x, DType.f32, 16, is_private=False).offset_bytes for x in "ab"]
     assert (offsets, workspace.size_bytes) == ([0, 64], 128)
+
+
+def test_buffers_of_launches_lie_where_those_of_earlier_ones_did():
+    workspace = Workspace(2)
+    kept = workspace.allocate("kept", DType.f32, 16, is_private=False)
+    workspace.hold()
+    first = workspace.allocate("first", DType.f32, 160, is_private=False)
+    own = workspace.allocate("own", DType.f32, 16, is_private=True)
+    most = workspace.size_bytes
+    workspace.release()
+    second = workspace.allocate("second", DType.f32, 16, is_private=True)
+    assert kept.offset_bytes == 0
+    assert first.offset_bytes == 64
+    assert own.offset_bytes > first.offset_bytes + 640
+    assert second.offset_bytes == 64 + workspace.apart_bytes  # behind what is not a thread's own
+    assert workspace.size_bytes == most
+    workspace.hold()
+    third = workspace.allocate("third", DType.f32, 16, is_private=False)
+    assert third.offset_bytes >= second.offset_bytes + 2 * second.stride_bytes
