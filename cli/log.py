@@ -184,7 +184,9 @@ class TextLog:
             else f"runner-up is {slower:.1%} slower (outside noise)"
         )
         if e.is_disturbed:
-            verdict = "other work disturbed it, the times of the search stand"
+            verdict = (
+                "other work disturbed it, the times of the search stand where it was no steadier"
+            )
         self._write(f" F    top {len(e.top)} re-measured interleaved: {verdict}")
 
 

@@ -30,7 +30,9 @@ def doubts_of(
             "a serial candidate may seem better than it is"
         )
     if is_final_disturbed:
-        found.append("the final comparison was disturbed: times are those of the search")
+        found.append(
+            "the final comparison was disturbed: times are those of the search, or longer ones"
+        )
     if is_numpy_disturbed:
         found.append("other work disturbed NumPy as well: its time may be too long")
     if fault_as_one_text:

@@ -23,7 +23,14 @@ from .doubts import doubts_of
 from .evaluation import Entry, SearchEvaluator
 from .event_handler import Tell
 from .numpy_timing import take_numpy
-from .remeasure import TimedAgain, comparison, confirmed, time_again, with_other
+from .remeasure import (
+    TimedAgain,
+    comparison,
+    confirmed,
+    longer_where_steadier,
+    time_again,
+    with_other,
+)
 from .session_state import Standing
 from .workload import Options, Workload
 
@@ -188,7 +195,7 @@ class LastRounds:
     def _time_again(self) -> list[Entry]:
         """Times the best candidates, those outside of the tree and the default alternately. Returns them best first.
 
-        [] if none is right, or if other work disturbed the times.
+        [] if none is right. If other work disturbed the times, those of the search stand, but for some that seem too short.
         """
         default = self._standing.default
         entries = self._evaluator.finalists(self._options.final_top, NEAR)
@@ -206,7 +213,8 @@ class LastRounds:
         self._ending.is_disturbed = told.is_disturbed
         if told.is_disturbed:
             self._claims.why_not_now = "other work disturbed the final comparison"
-            return []
+            counted = self._from_a_right_one(longer_where_steadier(entries, timed))
+            return [(t.outcome, t.candidate) for t in counted]
         self._claims.see_memory(rates)
         self._confirm(timed)
         for t in timed:

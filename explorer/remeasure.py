@@ -88,6 +88,24 @@ def time_again(
     return threads_first(in_all_states(timed, ratios)), now
 
 
+def longer_where_steadier(
+    entries: Sequence[Entry], timed: Sequence[TimedAgain]
+) -> list[TimedAgain]:
+    """Returns `timed` by the times that count after a disturbed re-measurement, best first.
+
+    A time of the search stands (`entries`), but where the re-measurement was steadier and longer.
+    Other work can make a ratio to a control too small, and what seems fast must not be believed.
+    """
+    searched = {outcome.key: outcome for outcome, _ in entries}
+
+    def told(t: TimedAgain) -> TimedAgain:
+        before = searched[t.outcome.key]
+        is_longer = (t.outcome.time_ns or 0.0) > (before.time_ns or 0.0)
+        return t if is_longer and t.outcome.spread < before.spread else replace(t, outcome=before)
+
+    return sorted(map(told, timed), key=lambda t: t.outcome.time_ns or 0.0)
+
+
 def confirmed(
     timed: Sequence[TimedAgain], slot: str, worker: AbstractWorker, limit_s: float
 ) -> st.Confirmed | None:
