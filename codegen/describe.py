@@ -257,7 +257,9 @@ def _packing(plan: Plan) -> Iterator[str]:
             layout = _LAYOUTS[t.layouts.get(o.site, "PLAIN")]
             early = "" if n == 1 else f", {n - 1} ahead of the one in use"
             who = ", all threads together" if o.site in t.by_team else ""
-            yield f"{t.task.name} packs blocks of {o.site} before it uses them{who}{early}{layout}"
+            width = t.fragments.get(o.site)
+            read = f", and reads them in vectors of {width}" if width else ""
+            yield f"{t.task.name} packs blocks of {o.site} before it uses them{who}{early}{layout}{read}"
 
 
 def _reductions(plan: Plan, launches: Sequence[Launch]) -> Iterator[str]:

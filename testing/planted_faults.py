@@ -56,6 +56,7 @@ LENGTH_ORDERS = "tests/codegen/test_row_lengths.py::test_rows_in_the_order_of_th
 KEPT_SORTS = "tests/codegen/test_scatter.py::test_kept_sorts_are_made_again_when_blocks_change"
 SORTED_COLOURS = "tests/codegen/test_scatter.py::test_blocks_of_one_colour_are_apart_and_threads_meet_between_colours"
 IN_TURN = "tests/codegen/test_grid_stride.py"
+IN_FRAGMENTS = "tests/codegen/test_fragments.py"
 IN_BANDS = "tests/codegen/test_block_order.py"
 ACTIVATION = "tests/kernels/sparse/test_emulated_activation.py::test_threads_activate_at_once_in_three_periods"
 LAST_BLOCK = "tests/codegen/test_last_block.py"
@@ -771,6 +772,20 @@ FAULTS = (
         "return p.n_blocks or -(-p.loop.extent // p.tile)",
         "return p.n_blocks and p.n_blocks - 1 or -(-p.loop.extent // p.tile)",
         (IN_TURN,),
+    ),
+    Fault(
+        "fragments: the lane of a copy",
+        "codegen/write",
+        "lane = point.copies[row] % width",
+        "lane = 0",
+        (IN_FRAGMENTS,),
+    ),
+    Fault(
+        "fragments: threads between the copies",
+        "space/families",
+        "(v.kind[row[MID]], all_but(DIM_KIND, THREAD)),",
+        "",
+        (IN_FRAGMENTS,),
     ),
     Fault(
         "bands of blocks: the rows of the last band",

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from ...space.backbone import MID, OUTER
+from ...space.targets.gpu_facts import row_order
 from ..plan.plan import Member, Plan
 from . import ir as loop_ir
 
@@ -44,6 +45,7 @@ def verify(launch: loop_ir.Launch, plan: Plan) -> None:
     _rescaled(launch, plan, places)
     _blocks(launch, places)
     _ordered_blocks(launch, plan, places)
+    _fragments(launch, plan)
     _sorted_by_length(plan, places)
 
 
@@ -141,6 +143,20 @@ def _ordered_blocks(launch: loop_ir.Launch, plan: Plan, places: Sequence[_PhaseP
             found == ([] if is_elsewhere else wanted),
             f"blocks of task {t} are neither sorted nor coloured before",
         )
+
+
+def _fragments(launch: loop_ir.Launch, plan: Plan) -> None:
+    """Verifies that copies read in vectors have whole, aligned vectors of a thread's register tile in each row."""
+    for t in launch.tasks:
+        task = plan.tasks[t]
+        for site, width in task.fragments.items():
+            operand = next((o for o in task.copies if o.site == site), None)
+            _expect(operand is not None, f"task {t} reads vectors of {site}, which is not copied")
+            assert operand is not None
+            row = task.loop(row_order(operand, plan.problem.array(operand.access.array))[-1])
+            is_whole = width > 1 and row.inner % width == 0
+            is_near = not (row.is_thread or row.is_vector) and task.layouts.get(site) != "ODD"
+            _expect(is_whole and is_near, f"task {t} reads vectors of {site} across its rows")
 
 
 def _sorted_by_length(plan: Plan, places: Sequence[_PhasePlace]) -> None:

@@ -22,13 +22,16 @@ from ...space.catalogue import KINDS
 from ...space.draft import Decisions
 from ...space.engine.order import OrderNode, forest
 from ...space.families.block_order import BLOCK_ORDER, BY_ROWS, ROWS_OF_A_BAND
+from ...space.families.fragments import FRAGMENTS, IN_VECTORS
 from ...space.families.grid_stride import A_TILE, BLOCKS_A_CORE, GRID_STRIDE
 from ...space.families.ranges import N_VECTORS
 from ...space.families.rescaling import RESCALED, RESCALING
 from ...space.families.row_lengths import NO_WINDOW, length_in
 from ...space.families.scatter import blocks_of, tile_shape
+from ...space.families.tiling import vector_width
 from ...space.families.unrolling import place_of
 from ...space.families.wavefronts import sweep_of
+from ...space.targets.gpu_facts import row_order
 from ...space.targets.target import Target
 from .plan import (
     Ahead,
@@ -202,6 +205,7 @@ class _Reader:
                 if o.task == t and value == ch.PACKED_BY[ch.BY_TEAM]
             ),
             layouts={o.site: value for o, value in self.table("layout").items() if o.task == t},
+            fragments=self.fragments(loops, copies),
             threads=self.threads(t),
             band=self.band(t),
             is_atomic=self.reduces(t, ch.ATOMIC),
@@ -356,6 +360,16 @@ class _Reader:
                 faster = e if level == ch.THREAD_LEVEL[ch.FASTER] else d
                 n_faster[faster.loop.name] += 1
         return tuple(sorted(names, key=lambda name: n_faster[name]))
+
+    def fragments(self, loops: tuple[LoopPlan, ...], copies: tuple[Operand, ...]) -> dict[str, int]:
+        """Returns the elements of a vector in which a thread reads its fragment of a copy, by site, where it does."""
+        found = {}
+        for o in copies:
+            if self.value("fragments", o) == FRAGMENTS[IN_VECTORS]:
+                array = self.problem.array(o.access.array)
+                row = next(p for p in loops if p.loop.name == row_order(o, array)[-1])
+                found[o.site] = vector_width(row.inner, self.target.lanes(array.dtype.size_bytes))
+        return found
 
     def band(self, t: int) -> int:
         """Returns the number of rows of the grid whose blocks start column by column."""

@@ -188,6 +188,9 @@ class TaskPlan:
     stages: dict[str, int] = field(default_factory=dict)  # blocks of each operand, by its site
     by_team: frozenset[str] = frozenset()  # sites of copies that all threads of a CPU share
     layouts: dict[str, str] = field(default_factory=dict)  # of copies, by site
+    fragments: dict[str, int] = field(
+        default_factory=dict
+    )  # of copies read in vectors: elements, by site
     threads: tuple[str, ...] = ()  # loops shared out to threads, those of neighbours first
     band: int = 1  # rows of the grid whose blocks start column by column
     is_atomic: bool = False  # blocks reduce into one result

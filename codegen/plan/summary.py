@@ -150,7 +150,8 @@ def _how_packed(task: TaskPlan, o: Operand) -> str:
     n, layout = task.stages[o.site], task.layouts.get(o.site, "PLAIN")
     stages = f" in {n} stages" if n > 1 else ""
     team = " by all threads together" if o.site in task.by_team else ""
-    return stages + team + (f" ({layout})" if layout != "PLAIN" else "")
+    vectors = f", read in vectors of {task.fragments[o.site]}" if o.site in task.fragments else ""
+    return stages + team + (f" ({layout})" if layout != "PLAIN" else "") + vectors
 
 
 def launch_tasks(plan: Plan, k: int) -> list[int]:

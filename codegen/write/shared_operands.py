@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from ...kernels.ir.access import Access
@@ -10,7 +11,7 @@ from ..bodies.body_values import TilePlace
 from ..bodies.cuda_memory import gather
 from ..bodies.iteration_point import Point
 from ..bodies.memory import Value
-from ..passes.storage import steps_between
+from ..passes.storage import Buffer, steps_between
 from ..plan.plan import TaskPlan
 from ..text import csyntax as c
 from .context import Context
@@ -45,12 +46,32 @@ class SharedOperands(Operands):
                     for name, at in point.index.items()
                 },
             )
+        width, row = task.fragments.get(operand.site, 0), layout.loops[-1].loop.name
+        if width and row in point.copies:
+            return self.of_fragment(
+                point, row, width, buffer, lambda at: self.place(task, layout, at, ctx, stage)
+            )
         index = self.place(task, layout, point, ctx, stage)
         if layout.swizzle is None or along == 0 or (along == 1 and w.is_multiple(index, lanes)):
             return w.load(buffer.name, c.Id(buffer.name), index, buffer.dtype, lanes, along)
         # Neighbours that are no whole vector, or in different rows, are anywhere.
         places = [self.place(task, layout, point, ctx, stage, k) for k in range(lanes)]
         return gather(w, buffer.name, places, buffer.dtype)
+
+    def of_fragment(
+        self, point: Point, row: str, width: int, buffer: Buffer, place: Callable[[Point], c.CExpr]
+    ) -> Value:
+        """Returns the element of a point in an operand block, from the vector of `width` copies along loop `row`.
+
+        Copies in the same vector share its load.
+        """
+        lane = point.copies[row] % width
+        first = replace(point.index[row], offset=point.index[row].offset - lane)
+        index = place(replace(point, index={**point.index, row: first}))
+        vector = self.scene.w.load(
+            buffer.name, c.Id(buffer.name), index, buffer.dtype, width, lane_stride=1
+        )
+        return Value(c.Index(vector.x, c.number(lane)), buffer.dtype)
 
     def tile(self, task: TaskPlan, operand: Operand, ctx: Context) -> TilePlace:
         key = (task.index, operand.site)

@@ -23,6 +23,7 @@ from ...space.draft import AS_IT_IS
 from ...space.families.batch_layout import AS_STORED, INTERLEAVED
 from ...space.families.block_order import BLOCK_ORDER
 from ...space.families.compaction import BLOCK_SCAN, SERIAL
+from ...space.families.fragments import ELEMENTS, IN_VECTORS
 from ...space.families.grid_stride import BLOCKS_A_CORE, GRID_STRIDE
 from ...space.families.lane_parts import FRONT, WHOLE_BODY
 from ...space.families.local_arrays import IN_REGISTERS, ON_STACK
@@ -368,7 +369,7 @@ class _Wanted:
         elif self.roles.rows.get(d.task) == d.loop.name:
             n = self.block.rows
         elif d.loop.is_reduction:
-            n, kind = self.tile.block, ch.LOOP
+            n, kind = self.tile.block // self.inner_size(d), ch.LOOP
         n = min(n, d.loop.extent)
         others = tuple(k for k in (ch.THREAD, ch.LOOP) if k != kind)
         self.want(var, *((kind, ch.ABSENT) if n > 1 else (ch.ABSENT, kind)), *others)
@@ -426,7 +427,7 @@ class _Wanted:
         along = next((x for x in task.loops if x.name == self.roles.vector.get(d.task)), None)
         if along is not None and along.is_reduction and not d.loop.is_reduction:
             return int(max(1, min(self.tile.columns, d.loop.extent)))
-        return 1
+        return int(max(1, min(self.tile.depth, d.loop.extent))) if d.loop.is_reduction else 1
 
     def size(self, d: Dim, n: int) -> None:
         """Prefers the largest size of dim `d` up to `n`, then smaller ones."""
@@ -485,6 +486,8 @@ class _Wanted:
             self.want(var, *([BLOCKS_A_CORE.index(8)] if is_list else []), *range(len(GRID_STRIDE)))
         for var in self.v.of_tasks["block_order"].values():
             self.want(var, *range(len(BLOCK_ORDER)))
+        for var in self.v.of_operands["fragments"].values():
+            self.want(var, IN_VECTORS, ELEMENTS)
         for key, var in self.v.scatter.items():
             self.want(var, *_first_of(self.scatter(key), ch.SERIAL, ch.BY_ATOMICS))
         for var in self.v.scatter_cells.values():
@@ -547,7 +550,13 @@ class _Wanted:
         for d, var in self.v.reduction.items():
             shared = ch.PARTIALS if d.level == OUTER else ch.LANES
             over_blocks = _OVER_BLOCKS.get(self.block.sums, shared)
-            self.want(var, *dict.fromkeys((over_blocks, shared)), ch.SEQUENTIAL)
+            ways = tuple(dict.fromkeys((over_blocks, shared)))
+            if (
+                d.level == INNER and self.tile.depth > 1
+            ):  # each copy's own sums would need registers
+                self.want(var, ch.SEQUENTIAL, *ways)
+            else:
+                self.want(var, *ways, ch.SEQUENTIAL)
 
     def blocks_pay(self, t: int) -> bool:
         """True if prefetching the blocks that a task's index list names is likely to save time."""

@@ -40,6 +40,7 @@ class TileSizes:
     With `blocks` it has those of the loops of rows, of vectors and of the reduction, and all rows
     of the tile pass by each panel of vectors.
     `columns`: copies of the other result loops if vectors run along the reduction.
+    `depth`: copies along the reduction in a register tile of a GPU, added up in order.
     """
 
     rows: int = 1
@@ -49,6 +50,7 @@ class TileSizes:
     blocks: BlockSizes | None = None
     ranges: int = ch.IN_TURN  # of loops inside bodies: a value of the choice
     columns: int = 1
+    depth: int = 1
 
 
 class Axis(Enum):
@@ -190,7 +192,12 @@ class Sketch:
 
 def _words_of_tile(tile: TileSizes) -> Iterator[str]:
     yield f"rows{tile.rows} vectors{tile.vectors}"
-    for word, n in (("columns", tile.columns), ("panel", tile.panel), ("block", tile.block)):
+    for word, n in (
+        ("columns", tile.columns),
+        ("depth", tile.depth),
+        ("panel", tile.panel),
+        ("block", tile.block),
+    ):
         if n > 1:
             yield f"{word}{n}"
     if tile.ranges == ch.ALONG:

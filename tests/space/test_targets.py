@@ -40,6 +40,7 @@ def test_every_file_of_choices_is_found_and_says_for_which_kinds_it_is():
     assert {f.name for f in build.FAMILIES[GPU]} - {f.name for f in build.FAMILIES[CPU]} == {
         "block_memory",
         "block_order",
+        "fragments",
         "grid",
         "grid_stride",
         "load_hints",

@@ -9,12 +9,14 @@ from kernelscape.kernels.library.matmul import multiply
 from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.runtime.api.errors import DeviceError
 from kernelscape.runtime.cuda import nvrtc
+from kernelscape.search.starts.complete import first_candidates
 from kernelscape.space.build import build_space
 from kernelscape.space.decisions import restore
 from kernelscape.testing import gpu_checking
 
 from . import ptx
 
+MOST_SHARE = 0.9  # of a first candidate
 LEAST_SHARE = 0.8  # of multiply-adds; the rest are loads from shared memory, and the loop's own
 # 16 x 16 threads of 8 x 8 results each, and a register tile along k, so that the compiler has the offsets as constants.
 TILES = {
@@ -45,18 +47,50 @@ def product(n):
     return normalise(recording)
 
 
-@pytest.mark.parametrize("architecture", ["sm_80", "sm_90"])
-def test_the_innermost_loop_of_a_product_multiplies_and_adds(architecture):
+def instructions_of(candidate, architecture):
+    """The names of the instructions in the loop with most multiply-adds."""
     try:
         nvrtc.library()
     except DeviceError as e:
         pytest.skip(str(e))
-    made = restore(build_space(product(1024), gpu_checking.target()), TILES.items())
-    source = gpu_checking.source_of(made.complete())
-    loops = list(ptx.innermost_loops(ptx.ptx_of(source.text, architecture)))
-    most = max(loops, key=lambda names: names.count("fma.rn.f32"))
-    share = most.count("fma.rn.f32") / len(most)
-    assert share >= LEAST_SHARE, (share, sorted({n: most.count(n) for n in most}.items()))
+    source = gpu_checking.source_of(candidate)
+    loops = ptx.innermost_loops(ptx.ptx_of(source.text, architecture))
+    return max(loops, key=lambda names: names.count("fma.rn.f32"))
+
+
+def share_of(names):
+    """The share of multiply-adds."""
+    return names.count("fma.rn.f32") / len(names)
+
+
+@pytest.mark.parametrize("architecture", ["sm_80", "sm_90"])
+def test_the_innermost_loop_of_a_product_multiplies_and_adds(architecture):
+    made = restore(build_space(product(1024), gpu_checking.target()), TILES.items()).complete()
+    most = instructions_of(made, architecture)
+    assert share_of(most) >= LEAST_SHARE, sorted({n: most.count(n) for n in most}.items())
+
+
+@pytest.mark.parametrize("architecture", ["sm_80", "sm_90"])
+def test_a_first_candidate_of_a_product_has_fragments_of_both_operands(architecture):
+    """Each load from shared memory is a vector, and serves sixteen multiply-adds."""
+    firsts = first_candidates(build_space(product(1024), gpu_checking.target()), limit=3)
+    loops = [instructions_of(candidate, architecture) for _, candidate in firsts]
+    best = max(loops, key=share_of)
+    loads = [n for n in best if n.startswith("ld.")]
+    assert set(loads) == {"ld.shared.v4.f32"}
+    assert best.count("fma.rn.f32") == 16 * len(loads)
+    assert share_of(best) >= MOST_SHARE, sorted({n: best.count(n) for n in best}.items())
+
+
+@pytest.mark.parametrize("fragments", ["ELEMENTS", "IN_VECTORS"])
+def test_swizzled_rows_are_read_in_vectors_where_that_is_decided(fragments):
+    """A compiler joins loads of neighbours by itself where it sees that they are, as in rows that are not swizzled."""
+    rows = {"layout(multiply0.a)": "SWIZZLED", "fragments(multiply0.a)": fragments}
+    space = build_space(product(1024), gpu_checking.target())
+    most = instructions_of(restore(space, {**TILES, **rows}.items()).complete(), "sm_80")
+    n_elements = 32 if fragments == "ELEMENTS" else 0  # 8 rows, 4 steps
+    found = most.count("ld.shared.f32"), most.count("ld.shared.v4.f32")
+    assert found == (n_elements, 8 + (32 - n_elements) // 4)
 
 
 def test_loops_are_found_in_ptx():
