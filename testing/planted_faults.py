@@ -57,6 +57,7 @@ KEPT_SORTS = "tests/codegen/test_scatter.py::test_kept_sorts_are_made_again_when
 SORTED_COLOURS = "tests/codegen/test_scatter.py::test_blocks_of_one_colour_are_apart_and_threads_meet_between_colours"
 IN_TURN = "tests/codegen/test_grid_stride.py"
 IN_FRAGMENTS = "tests/codegen/test_fragments.py"
+AHEAD_IN_REGISTERS = "tests/codegen/test_register_stages.py"
 IN_BANDS = "tests/codegen/test_block_order.py"
 ACTIVATION = "tests/kernels/sparse/test_emulated_activation.py::test_threads_activate_at_once_in_three_periods"
 LAST_BLOCK = "tests/codegen/test_last_block.py"
@@ -786,6 +787,20 @@ FAULTS = (
         "(v.kind[row[MID]], all_but(DIM_KIND, THREAD)),",
         "",
         (IN_FRAGMENTS,),
+    ),
+    Fault(
+        "register stages: the step that is loaded",
+        "codegen/write",
+        "following = c.linear(((c.Id(loop.var), 1),), loop.step)",
+        "following = c.Id(loop.var)",
+        (AHEAD_IN_REGISTERS,),
+    ),
+    Fault(
+        "register stages: steps of two tasks",
+        "space/families",
+        'b.clause("steps of one task", [at_once, (s.order(step, e), APART)])',
+        "pass",
+        (AHEAD_IN_REGISTERS,),
     ),
     Fault(
         "bands of blocks: the rows of the last band",

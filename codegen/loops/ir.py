@@ -392,6 +392,8 @@ class Loop:
     `n_blocks`: of a GRID_STRIDE loop: number of blocks that take its iterations in turn.
     `band`: of a GRID loop around another: number of its iterations whose blocks start column by
     column, a column for each iteration of the other.
+    `loads_ahead`: of a loop around nothing but a register tile of a sum: each iteration loads
+    operands of the next one.
     """
 
     members: tuple[Member, ...]
@@ -408,6 +410,7 @@ class Loop:
     ends: tuple[Expr, ...] = ()
     n_blocks: int = 0
     band: int = 1
+    loads_ahead: bool = False
 
     @property
     def is_parallel(self) -> bool:

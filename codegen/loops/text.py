@@ -76,6 +76,7 @@ def _loop(plan: Plan, n: loop_ir.Loop) -> str:
     words = [] if n.schedule is loop_ir.Schedule.SEQUENTIAL else [n.schedule.name.lower()]
     words += [f"{n.n_blocks} blocks"] * (n.n_blocks > 0)
     words += [f"in bands of {n.band}"] * (n.band > 1)
+    words += ["loads a step ahead"] * n.loads_ahead
     words += [f"units of {n.unit}"] * (n.unit not in (0, n.step))
     words += [f"to {show_value(x)} at most" for x in n.ends]
     words += ["the last iteration"] * n.is_last

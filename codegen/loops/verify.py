@@ -194,6 +194,10 @@ def _loop(loop: loop_ir.Loop, around: tuple[loop_ir.Node, ...]) -> None:
         inside = [x.schedule for x in loop_ir.loops_in(loop.children) if x.is_parallel]
         is_of_rows = [loop.schedule, *inside] == [loop_ir.Schedule.GRID] * 2
         _expect(loop.band > 1 and is_of_rows, f"{names} in bands is not around one loop of blocks")
+    if loop.loads_ahead:
+        holds_one = len(loop.children) == 1 and isinstance(loop.children[0], loop_ir.TileBody)
+        is_step = loop.level == MID and not loop.is_parallel and len(loop.members) == 1
+        _expect(holds_one and is_step, f"{names} loads ahead around more than one register tile")
     _expect(
         loop.strips is None or not (loop.is_parallel or loop.is_last),
         f"{names} of the threads is in strips",

@@ -21,6 +21,7 @@ from .map_team import end_team, leave_alone, map_team, share_evenly
 from .nests import nests
 from .packing import place_block_copies, place_blocks
 from .reductions import place_block_sums, place_sums
+from .register_stages import load_ahead
 from .scatters import place_scatters
 from .shared_places import share_places
 from .shifting import shift_late
@@ -79,6 +80,7 @@ GPU = Passes(
         place_block_barriers,
         share_block,
         cut_elements,
+        load_ahead,
     )
 )
 PASSES = {"cpu": CPU, "gpu": GPU}

@@ -25,6 +25,7 @@ from ...space.families.block_order import BLOCK_ORDER, BY_ROWS, ROWS_OF_A_BAND
 from ...space.families.fragments import FRAGMENTS, IN_VECTORS
 from ...space.families.grid_stride import A_TILE, BLOCKS_A_CORE, GRID_STRIDE
 from ...space.families.ranges import N_VECTORS
+from ...space.families.register_stages import REGISTER_STAGES, TWO
 from ...space.families.rescaling import RESCALED, RESCALING
 from ...space.families.row_lengths import NO_WINDOW, length_in
 from ...space.families.scatter import blocks_of, tile_shape
@@ -207,6 +208,7 @@ class _Reader:
             layouts={o.site: value for o, value in self.table("layout").items() if o.task == t},
             fragments=self.fragments(loops, copies),
             threads=self.threads(t),
+            loads_ahead=self.value("register_stages", t) == REGISTER_STAGES[TWO],
             band=self.band(t),
             is_atomic=self.reduces(t, ch.ATOMIC),
             by_last_block=self.reduces(t, ch.LAST_BLOCK),

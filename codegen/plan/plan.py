@@ -192,6 +192,7 @@ class TaskPlan:
         default_factory=dict
     )  # of copies read in vectors: elements, by site
     threads: tuple[str, ...] = ()  # loops shared out to threads, those of neighbours first
+    loads_ahead: bool = False  # operands of the next step of a sum, while one computes
     band: int = 1  # rows of the grid whose blocks start column by column
     is_atomic: bool = False  # blocks reduce into one result
     by_last_block: bool = False  # which combines the partial results that the others have left

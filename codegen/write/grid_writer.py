@@ -25,6 +25,7 @@ from .grid_emission import KernelScene
 from .last_block import LastBlockWriter
 from .launch_writer import LaunchWriter
 from .planned_values import Values
+from .register_stages import with_loads_ahead
 from .register_sums import update
 from .shared_operands import SharedOperands
 from .threads import Statements, Threads
@@ -150,6 +151,11 @@ class BlockThreads(Threads):
             BlockSumWriter(self.kernel, self.sums).write(phase, task, ctx)
         else:
             CopyWriter(self.kernel).write(phase, task, ctx)
+
+    def ahead(self, loop: loop_ir.Loop, written: c.For) -> Statements:
+        t = loop.members[0].task
+        copies = [b.name for (u, _), b in self.kernel.kept_copies.items() if u == t]
+        return with_loads_ahead(written, copies, self.scene.w.fresh)
 
     def at_strip(self, strips: loop_ir.Strips, n_strips: int, ctx: Context) -> None:
         raise AssertionError("threads of a block do not pack in strips")

@@ -344,7 +344,9 @@ class LaunchWriter:
         Each slice is packed before a strip (a few iterations of the loop).
         """
         if node.strips is None:
-            return (c.For(name, lo, hi, self.stride(node), body),)
+            step = node.step if node.loads_ahead else self.stride(node)
+            loop = c.For(name, lo, hi, step, body)
+            return self.threads.ahead(node, loop) if node.loads_ahead else (loop,)
         assert not (node.is_parallel or node.is_last)
         w, length = self.scene.w, node.step * node.strips.length
         n_strips = -(-iterations(self.scene.plan, node) // node.strips.length)

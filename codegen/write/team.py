@@ -90,6 +90,9 @@ class TeamThreads(Threads):
         else:
             PackWriter(self.operands).write(phase, task, ctx)
 
+    def ahead(self, loop: Loop, written: c.For) -> Statements:
+        raise AssertionError("threads of a team load nothing ahead into registers")
+
     def at_strip(self, strips: Strips, n_strips: int, ctx: Context) -> None:
         PackWriter(self.operands).at_strip(strips, n_strips, ctx)
 

@@ -49,5 +49,9 @@ class Threads(ABC):
         """Writes a phase of a task: of its reduction, of its operand blocks, of its scatters, or of its order."""
 
     @abstractmethod
+    def ahead(self, loop: Loop, written: c.For) -> Statements:
+        """Returns a loop, as written, whose iterations load operands of the next one (`Loop.loads_ahead`)."""
+
+    @abstractmethod
     def at_strip(self, strips: Strips, n_strips: int, ctx: Context) -> None:
         """Writes the packing (of a slice of the next operand block) before each of the `n_strips` strips of a loop."""

@@ -44,6 +44,7 @@ typedef long long int64_t;
 #include <math.h>
 #include <stdint.h>
 #endif""",
+    unrolled_loop="#pragma unroll {copies}",
     kernel_open='extern "C" __global__ void __launch_bounds__({threads}) ',
     shared_array="__shared__ __align__(16) ",
 )

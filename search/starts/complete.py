@@ -29,6 +29,7 @@ from ...space.families.lane_parts import FRONT, WHOLE_BODY
 from ...space.families.local_arrays import IN_REGISTERS, ON_STACK
 from ...space.families.materialisation import RECOMPUTED, STORED
 from ...space.families.prefetch_distance import AHEAD_NONE, AHEAD_TWO, blocks_in
+from ...space.families.register_stages import REGISTER_STAGES
 from ...space.families.rescaling import RESCALED, WAITS
 from ...space.families.row_lengths import UNSORTED
 from ...space.families.row_stores import BY_ELEMENT, IN_ROWS
@@ -486,6 +487,8 @@ class _Wanted:
             self.want(var, *([BLOCKS_A_CORE.index(8)] if is_list else []), *range(len(GRID_STRIDE)))
         for var in self.v.of_tasks["block_order"].values():
             self.want(var, *range(len(BLOCK_ORDER)))
+        for var in self.v.of_tasks["register_stages"].values():
+            self.want(var, *range(len(REGISTER_STAGES)))
         for var in self.v.of_operands["fragments"].values():
             self.want(var, IN_VECTORS, ELEMENTS)
         for key, var in self.v.scatter.items():

@@ -44,6 +44,7 @@ def test_every_file_of_choices_is_found_and_says_for_which_kinds_it_is():
         "grid",
         "grid_stride",
         "load_hints",
+        "register_stages",
         "settling",
         "threads",
     }

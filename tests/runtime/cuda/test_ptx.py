@@ -82,6 +82,16 @@ def test_a_first_candidate_of_a_product_has_fragments_of_both_operands(architect
     assert share_of(best) >= MOST_SHARE, sorted({n: best.count(n) for n in best}.items())
 
 
+@pytest.mark.parametrize("architecture", ["sm_80", "sm_90"])
+def test_no_register_is_moved_where_operands_are_loaded_ahead(architecture):
+    """Two steps are written out, so that each of both has registers of its own."""
+    ahead = {**TILES, "fragments(multiply0.a)": "IN_VECTORS", "register_stages(multiply0)": "TWO"}
+    space = build_space(product(1024), gpu_checking.target())
+    most = instructions_of(restore(space, ahead.items()).complete(), architecture)
+    assert "mov.f32" not in most
+    assert share_of(most) >= LEAST_SHARE, sorted({n: most.count(n) for n in most}.items())
+
+
 @pytest.mark.parametrize("fragments", ["ELEMENTS", "IN_VECTORS"])
 def test_swizzled_rows_are_read_in_vectors_where_that_is_decided(fragments):
     """A compiler joins loads of neighbours by itself where it sees that they are, as in rows that are not swizzled."""
