@@ -22,7 +22,16 @@ from kernelscape.space.candidate import Candidate, DeadEnd
 from kernelscape.space.decisions import fix, restore
 from kernelscape.testing.syntax import declared, innermost, program_of, sums
 
-from .gpu_cases import MATMUL, NEEDS_COMPILER, case_of, decided, drawn, gpu, inputs_of
+from .gpu_cases import (
+    MATMUL,
+    NEEDS_COMPILER,
+    case_of,
+    decided,
+    drawn,
+    gpu,
+    inputs_of,
+    nvrtc_is_there,
+)
 from .test_fragments import DEEP, product
 
 AHEAD = {**MATMUL, "register_stages(multiply0)": "TWO"}
@@ -81,6 +90,15 @@ def test_random_candidates_that_load_ahead_are_right(name, tmp_path):
         assert gpu.check(source, inputs, tmp_path) == "", source.text
         ahead += len([x for x in declared(program_of(candidate)) if x.name.endswith("_next")])
     assert ahead
+
+
+@pytest.mark.skipif(not nvrtc_is_there(), reason="no NVRTC")
+@pytest.mark.parametrize("sheet", gpu.SHEETS)
+def test_the_compiler_of_cuda_takes_fragments_and_loads_ahead(sheet, tmp_path):
+    problem, _ = product(64, 32, 64)
+    for decisions in (AHEAD, DEEP, DEEP_AHEAD, {**DEEP_AHEAD, "layout(multiply0.a)": "SWIZZLED"}):
+        source = gpu.source_of(decided(problem, decisions))
+        assert gpu.compiler_says(source, tmp_path, [sheet]) == "", source.text
 
 
 def loops_of(candidate):
