@@ -186,6 +186,8 @@ def _pays(loop: ir.For, problem: Problem) -> bool:
     inner = [s for s in inside if isinstance(s, ir.For)]
     if inner and all(runs_along_rows(s, uniformity) for s in inner):
         return False
+    if any(_updates_along_rows(s, uniformity) for s in inner):
+        return False
 
     leaves_scalar = (
         any(isinstance(s, ir.If | ir.While | ir.For) for s in inside)
@@ -250,6 +252,24 @@ def runs_along_rows(s: ir.For, uniformity: Uniformity) -> bool:
     if any(map(_is_function, every)) or any(_distance(p, along) not in (0, 1) for p in places):
         return False
     return any(_distance(p, uniformity) not in (0, 1) for p in places)
+
+
+def _updates_along_rows(s: ir.For, uniformity: Uniformity) -> bool:
+    """True if inner loop `s` loads rows, and makes updates that lanes of the outer loop would make one by one.
+
+    Lanes save no update then, and gather the rows: a restriction of leaves of 64 cells takes 1.2 times as long (Zen 5).
+    """
+    along = Uniformity(s.loop, s.body, frozenset())
+
+    def is_row(indices: tuple[ir.Expr, ...]) -> bool:
+        return _distance(indices, along) == 1 and _distance(indices, uniformity) not in (0, 1)
+
+    inside = list(nested_statements(s.body))
+    updates = (t for t in inside if isinstance(t, ir.Update))
+    if not any(_distance(t.indices, uniformity) not in (0, 1) for t in updates):
+        return False
+    every = (x for t in inside for e in children(t) for x in walk(e))
+    return any(isinstance(x, ir.Load) and is_row(x.indices) for x in every)
 
 
 def _adds_in_overlap(inside: Sequence[ir.Stmt], uniformity: Uniformity) -> bool:

@@ -170,7 +170,11 @@ class _Rules:
         inner = (s for s in nested_statements(loop.body) if isinstance(s, ir.For))
         for s in inner:
             # With updates a compiler would load elements before other iterations have added to them.
-            if self.is_declared(s) and not nest_facts.shared_updates(s):
+            if (
+                self.is_declared(s)
+                and not nest_facts.shared_updates(s)
+                and not nest_facts.relaxes(s)
+            ):
                 is_slow = nest_facts.scatters_some(s) and work.iteration_ns(s.body) < _SCATTERED_NS
                 self.decide("iterations", (0, s.loop), SCALAR if is_slow else ANY_ORDER)
         self.share(nest, levels, conflicts, has_sums=bool(sums))

@@ -1,7 +1,8 @@
 """Merged calls: loops of consecutive calls are fused, so that values stay in registers and caches.
 
 They are fused if no iteration of a later loop uses elements that another iteration of an earlier loop changes. A loop moves up to
-the first loop with which it may be fused, past all statements on which it does not depend.
+the first loop with which it may be fused, past all statements on which it does not depend. It moves past other loops only to a loop
+with which it shares an array: else its elements would leave the caches before the loops behind it use them.
 """
 
 from __future__ import annotations
@@ -110,6 +111,20 @@ class IndependentPart:
         return any(isinstance(x, ir.Load | ir.Local) for x in places)
 
     @cached_property
+    def relaxes(self) -> bool:
+        """True if the part is a loop over active cells that stores some of them by values of others, as coloured sweeps do.
+
+        Compilers keep such a loop scalar, with all loops that become one with it.
+        """
+        loop = self.loop
+        if not isinstance(loop, ir.ForActive):
+            return False
+        guarded = [s for s in nested_statements(loop.body) if isinstance(s, ir.If)]
+        inside = [x for s in guarded for x in nested_statements((*s.then, *s.orelse))]
+        stored = {x.array for x in inside if isinstance(x, ir.Store)}
+        return any(not _are_own(self.uses[array], loop.loops) for array in stored)
+
+    @cached_property
     def size(self) -> int:
         """Number of statements of the part."""
         return sum(1 for _ in nested_statements(self.body))
@@ -146,7 +161,8 @@ def groups_of(placings: Sequence[PlacedPart]) -> list[list[PlacedPart]]:
     for x in placings:
         found = None
         for k in reversed(range(max(0, len(groups) - _MOST_PASSED), len(groups))):
-            if _may_join(groups[k], x):
+            is_next = k == len(groups) - 1
+            if _may_join(groups[k], x) and (is_next or _share_arrays(groups[k], x)):
                 found = k
             if any(_depends(x, y) for y in groups[k]):
                 break
@@ -236,6 +252,11 @@ def _may_join(group: Sequence[PlacedPart], x: PlacedPart) -> bool:
     return all(_may_be_one(y.part, x.part, fast_math=x.fast_math) for y in group)
 
 
+def _share_arrays(group: Sequence[PlacedPart], x: PlacedPart) -> bool:
+    """True if a loop uses an array that loops of a group use."""
+    return any(y.part.uses.keys() & x.part.uses.keys() for y in group)
+
+
 def _may_be_one(a: IndependentPart, b: IndependentPart, *, fast_math: bool) -> bool:
     """True if two outermost loops may be fused, because their parallel iterations stay independent."""
     match a.loop, b.loop:
@@ -248,7 +269,7 @@ def _may_be_one(a: IndependentPart, b: IndependentPart, *, fast_math: bool) -> b
             is_near = bool(x.body and y.body and a.uses.keys() & b.uses.keys())
             return is_near and _are_apart(x, y)
         case ir.ForActive() as x, ir.ForActive() as y:
-            if (x.tree, x.node) != (y.tree, y.node):
+            if (x.tree, x.node) != (y.tree, y.node) or a.relaxes != b.relaxes:
                 return False
             return all(
                 _are_own(a.uses[array], x.loops) and _are_own(b.uses[array], y.loops)

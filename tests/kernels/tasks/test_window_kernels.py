@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,8 +10,9 @@ import kernelscape as ks
 import pytest
 from kernelscape.kernels.frontend.recorder import record_program
 from kernelscape.kernels.ir.kernel import For, Stmt
-from kernelscape.kernels.ir.walk import children, loads, nested_statements
+from kernelscape.kernels.ir.walk import children, loads, nested_statements, written_in
 from kernelscape.kernels.tasks.window_kernels import WindowKernels, window_kernels
+from kernelscape.runtime.engine.planning import default_plan
 from kernelscape.testing.sparse_windows import window_of
 
 ALL = frozenset(range(4))  # trees
@@ -97,6 +98,97 @@ def test_certainly_active_cells_are_searched_once_an_element(p: SimpleNamespace)
         return sum(x.array == "t1_table0" for x in every)
 
     assert (tables(tuple(before)), tables((cells,))) == (1, 0)
+
+
+@pytest.fixture
+def multigrid() -> Iterator[SimpleNamespace]:
+    """Kernels as of a multigrid solver, on leaves of 8 cells: `q` is of the coarse level, all others are of the fine level."""
+    ks.init()
+    r, z, q, u, w = (ks.field(ks.f32) for _ in range(5))
+    ks.root.pointer(ks.i, 64).dense(ks.i, 8).place(r, z, u, w)
+    ks.root.pointer(ks.i, 32).dense(ks.i, 8).place(q)
+
+    @ks.kernel
+    def move():
+        for i in r:
+            r[i] -= 0.5 * z[i]
+
+    @ks.kernel
+    def clear():
+        for i in w:
+            w[i] = 0.0
+
+    @ks.kernel
+    def blur():
+        for i in u:
+            u[i] = r[i - 1] + r[i + 1]
+
+    @ks.kernel
+    def clip():
+        for i in z:
+            if z[i] < 0.0:
+                z[i] = r[i]
+
+    @ks.kernel
+    def sweep():
+        for i in r:
+            if i % 2 == 0:
+                z[i] = (r[i] + z[i - 1] + z[i + 1]) / 2.0
+
+    @ks.kernel
+    def restrict():
+        for i in r:
+            residual = r[i] - (2.0 * z[i] - z[i - 1] - z[i + 1])
+            q[i // 2] += 0.5 * residual
+
+    yield SimpleNamespace(**{k: v for k, v in locals().items() if k not in "rzquw"})
+    ks.reset()
+
+
+def of_calls(*kernels: Callable[..., Any]) -> WindowKernels:
+    def calls() -> None:
+        for kernel in kernels:
+            kernel()
+
+    return window_kernels(window_of(record_program(calls, ())[0]))
+
+
+def test_coloured_sweeps_share_no_loop_with_others(multigrid: SimpleNamespace) -> None:
+    """Compilers keep a sweep scalar, with all loops that become one with it."""
+    m = multigrid
+    assert of_calls(m.move, m.clip).n_loops == 1
+    assert of_calls(m.move, m.sweep).n_loops == 2
+    assert of_calls(m.clear, m.sweep).n_loops == 2
+    assert of_calls(m.move, m.clear, m.sweep).n_loops == 2
+
+
+def test_loops_pass_others_only_to_their_arrays(multigrid: SimpleNamespace) -> None:
+    """A loop that only shares a list stays near the loops behind it, so that what it writes is in the caches."""
+    m = multigrid
+    for calls, arrays in (
+        ((m.move, m.blur, m.clear), [1, 2]),  # not the first loop
+        ((m.move, m.blur, m.clip), [2, 1]),
+        ((m.move, m.clear), [2]),
+    ):
+        (step,) = of_calls(*calls).steps
+        loops = [s for s in step.kernel.ir.body if isinstance(s, For)]
+        assert [len(written_in((s,))) for s in loops] == arrays
+
+
+def test_default_decisions_of_multigrid_are_those_of_scalar_rows(
+    multigrid: SimpleNamespace,
+) -> None:
+    """Vectors would store the cells of one colour with masks, and gather rows of leaves for updates that lanes make one by one."""
+
+    def choices(kernel: Callable[..., Any]) -> dict[str, set[str]]:
+        (step,) = of_calls(kernel).steps
+        found = default_plan(step.kernel.ir, 2, 64).choices
+        return {kind: set(values.values()) for kind, values in found.items()}
+
+    assert "ANY_ORDER" in choices(multigrid.move)["iterations"]
+    assert "ANY_ORDER" in choices(multigrid.clip)["iterations"]
+    assert "iterations" not in choices(multigrid.sweep)
+    assert "VECTOR" not in choices(multigrid.restrict)["dim_kind"]
 
 
 def test_kernels_have_floats_of_one_mode() -> None:
