@@ -40,7 +40,7 @@ from .ahead import Ahead
 from .folder import CompileError, KernelFolder, NoFolderError, WritableFolder
 from .known import Called, KnownKernels, Wanted
 from .loaded import LoadedKernel, caller_of, rows_of_kernel
-from .spelling import code_version, spelled
+from .spelling import code_version, spelled_by_position
 from .toolchain import engine_compiler, is_remembered
 from .work import Work, Workers
 
@@ -403,7 +403,7 @@ class Engine:
 
     def _key(self, ir: KernelIR) -> str:
         o = self.options
-        parts = (spelled(ir), self._found()[1], str(self._cores), str(o.checks_indices))
+        parts = (spelled_by_position(ir), self._found()[1], str(self._cores), str(o.checks_indices))
         return hashlib.blake2b("\0".join(parts).encode(), digest_size=16).hexdigest()
 
     @property

@@ -15,7 +15,16 @@ import numpy as np
 import pytest
 from kernelscape.codegen.plan.nest_plan import NestPlan
 from kernelscape.kernels.interpret.kernel import run_kernel
-from kernelscape.kernels.ir.kernel import KernelIR
+from kernelscape.kernels.ir.kernel import (
+    ArrayParam,
+    Const,
+    DType,
+    KernelIR,
+    Load,
+    Location,
+    Print,
+    SetLocal,
+)
 from kernelscape.runtime import engine as engine_room
 from kernelscape.runtime.engine import building, spelling
 from kernelscape.runtime.engine.engine import Engine, EngineOptions
@@ -106,6 +115,56 @@ def test_what_was_compiled_once_is_loaded_by_later_processes(options):
     longer = np.zeros(8)
     Engine(options).run(scatter.instantiate(longer, index, x, 2.0), (longer, index, x), (2.0,))
     assert len(built(options.folder)) > len(before)
+
+
+def test_channels_of_a_sparse_field_have_one_code(options, monkeypatch):
+    """Calls of a kernel with other fields of a tree differ in names of arrays only."""
+    ks.init()
+    engine = Engine(options)
+    monkeypatch.setattr(engine_room, "_engine", engine)
+    red, green, blue = (ks.field(ks.i32) for _ in range(3))
+    ks.root.pointer(ks.i, 4).dense(ks.i, 8).place(red, green, blue)
+
+    @ks.kernel
+    def fill(x: ks.template(), n: ks.i32):
+        for i in range(32):
+            x[i] = n * i
+
+    @ks.kernel
+    def add(x: ks.template(), y: ks.template()):
+        for i in x:
+            x[i] += 3 * y[i]
+
+    for n, x in enumerate((red, green, blue)):
+        fill(x, n + 1)
+    ks.sync()
+    n_filled = engine.n_compiled
+    for x, y in ((red, green), (green, blue), (blue, red)):
+        add(x, y)
+        ks.sync()
+    assert engine.n_compiled == n_filled + 1  # once for three
+    add(red, red)  # one array less
+    ks.sync()
+    assert engine.n_compiled == n_filled + 2
+    i = np.arange(32)
+    wanted = [4 * 7 * i, 11 * i, 24 * i]
+    for x, want in zip((red, green, blue), wanted, strict=True):
+        assert np.array_equal(x.to_numpy(), want)
+    ks.reset()
+
+
+def test_texts_of_arrays_are_no_names_of_them():
+    """Only fields of nodes that name arrays are positions: a message or a local may be spelled like an array."""
+
+    def of(array: str, text: str) -> str:
+        at = Location("a.py", 1)
+        zero = Const(0, DType.i64)
+        said = Print((text, Load(array, (zero,), DType.f64)), at)
+        held = SetLocal("x", Load(array, (zero,), DType.f64), at)
+        ir = KernelIR("k", (ArrayParam(array, DType.f64, (3,)),), (), (said, held), at)
+        return spelling.spelled_by_position(replace(ir, trusted=(array,), shared=((array, 1),)))
+
+    assert of("x", "x") == of("y", "x") != of("y", "y")
 
 
 def test_without_an_offline_cache_nothing_is_kept_and_nothing_kept_is_used(options, monkeypatch):
