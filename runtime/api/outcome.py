@@ -9,6 +9,7 @@ Status = Literal["ok", "compile", "launch", "crash", "timeout", "wrong", "memory
 FailureKind = Literal["compile", "launch", "crash", "timeout", "wrong", "memory"]
 UNDECIDED = 1e-5  # share of the elements of an array that may lie on a branch: rounding.py
 FIRST_RUN_NS = 20e6  # a first run may take so much longer than later ones, whatever its speed
+LONG_NS = 4 * FIRST_RUN_NS  # of times to beat in which that is a small part
 STATUSES: tuple[str, ...] = get_args(Status)
 
 
@@ -104,6 +105,7 @@ class Protocol:
         None  # time of the undisturbed control: the first of two programs in turn
     )
     first_factor: float = 3.0  # stop after the first sample when it is this many cuts long
+    long_factor: float = 2.0  # the same if the time to beat is `LONG_NS` or more
     later_factor: float = (
         1.3  # stop after `min_samples // 2 + 1` when the fastest is this many cuts long
     )
@@ -116,7 +118,16 @@ class Protocol:
         """
         if self.cut_ns is None or first_run_ns < (self.claims_below_ns or 0.0):
             return False
-        return first_run_ns > self.first_factor * self.cut_ns + FIRST_RUN_NS
+        return first_run_ns > self.factor_of_first * self.cut_ns + FIRST_RUN_NS
+
+    @property
+    def factor_of_first(self) -> float:
+        """The number of cuts from which on the first sample is the last one.
+
+        It is less if the time to beat is long: a moment of other work is a small part of it, and two more samples take seconds.
+        """
+        is_long = self.cut_ns is not None and self.cut_ns >= LONG_NS
+        return self.long_factor if is_long else self.first_factor
 
     def with_cut(self, cut_ns: float | None) -> Protocol:
         """Returns the same protocol with `cut_ns` as the time to beat."""

@@ -192,7 +192,7 @@ def _is_beyond_cut(call_ns: float, n_samples: int, protocol: Protocol) -> bool:
     if protocol.cut_ns is None:
         return False
     is_few = n_samples <= protocol.min_samples // 2
-    factor = protocol.first_factor if is_few else protocol.later_factor
+    factor = protocol.factor_of_first if is_few else protocol.later_factor
     return call_ns > factor * protocol.cut_ns
 
 

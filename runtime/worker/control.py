@@ -5,7 +5,9 @@ Ratios to its time are comparable across machine states, and while other work ru
 
 from __future__ import annotations
 
+import math
 import threading
+import time
 from collections.abc import Callable
 
 from ..api.artifact import Artifact
@@ -19,6 +21,8 @@ _FEW = Protocol(min_samples=5, max_samples=5, max_disturbed=5, budget_ns=1e7)
 _SLOW = 2.0  # a control that takes so many times as long as the best gives way to it
 _MET_AGAIN = 3  # finalists of other states that are timed in one that is met
 _TELLING = 3  # samples that say whether other work disturbs
+# Behind a look that took so many seconds, as of programs that are long, so many times as long passes before the next one.
+_LONG_S, _LEAST_BETWEEN = 0.2, 10.0
 _LEAST_APART = (
     0.02  # two machines whose control differs by less are in one state, however small its spread
 )
@@ -40,8 +44,14 @@ class SharedControl:
 class Control:
     """The control on one machine, and the current machine state that its time shows."""
 
-    def __init__(self, worker: AbstractWorker, shared: SharedControl) -> None:
-        self._worker = worker
+    def __init__(
+        self,
+        worker: AbstractWorker,
+        shared: SharedControl,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`clock`: seconds."""
+        self._worker, self._clock = worker, clock
         self._shared = shared
         self._contenders = shared.contenders
         self.on_change: Callable[[float], None] = lambda ratio: None
@@ -52,6 +62,7 @@ class Control:
         self.ns = 0.0
         """Its time in the current state of the machine when nothing disturbs it; 0.0 before there is one."""
         self._has_timed = False  # anything, on this machine
+        self._next_look_s = -math.inf
         self.is_disturbed = False
         """True if other work took the cores while something was timed last: then ratios say more than times."""
 
@@ -85,15 +96,19 @@ class Control:
     def look(self) -> None:
         """Times the control again, and detects a change of the machine state or other work on the machine.
 
-        After a change, finalists of other states are timed in the new one.
+        After a change, finalists of other states are timed in the new one. No effect soon after a look that took long.
         """
         self.choose()
         joins = not self._has_timed
         self._adopt(joins)
-        if self.artifact is None:
+        began_s = self._clock()
+        if self.artifact is None or began_s < self._next_look_s:
             return
         self._has_timed = True
         found = self._worker.evaluate(self.artifact, _FEW, verify=False)
+        ended_s = self._clock()
+        if ended_s - began_s >= _LONG_S:
+            self._next_look_s = ended_s + _LEAST_BETWEEN * (ended_s - began_s)
         if isinstance(found, Failure):
             return
         self.is_disturbed = found.is_disturbed

@@ -112,9 +112,8 @@ class Evaluator:
             verdict = self._verify(module, workspace, before, protocol, n_right)
             if verdict is not None:
                 return verdict
-            first = self._sets[0]
-            module.run(self._values(module, first, workspace))
-            call = (module, self._call_arguments(module, first, workspace))
+            call = (module, self._call_arguments(module, self._sets[0], workspace))
+            self._warm(*call)
             found = self._time(call, request.control, protocol)
             if protocol.times_components:
                 found = self._with_components(found, call, protocol)
@@ -136,11 +135,17 @@ class Evaluator:
             return self._runner.time([call], replace(protocol, control_ns=None))[0]
         module, workspace = loaded
         try:
-            module.run(self._values(module, self._sets[0], workspace))
             beside = (module, self._call_arguments(module, self._sets[0], workspace))
+            self._warm(*beside)
             return self._runner.time([beside, call], protocol)[1]
         finally:
             module.close()
+
+    @staticmethod
+    def _warm(module: AbstractModule, args: CallArguments) -> None:
+        """Makes one call before the first sample, unless arrays are restored before samples, which ends with a call."""
+        if not args.restore:
+            module.run(args.values)
 
     def _with_components(
         self, found: Measurement, call: tuple[AbstractModule, CallArguments], protocol: Protocol

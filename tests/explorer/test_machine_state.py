@@ -7,11 +7,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from kernelscape.cli.log import TextLog
+from kernelscape.codegen.text.source import Source
 from kernelscape.explorer.evaluation import SearchEvaluator
 from kernelscape.explorer.stages import MachineChanged
+from kernelscape.runtime.api.artifact import Artifact
 from kernelscape.runtime.api.outcome import Failure
 from kernelscape.runtime.fake.device import FakeDevice, FakeWorker
 from kernelscape.runtime.worker import contenders
+from kernelscape.runtime.worker.contenders import Timed
+from kernelscape.runtime.worker.control import Control, SharedControl
 from kernelscape.runtime.worker.machine_state import MachineStates, best_of_each
 from kernelscape.runtime.worker.pool import LocalPool
 from kernelscape.search.budget import Interrupt
@@ -48,6 +52,27 @@ def test_another_control_forgets_the_states_but_this_one() -> None:
     states.meet(25.0)
     assert states.current not in (0, slow)
     assert states.slowness == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(("look_s", "n_looks"), [(0.1, 10), (1.0, 2)])
+def test_the_control_of_a_long_program_is_timed_now_and_then(look_s: float, n_looks: int) -> None:
+    """The kind: a program of which each look at the machine takes as long as a candidate. Looks are asked for every 2 s."""
+    device, now = FakeDevice(), [0.0]
+
+    class Slow(FakeWorker):
+        def evaluate(self, artifact, protocol, *, verify=True):
+            now[0] += look_s
+            return super().evaluate(artifact, protocol, verify=verify)
+
+    worker, shared = Slow(device), SharedControl()
+    built = device.builder.build(Source("text", "run", (), 1))
+    assert isinstance(built, Artifact)
+    shared.contenders.note(Timed("text", 1e9, 0, built), 1.0, is_partly_verified=False)
+    control = Control(worker, shared, clock=lambda: now[0])
+    for k in range(10):
+        now[0] = 2.0 * k
+        control.look()
+    assert worker.n_evaluations == n_looks
 
 
 def test_the_best_of_every_state_come_before_others() -> None:

@@ -232,10 +232,21 @@ def test_a_disturbed_call_that_is_surely_long_is_not_tried_again():
         (1e5, 2.1e7, True),
         (5e7, 1.6e8, False),
         (5e7, 1.8e8, True),
+        (1e8, 2.1e8, False),  # twice the time to beat, where that is long
+        (1e8, 2.3e8, True),
     ],
 )
 def test_a_first_run_tells_what_is_hopeless(cut_ns, run_ns, is_hopeless):
     assert Protocol(cut_ns=cut_ns).is_hopeless(run_ns) == is_hopeless
+
+
+@pytest.mark.parametrize(("cut_ns", "n_samples"), [(1e7, 3), (2e8, 1)])
+def test_one_long_call_tells_that_a_candidate_is_slow(cut_ns, n_samples):
+    """A candidate that takes 2.5 times as long as the best; near ones get all their samples."""
+    m = measure(Clock(2.5 * cut_ns).sampler(), Protocol(cut_ns=cut_ns))
+    assert (m.stopped_early, m.n_samples) == (True, n_samples)
+    near = measure(Clock(1.2 * cut_ns).sampler(), Protocol(cut_ns=cut_ns))
+    assert not near.stopped_early and near.n_samples >= 3
 
 
 def test_waiting_never_shrinks():
