@@ -23,6 +23,7 @@ _MET_AGAIN = 3  # finalists of other states that are timed in one that is met
 _TELLING = 3  # samples that say whether other work disturbs
 # Behind a look that took so many seconds, as of programs that are long, so many times as long passes before the next one.
 _LONG_S, _LEAST_BETWEEN = 0.2, 10.0
+_CALLS = 6  # of a long program in a look: three samples, each behind a call that restores
 _LEAST_APART = (
     0.02  # two machines whose control differs by less are in one state, however small its spread
 )
@@ -106,9 +107,7 @@ class Control:
             return
         self._has_timed = True
         found = self._worker.evaluate(self.artifact, _FEW, verify=False)
-        ended_s = self._clock()
-        if ended_s - began_s >= _LONG_S:
-            self._next_look_s = ended_s + _LEAST_BETWEEN * (ended_s - began_s)
+        self._put_off(self._clock() - began_s)
         if isinstance(found, Failure):
             return
         self.is_disturbed = found.is_disturbed
@@ -133,6 +132,12 @@ class Control:
                 shared.ratio = self._contenders.ratios(best.key)[self.state]
                 self._program, self._ratio, self.ns = best, shared.ratio, best.time_ns
                 self._states.anchor(best.time_ns)
+                self._put_off(_CALLS * 1e-9 * best.time_ns)  # it was timed just now
+
+    def _put_off(self, look_s: float) -> None:
+        """Puts the next look off behind one that took `look_s`, if that is long."""
+        if look_s >= _LONG_S:
+            self._next_look_s = self._clock() + _LEAST_BETWEEN * look_s
 
     def _adopt(self, joins: bool) -> None:
         """Uses the control program that another machine has chosen. `joins`: this machine has timed nothing yet."""
