@@ -1,74 +1,273 @@
-"""Refusal of calls, on a tape, that change the active cells over which an earlier call loops.
+"""Masks for the loops over active cells of a tape: adjoints visit the cells that were active at the call.
 
-An adjoint loops over the cells that are active when it runs, so it would visit others than its call.
+A later call may activate cells of the same tree, which the adjoint's loop would visit, too. So before each call that may do that,
+the tape marks the active cells of the earlier loops in an array, a mask. Where calls run at once, the mask is used only if the
+number of active cells has changed. A call that deactivates such cells is refused: their values and gradients are gone.
+Changes by Python are refused, too, since the tape sees them afterwards. So are changes that alter `is_active` or a length in an
+adjoint.
 """
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, NoReturn
 
-from ..kernels.frontend.derivatives import count_call, has_adjoint
+from ..kernels.analysis.cell_changes import CellChanges
+from ..kernels.fields.caller_location import fail
+from ..kernels.fields.ndarray import Ndarray
+from ..kernels.fields.tree import Structure
+from ..kernels.frontend.derivatives import adjoint_of, count_call, mask_call
 from ..kernels.frontend.dispatch import Executor
 from ..kernels.frontend.instance import KernelCall
 from ..kernels.frontend.recorder import ndarray
-from ..kernels.ir.errors import LanguageError
-from ..kernels.ir.kernel import Activate, Append, Deactivate, DType, ForActive
-from ..kernels.ir.walk import nested_statements
+from ..kernels.ir.errors import LanguageError, ProgramRuntimeError
+from ..kernels.ir.kernel import DType, ForActive, IsActive, KernelIR, Length, Stmt
+from ..kernels.ir.walk import children, nested_statements, walk
+from ..kernels.transforms.derivatives.masks import mask_of
+
+_MOST_BYTES = 1 << 30  # of a mask, which has a byte a cell
+Masks = dict[int, Any]
+_Cells = tuple[int, int]  # the identity of a tree in memory, and a node
+_Question = IsActive | Length
+
+
+@dataclass(frozen=True)
+class _Visit:
+    """Loop over active cells, or a question about them, in a call whose adjoint depends on these cells.
+
+    `loop`: the loop; for a question, a loop over the same cells. `top`: the number of its statement at top level. `number`: the
+    number of the loop among loops over active cells; -1 for a question. `masks`: those of the call, by number.
+    """
+
+    call: KernelCall
+    structure: Structure
+    loop: ForActive
+    top: int
+    number: int
+    masks: Masks
+
+    @property
+    def cells(self) -> _Cells:
+        return id(self.structure), self.loop.node
+
+    @property
+    def n_mask_bytes(self) -> int:
+        return math.prod(self.structure.layout.tree.shape(self.loop.node))
+
+
+@dataclass
+class _Visited:
+    """Visits of the cells of a node.
+
+    `loops`: those without a mask. `question`: the first question. `earlier`: the first loop before the last change. `mask`: that of
+    the cells as they are, if it was made.
+    """
+
+    loops: list[_Visit] = field(default_factory=list)
+    question: _Visit | None = None
+    earlier: _Visit | None = None
+    mask: Any = None
+
+    def add(self, v: _Visit) -> None:
+        """Adds a visit of the cells as they are."""
+        if v.number >= 0:
+            self.loops.append(v)
+        else:
+            self.question = self.question or v
+
+    @property
+    def first(self) -> _Visit | None:
+        return self.earlier or self.question or next(iter(self.loops), None)
+
+
+@dataclass
+class _Watched:
+    """Cells of a node, around a call that may change them.
+
+    `between`: a visit by the call that is behind one of its changes and before another. `n_before`: the number of active cells,
+    None if they are not counted.
+    """
+
+    visited: _Visited
+    between: _Visit | None
+    changes: CellChanges
+    n_before: int | None = None
+
+    @property
+    def first(self) -> _Visit:
+        found = self.visited.first or self.between
+        assert found is not None
+        return found
+
+    def refusal(self) -> tuple[_Visit, str] | None:
+        """Returns a visit that has no right adjoint if the cells change, and the reason; None if masks help."""
+        if self.changes.deactivates:
+            reason = "the values and gradients of deactivated cells are gone when the adjoint runs"
+            return self.first, reason
+        if self.between is not None:
+            return self.between, "it does so before that loop and behind it: make two kernels of it"
+        if self.visited.question is not None:
+            reason = "is_active or a length in the adjoint would have another value"
+            return self.visited.question, reason
+        if self.first.n_mask_bytes > _MOST_BYTES:
+            n_gib = self.first.n_mask_bytes / (1 << 30)
+            return self.first, f"a mask of them would take {n_gib:,.1f} GiB, more than 1"
+        return None
 
 
 class ChangedCells:
-    """The loops over active cells of the calls of a tape."""
+    """The loops over active cells of the calls of a tape, and the masks that they need."""
 
     def __init__(self) -> None:
-        self._loops: list[tuple[KernelCall, ForActive]] = []
+        self._visited: dict[_Cells, _Visited] = {}
+        self._by_python: dict[
+            int, tuple[_Visit, int]
+        ] = {}  # a visit of each tree, Python's changes
 
     @contextmanager
-    def around(self, call: KernelCall, behind: Executor) -> Iterator[None]:
-        """Context in which a call runs: raises LanguageError if it changes the number of cells of an earlier loop.
+    def around(self, call: KernelCall, behind: Executor, masks: Masks | None) -> Iterator[None]:
+        """Context in which a call runs: makes masks for loops whose cells it changes, and adds its own loops.
 
-        Nothing is counted for calls whose statements change no cells.
+        `masks`: receives the masks of this call, by number of the loop; None if the call has no adjoint on the tape. Raises
+        LanguageError if it changes cells and no mask helps. Nothing is counted for calls whose statements change no cells.
         """
-        every = tuple(nested_statements(call.instance.ir.body))
-        changes = [s for s in every if isinstance(s, Activate | Append | Deactivate)]
-        trees = {s.tree for s in changes}
-        known = dict(call.instance.structures)
-        earlier = [
-            (c, s)
-            for c, s in self._loops
-            if any(known[t] is dict(c.instance.structures)[s.tree] for t in trees)
-        ]
-        before = [self._count(c, s, behind) for c, s in earlier]
+        if not call.instance.structures:
+            yield
+            return
+        changes = CellChanges.of(call.instance.ir)
+        own = [] if masks is None else list(_visits_of(call, masks))
+        between: dict[_Cells, _Visit] = {}
+        behind_changes: list[_Visit] = []
+        for v in own:
+            found = changes.of_node(v.loop.tree, v.loop.node)
+            if not found.from_on(v.top):
+                behind_changes.append(v)
+            elif found.before(v.top):
+                between.setdefault(v.cells, v)
+                behind_changes.append(v)
+            else:
+                self._add(v)
+        watched = list(self._watched(call, changes, between))
+        for x in watched:
+            self._begin(x, call, behind)
         yield
-        for (c, s), n in zip(earlier, before, strict=True):
-            if self._count(c, s, behind) != n:
-                raise LanguageError(
-                    f"the kernel {call.instance.ir.name} changes the active cells over which {c.instance.ir.name} loops, and an"
-                    " adjoint loops over those that are active when it runs: activate cells before the first kernel of the tape",
-                    call.where,
+        for x in watched:
+            self._end(x, call, behind)
+        for v in behind_changes:
+            self._add(v)
+        for v in (*own, *(v for v, _ in self._by_python.values())):
+            self._by_python[id(v.structure)] = v, v.structure.memory.n_changes
+
+    def refuse_changes_by_python(self) -> None:
+        """Raises LanguageError if Python has activated or deactivated cells of a tree over which a call loops."""
+        for v, n_changes in self._by_python.values():
+            if v.structure.memory.n_changes != n_changes:
+                fail(
+                    f"Python activates or deactivates cells of the tree over whose active cells {v.call.instance.ir.name} loops,"
+                    " behind that call on a tape: do it before the first kernel of the tape, or in a kernel",
+                    ProgramRuntimeError,
                 )
-        self._add(call)
 
-    def _add(self, call: KernelCall) -> None:
-        """Adds the loops of a call, unless it has no adjoint or its loops are known."""
-        loops = [s for s in nested_statements(call.instance.ir.body) if isinstance(s, ForActive)]
-        if not loops:
-            return
-        try:
-            if not has_adjoint(call):
-                return
-        except LanguageError:  # the tape may have no gradients: its end says so where it has
-            return
-        have = dict(call.instance.structures)
-        for s in loops:
-            if not any(
-                s.node == k.node and have[s.tree] is dict(c.instance.structures)[k.tree]
-                for c, k in self._loops
-            ):
-                self._loops.append((call, s))
+    def _add(self, v: _Visit) -> None:
+        self._visited.setdefault(v.cells, _Visited()).add(v)
 
-    def _count(self, call: KernelCall, loop: ForActive, behind: Executor) -> int:
-        found = ndarray(DType.i32, (1,))
-        structure = dict(call.instance.structures)[loop.tree]
-        behind.run(count_call(call, loop, structure, found.array))
-        return int(found.array[0])
+    def _watched(
+        self, call: KernelCall, changes: CellChanges, between: dict[_Cells, _Visit]
+    ) -> Iterator[_Watched]:
+        """Yields the visited cells that a call may change. `between`: as in `_Watched`, by cells."""
+        if not changes.statements:
+            return
+        trees = {id(structure): name for name, structure in call.instance.structures}
+        for cells in dict.fromkeys((*self._visited, *between)):
+            if cells[0] not in trees:
+                continue
+            found = changes.of_node(trees[cells[0]], cells[1])
+            visited = self._visited.setdefault(cells, _Visited())
+            is_visited = visited.loops or visited.question or cells in between
+            if found.statements and (is_visited or found.deactivates):
+                yield _Watched(visited, between.get(cells), found)
+
+    def _begin(self, x: _Watched, call: KernelCall, behind: Executor) -> None:
+        """Makes a mask, and counts the cells where calls run at once."""
+        refusal = x.refusal()
+        is_sure = behind.records or (x.changes.deactivates and x.changes.activates)
+        if refusal is not None and is_sure:  # activated again, cells that it deactivates are zero
+            _refuse(refusal, call)
+        if refusal is None and x.visited.mask is None:
+            x.visited.mask = _marked(x.first, behind)
+        if not behind.records:
+            x.n_before = _count(x.first, behind)
+
+    def _end(self, x: _Watched, call: KernelCall, behind: Executor) -> None:
+        """Gives the mask to the loops if cells have changed, or may have."""
+        if x.n_before is not None and _count(x.first, behind) == x.n_before:
+            return
+        refusal, visited = x.refusal(), x.visited
+        if refusal is not None:
+            _refuse(refusal, call)
+        for v in visited.loops:
+            v.masks[v.number] = visited.mask
+        visited.earlier = visited.first
+        visited.loops, visited.mask = [], None
+
+
+def _refuse(refusal: tuple[_Visit, str], call: KernelCall) -> NoReturn:
+    visit, reason = refusal
+    raise LanguageError(
+        f"the kernel {call.instance.ir.name} changes the active cells over which {visit.call.instance.ir.name} loops, and {reason}:"
+        " change cells before the first kernel of the tape",
+        call.where,
+    )
+
+
+def _visits_of(call: KernelCall, masks: Masks) -> Iterator[_Visit]:
+    """Yields the visits of a call on which its adjoint depends, in program order."""
+    ir, structures = call.instance.ir, dict(call.instance.structures)
+    try:
+        adjoint = adjoint_of(call)
+    except LanguageError:  # the tape may have no gradients: its end says so where it has
+        return
+    if adjoint is None:
+        return
+    looped = {(s.tree, s.node) for s in nested_statements(adjoint.body) if isinstance(s, ForActive)}
+    asked = {(e.tree, e.node) for s in nested_statements(adjoint.body) for e in _questions(s)}
+    number = itertools.count()
+    for top, whole in enumerate(ir.body):
+        for s in nested_statements((whole,)):
+            for e in _questions(s):
+                if (e.tree, e.node) in asked:
+                    yield _Visit(call, structures[e.tree], _cells_of(ir, e, s), top, -1, masks)
+            if isinstance(s, ForActive):
+                n = next(number)
+                if (s.tree, s.node) in looped:
+                    yield _Visit(call, structures[s.tree], s, top, n, masks)
+
+
+def _questions(s: Stmt) -> Iterator[_Question]:
+    yield from (x for e in children(s) for x in walk(e) if isinstance(x, IsActive | Length))
+
+
+def _cells_of(ir: KernelIR, e: _Question, s: Stmt) -> ForActive:
+    """Returns a loop over the cells of a question."""
+    (tree,) = (t for t in ir.trees if t.name == e.tree)
+    loops = tuple(f"c{k}" for k in range(len(tree.axes(e.node))))
+    return ForActive(e.tree, e.node, loops, (), s.where)
+
+
+def _marked(v: _Visit, behind: Executor) -> Any:
+    """Returns a new array with 1 for each active cell."""
+    param = mask_of("mask", v.structure.layout.tree, v.loop)
+    made = ndarray(param.dtype, param.shape)
+    mask = made.array if isinstance(made, Ndarray) else made
+    behind.run(mask_call(v.call, v.loop, v.structure, mask, is_zero=not behind.records))
+    return mask
+
+
+def _count(v: _Visit, behind: Executor) -> int:
+    found = ndarray(DType.i32, (1,))
+    behind.run(count_call(v.call, v.loop, v.structure, found.array))
+    return int(found.array[0])

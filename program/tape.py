@@ -9,7 +9,7 @@ import functools
 import warnings
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Literal
 
@@ -35,7 +35,7 @@ from ..kernels.ir.errors import (
     ProgramTypeError,
     ProgramValueError,
 )
-from .changed_cells import ChangedCells
+from .changed_cells import ChangedCells, Masks
 from .grad_check import GradCheck
 from .gradients import clear_all_gradients, set_all
 from .snapshots import Snapshots
@@ -43,16 +43,21 @@ from .snapshots import Snapshots
 
 @dataclass(frozen=True)
 class _Taped:
-    """Kernel call on a tape. `before`: copies of arrays whose elements the call overwrites and its adjoint reads."""
+    """Kernel call on a tape.
+
+    `before`: copies of arrays whose elements the call overwrites and its adjoint reads. `masks`: by number of a loop over active
+    cells, an array that marks those of the call, if later calls may change them.
+    """
 
     call: KernelCall
     before: dict[str, Any]
+    masks: Masks = field(default_factory=dict)
 
     def again(self) -> None:
         current().run(self.call)
 
     def reverse(self) -> None:
-        run_adjoint(self.call, self.before)
+        run_adjoint(self.call, self.before, self.masks)
 
 
 @dataclass(frozen=True)
@@ -81,7 +86,7 @@ class _Taping(Executor):
     ) -> None:
         self.behind, self.is_checked, self.snapshots = behind, is_checked, snapshots
         self._flags: dict[int, Any] = {}
-        self._cells = ChangedCells()
+        self.cells = ChangedCells()
         self.calls: list[_Taped | _Replaced] = []
 
     def run(self, call: KernelCall) -> Any:
@@ -91,15 +96,16 @@ class _Taping(Executor):
             with using(self.behind):
                 self.snapshots.before(call)
             self.calls.append(_Taped(call, {}))
-        else:
-            before = self._copies(call)
-            self.calls.append(_Taped(call, before))
-            if self.is_checked:
-                call = checked_call(call, self._flags, before)
-        if self.snapshots is not None or self.behind.records:
             return self.behind.run(call)
-        with self._cells.around(call, self.behind):
-            return self.behind.run(call)
+        self.cells.refuse_changes_by_python()
+        taped = _Taped(call, self._copies(call))
+        self.calls.append(taped)
+        ran = checked_call(call, self._flags, taped.before) if self.is_checked else call
+        with self.cells.around(call, self.behind, taped.masks):
+            return self.behind.run(ran)
+
+    def underived(self) -> Executor:
+        return _Watching(self.cells, self.behind.underived())
 
     def _copies(self, call: KernelCall) -> dict[str, Any]:
         """Returns copies, by name, of the arrays whose elements a call overwrites and its adjoint reads."""
@@ -113,6 +119,20 @@ class _Taping(Executor):
         for n, x in copies.items():
             self.behind.run(copy_call(call, n, x, is_zero=not self.behind.records))
         return copies
+
+
+class _Watching(Executor):
+    """Executor of calls inside a tape's block that the tape does not differentiate: they may change active cells."""
+
+    behind: Executor
+
+    def __init__(self, cells: ChangedCells, behind: Executor) -> None:
+        self._cells, self.behind = cells, behind
+
+    def run(self, call: KernelCall) -> Any:
+        self._cells.refuse_changes_by_python()
+        with self._cells.around(call, self.behind, None):
+            return self.behind.run(call)
 
 
 class Tape:
@@ -209,7 +229,10 @@ class Tape:
         if self._snapshots is not None:
             self._snapshots.reverse()
             return
-        for call in reversed(self._taping.calls if self._taping else ()):
+        if self._taping is None:
+            return
+        self._taping.cells.refuse_changes_by_python()
+        for call in reversed(self._taping.calls):
             call.reverse()
 
     def clear_ndarrays(self) -> None:
@@ -343,7 +366,7 @@ class _WithGradient:
         return self if owner is None else functools.partial(self, owner)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        executor = chosen()
+        executor, watching = chosen(), list[ChangedCells]()
         while isinstance(executor, _Taping):
             if executor.snapshots is not None:
                 name = getattr(self._function, "__name__", "a function")
@@ -352,7 +375,11 @@ class _WithGradient:
                     ProgramRuntimeError,
                 )
             executor.calls.append(_Replaced(self._function, self._gradient, args, kwargs))
+            watching.append(executor.cells)
             executor = executor.behind
+        for cells in reversed(watching):
+            assert executor is not None
+            executor = _Watching(cells, executor)
         with nullcontext() if executor is None else using(executor):
             return self._function(*args, **kwargs)
 

@@ -114,7 +114,9 @@ def activate_all(storage: TreeStorage, node: int) -> None:
         if t.nodes[k].has.mask:
             all_set = np.full(n, ~np.uint64(0))
             all_set[-1] >>= np.uint64(-cells % WORD)
-            storage.arrays[f"mask{k}"][containers[:, None] * n + np.arange(n)] = all_set
+            at = containers[:, None] * n + np.arange(n)
+            storage.n_changes += bool((storage.arrays[f"mask{k}"][at] != all_set).any())
+            storage.arrays[f"mask{k}"][at] = all_set
             storage.changed(k)
 
 

@@ -75,6 +75,7 @@ class OneCell:
         if not self._is_plain:
             return int(self.storage.activate(self.node, [np.asarray([i]) for i in index])[0])
         storage, container = self.storage, 0
+        storage.n_changes += 1
         for k, parts in self._steps:
             has, cells = storage.tree.nodes[k].has, storage.tree.nodes[k].cells
             cell = _cell(parts, index)

@@ -40,6 +40,7 @@ class TreeStorage:
     def __init__(self, layout: TreeLayout, arrays: dict[str, Array] | None = None) -> None:
         """`arrays`: existing arrays of the tree, by section name; None allocates new ones."""
         self.layout, self.tree = layout, layout.tree
+        self.n_changes = 0  # of active cells, by Python or the interpreter
         if arrays is not None:
             self.arrays = arrays
             return
@@ -106,6 +107,7 @@ class TreeStorage:
     def activate(self, node: int, indices: Indices) -> Array:
         """Makes cells active and returns their items."""
         t = self.tree
+        self.n_changes += not bool(self.find(node, indices)[1].all())
         container = np.zeros(len(indices[0]) if indices else 1, np.int64)
         for k in t.path(node):
             node_k = t.nodes[k]
@@ -159,6 +161,7 @@ class TreeStorage:
         if not table[entry]:
             table[entry] = self.taken(node, entry[None])[0]
         self.arrays[f"length{node}"][container[0]] = k + 1
+        self.n_changes += 1
         return int(table[entry]) * node_k.chunk + k % node_k.chunk, k
 
     def length(self, node: int, indices: Indices) -> int:
@@ -174,9 +177,11 @@ class TreeStorage:
         node_k = self.tree.nodes[node]
         if node_k.has.length:
             container, active = self.containers(node, indices)
+            self.n_changes += bool(active.any())
             self._clear(node, container[active])
             return
         item, active = self.find(node, indices)
+        self.n_changes += bool(active.any())
         if not node_k.has.pool:
             if node_k.has.mask:
                 w = item // node_k.cells * words(node_k.cells) + item % node_k.cells // WORD
@@ -206,6 +211,7 @@ class TreeStorage:
             for child in self.tree.nodes_in(node):
                 self.deactivate_all(child)
             return
+        self.n_changes += 1
         used = {k: self.used(k) for k in self.tree.below(node)}
         for k, (n_containers, n_items) in used.items():
             node_k = self.tree.nodes[k]

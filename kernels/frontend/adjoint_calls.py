@@ -35,13 +35,17 @@ class AdjointKernel:
         run_adjoint(self._prepare(where, args, kwargs))
 
 
-def run_adjoint(call: KernelCall, before: Mapping[str, Any] | None = None) -> None:
-    """Runs the adjoint of a kernel call, if it has one. `before`: as for `derivative_call`.
+def run_adjoint(
+    call: KernelCall,
+    before: Mapping[str, Any] | None = None,
+    masks: Mapping[int, Any] | None = None,
+) -> None:
+    """Runs the adjoint of a kernel call, if it has one. `before`, `masks`: as for `derivative_call`.
 
     Raises AssertionError if a loop has more iterations than `ad_stack_size`, or than a local array has room for. In recordings and
     on sparse fields the number of iterations does not grow.
     """
-    adjoint = derivative_call(call, "grad", before)
+    adjoint = derivative_call(call, "grad", before, masks)
     if adjoint is None:
         return
     if not _may_grow(adjoint):
@@ -60,7 +64,7 @@ def run_adjoint(call: KernelCall, before: Mapping[str, Any] | None = None) -> No
                 raise
             n = n_kept(call.instance)
             set_kept(call.instance, 2 * n)
-            longer = derivative_call(call, "grad", before)
+            longer = derivative_call(call, "grad", before, masks)
             if longer is None or _guards(longer) == _guards(adjoint):  # no room for more
                 set_kept(call.instance, n)
                 raise

@@ -27,6 +27,7 @@ from ..ir.verify import check
 from ..transforms.derivatives.access_rule import with_checks
 from ..transforms.derivatives.adjoint import N_KEPT
 from ..transforms.derivatives.in_place import adjoint_on_copies, dual_in_place
+from ..transforms.derivatives.masks import guarded, mask_of, numbered
 from ..transforms.derivatives.naming import Names
 from .instance import Instance, KernelCall
 from .stopping import plain
@@ -39,26 +40,31 @@ class _Derived:
     """Adjoint or dual of an instance.
 
     `names`: array of the derivative, by array of the instance. `copies`: by array with the contents from before the call, the array
-    that it is a copy of.
+    that it is a copy of. `masks`: by array that marks active cells, the number of the loop that visits these only.
     """
 
     instance: Instance
     names: dict[str, str]
     copies: dict[str, str]
+    masks: dict[str, int]
 
 
 def derivative_call(
-    call: KernelCall, kind: DerivativeKind, before: Mapping[str, Any] | None = None
+    call: KernelCall,
+    kind: DerivativeKind,
+    before: Mapping[str, Any] | None = None,
+    masks: Mapping[int, Any] | None = None,
 ) -> KernelCall | None:
     """Returns the call of the adjoint or dual of a kernel call, with the same arguments; None if there is none.
 
-    `before`: by array of `overwritten_arrays`, a copy from before the call.
+    `before`: by array of `overwritten_arrays`, a copy from before the call. `masks`: by number of a loop over active cells,
+    an array of `mask_call`, if other cells may be active now.
     """
     for _, name in call.instance.hidden.gradients:
         text = f"the kernel {call.instance.ir.name} uses {name}.grad: it has no derivative"
         raise ProgramRuntimeError(text, call.where)
     arguments = _gradients_of_arguments(call) if kind == "grad" else {}
-    found = _derivative_of(call.instance, arguments, kind)
+    found = _derivative_of(call.instance, arguments, kind, tuple(masks or ()))
     if found is None:
         return None
     if before is None and found.copies:
@@ -69,6 +75,7 @@ def derivative_call(
         )
     arrays = {**call.arrays, **{found.names[n]: x for n, x in arguments.items()}}
     arrays |= {copy: (before or {})[n] for copy, n in found.copies.items()}
+    arrays |= {mask: (masks or {})[k] for mask, k in found.masks.items()}
     arrays |= {name: source.storage for name, source in found.instance.fields}
     arrays |= dict(found.instance.views)
     return replace(call, instance=found.instance, arrays=arrays)
@@ -120,23 +127,70 @@ def count_call(
 
     `structure`: the tree of the loop.
     """
-    instance, key = call.instance, ("cells", loop.tree, loop.node)
-    if key not in instance.derived:
+
+    def making(tree: StructureTree) -> kernel.KernelIR:
         number = kernel.ArrayParam("n_cells", kernel.DType.i32, (1,))
-        (tree,) = (t for t in instance.ir.trees if t.name == loop.tree)
         first, one = const(0, kernel.DType.i64), const(1, kernel.DType.i32)
         body = (kernel.Update(number.name, (first,), "add", one, loop.where),)
         counted = replace(loop, body=body)
-        made = kernel.KernelIR("cells", (number,), (), (counted,), loop.where, trees=(tree,))
+        return kernel.KernelIR("cells", (number,), (), (counted,), loop.where, trees=(tree,))
+
+    key = ("cells", loop.tree, loop.node)
+    return _on_cells(call, loop, structure, key, making, {"n_cells": n_cells})
+
+
+def mask_call(
+    call: KernelCall,
+    loop: kernel.ForActive,
+    structure: Structure,
+    mask: Any,
+    *,
+    is_zero: bool,
+) -> KernelCall:
+    """Returns a kernel call that sets `mask` to 1 for each active cell of a loop of `call`, and to 0 elsewhere.
+
+    `structure`: the tree of the loop. `mask` has the shape of the loop's node. `is_zero`: it contains zeros.
+    """
+
+    def making(tree: StructureTree) -> kernel.KernelIR:
+        target = mask_of("mask", tree, loop)
+        zero, one = const(0, target.dtype), const(1, target.dtype)
+        own = tuple(kernel.LoopIndex(n) for n in loop.loops)
+        marked = replace(loop, body=(kernel.Store(target.name, own, one, loop.where),))
+        body: tuple[kernel.Stmt, ...] = (marked,)
+        if not is_zero:
+            cleared = _over(
+                target, lambda at: kernel.Store(target.name, at, zero, loop.where), loop.where
+            )
+            body = (*cleared, marked)
+        return kernel.KernelIR("mask", (target,), (), body, loop.where, trees=(tree,))
+
+    key = ("mask", loop.tree, loop.node, is_zero)
+    return _on_cells(call, loop, structure, key, making, {"mask": mask})
+
+
+def _on_cells(
+    call: KernelCall,
+    loop: kernel.ForActive,
+    structure: Structure,
+    key: tuple[object, ...],
+    making: Callable[[StructureTree], kernel.KernelIR],
+    arrays: dict[str, Any],
+) -> KernelCall:
+    """Returns a call of the kernel that `making` makes for the tree of a loop of `call`; each instance makes it once."""
+    instance = call.instance
+    if key not in instance.derived:
+        (tree,) = (t for t in instance.ir.trees if t.name == loop.tree)
         instance.derived[key] = Instance(
-            made, structures=((tree.name, structure),), is_derivative=True
+            making(tree), structures=((tree.name, structure),), is_derivative=True
         )
-    return KernelCall(instance.derived[key], {"n_cells": n_cells}, {}, call.where)
+    return KernelCall(instance.derived[key], arrays, {}, call.where)
 
 
-def has_adjoint(call: KernelCall) -> bool:
-    """True if a call has an adjoint. Raises KernelError."""
-    return _derivative_of(call.instance, _gradients_of_arguments(call), "grad") is not None
+def adjoint_of(call: KernelCall) -> kernel.KernelIR | None:
+    """Returns the adjoint of a call, None if it has none. Raises KernelError."""
+    found = _derivative_of(call.instance, _gradients_of_arguments(call), "grad")
+    return None if found is None else found.instance.ir
 
 
 _BESIDE = "copy_beside"  # the array beside one of a call, in the kernels below
@@ -279,16 +333,19 @@ def _gradients_of_arguments(call: KernelCall) -> dict[str, Any]:
 
 
 def _derivative_of(
-    instance: Instance, arguments: Mapping[str, Any], kind: DerivativeKind
+    instance: Instance,
+    arguments: Mapping[str, Any],
+    kind: DerivativeKind,
+    masked: tuple[int, ...] = (),
 ) -> _Derived | None:
     """Returns the adjoint or dual of an instance, made at the first use; None if it would do nothing.
 
-    `arguments`: gradients of array arguments, by parameter.
+    `arguments`: gradients of array arguments, by parameter. `masked`: the numbers of loops with a mask.
     """
     fields = _placed_derivatives(instance, kind)
-    known, key = instance.derived, (kind, n_kept(instance), *fields, *arguments)
+    known, key = instance.derived, (kind, n_kept(instance), *fields, *arguments, *masked)
     if key not in known:
-        known[key] = _derived(instance, fields, tuple(arguments), kind, n_kept(instance))
+        known[key] = _derived(instance, fields, tuple(arguments), kind, n_kept(instance), masked)
     found: _Derived | None = known[key]
     return found
 
@@ -352,10 +409,12 @@ def _derived(
     arguments: tuple[str, ...],
     kind: DerivativeKind,
     n_most: int,
+    masked: tuple[int, ...],
 ) -> _Derived | None:
     """Returns a new adjoint or dual of an instance; None if it would do nothing.
 
-    `fields`: derivatives by array. `arguments`: names of array arguments with a gradient. `n_most`: as `n_kept`.
+    `fields`: derivatives by array. `arguments`: names of array arguments with a gradient. `n_most`: as `n_kept`. `masked`: the
+    numbers of loops with a mask.
     """
     if instance.differentiable is not None:
         instance = instance.differentiable()
@@ -364,8 +423,10 @@ def _derived(
     if not names:
         return None
     copies: dict[str, str] = {}
+    masks = {fresh.fresh("active_before"): k for k in masked}
     if kind == "grad":
-        ir, copies = adjoint_on_copies(instance.ir, names, n_most)
+        ir, copies = adjoint_on_copies(numbered(instance.ir, masked), names, n_most)
+        ir = guarded(ir, masks)
     else:
         ir = dual_in_place(instance.ir, names)
     if not ir.body:
@@ -387,7 +448,7 @@ def _derived(
         results=instance.results if kind == "dual" else None,
         is_derivative=True,
     )
-    return _Derived(made, names, copies)
+    return _Derived(made, names, copies, masks)
 
 
 def n_kept(instance: Instance) -> int:

@@ -40,6 +40,10 @@ class Executor(ABC):
         """True if this executor, or one behind it, records calls and does not run them."""
         return self.behind is not None and self.behind.records
 
+    def underived(self) -> Executor:
+        """Returns the executor for calls that have no derivative, of Python's operations: without tapes and forward modes."""
+        return self if self.behind is None else self.behind.underived()
+
     @abstractmethod
     def run(self, call: KernelCall) -> Any:
         """Runs or defers a call. Returns the kernel's result.

@@ -164,9 +164,10 @@ class RecordedAccesses(AbstractRecording):
         executor: Executor | None = chosen()
         while executor is not None and executor is not self._recorder:
             executor = executor.behind
-        if executor is None:
+        around = chosen()
+        if executor is None or around is None:
             return False
-        with using(executor):  # in front of tapes: what Python does has no derivative
+        with using(around.underived()):  # what Python does has no derivative
             return _call(kernel, *args)
 
 

@@ -12,8 +12,9 @@ import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from ...analysis.cell_changes import CellChanges
 from ...ir import kernel
-from ...ir.affine import Affine, reach, to_affine
+from ...ir.affine import reach
 from ...ir.simplify import binary, cast, compare, const, select
 from ...ir.structure import StructureTree
 from ...ir.walk import (
@@ -197,28 +198,9 @@ class _OnTree:
 
 def _keeps_cells(ir: kernel.KernelIR) -> bool:
     """True if a kernel deactivates no cell, and activates none of a tree over whose active cells it loops."""
-    every = tuple(nested_statements(ir.body))
-    looped = [s for s in every if isinstance(s, kernel.ForActive)]
-    trees = {s.tree for s in looped}
-    own = {(s.tree, s.node, s.loops) for s in looped}
-    for s in every:
-        match s:
-            case kernel.Deactivate():
-                return False
-            case kernel.Append(tree=tree) if tree in trees:
-                return False
-            case kernel.Activate(tree=tree) if tree in trees:
-                if (tree, s.node, tuple(map(_loop, s.indices))) not in own:
-                    return False
-    return True
-
-
-def _loop(index: kernel.Expr) -> str:
-    """Returns the name of the loop whose index an expression is, "" for another one."""
-    match to_affine(index):
-        case Affine(const=0, terms=((loop, 1),)):
-            return loop
-    return ""
+    trees = {s.tree for s in nested_statements(ir.body) if isinstance(s, kernel.ForActive)}
+    changes = CellChanges.of(ir)
+    return not changes.deactivates and not any(s.tree in trees for _, s in changes.statements)
 
 
 class _Replacement:
