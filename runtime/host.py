@@ -7,7 +7,7 @@ import os
 import platform
 import re
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 _SYSFS = Path("/sys/devices/system/cpu")
@@ -21,6 +21,9 @@ class Cache:
     name: str  # "L1"
     capacity_bytes: int  # of all instances together
     n_instances: int
+    ways: int = field(
+        default=0, repr=False
+    )  # lines of a set, 0: unknown; no part of the machine's key
 
 
 @dataclass(frozen=True)
@@ -82,6 +85,7 @@ def vector_bytes(info: str | None = None) -> int:
 
 def _caches(cpus: list[int]) -> tuple[Cache, ...]:
     sizes: dict[int, dict[str, int]] = {}  # level -> cores that share an instance -> bytes
+    ways: dict[int, set[int]] = {}
     for cpu in cpus:
         for index in sorted((_SYSFS / f"cpu{cpu}" / "cache").glob("index*")):
             if _read(index / "type").strip() not in ("Data", "Unified"):
@@ -92,8 +96,12 @@ def _caches(cpus: list[int]) -> tuple[Cache, ...]:
                 continue
             shared = _read(index / "shared_cpu_list").strip() or str(cpu)
             sizes.setdefault(int(level), {})[shared] = int(size[1]) * _SUFFIXES[size[2]]
+            found = _read(index / "ways_of_associativity").strip()
+            ways.setdefault(int(level), set()).add(int(found) if found.isdigit() else 0)
+    # Cores with other caches: of their sets nothing is said.
+    same = {level: found.pop() if len(found) == 1 else 0 for level, found in ways.items()}
     return tuple(
-        Cache(f"L{level}", sum(instances.values()), len(instances))
+        Cache(f"L{level}", sum(instances.values()), len(instances), same[level])
         for level, instances in sorted(sizes.items())
     )
 

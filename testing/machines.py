@@ -105,6 +105,7 @@ class _Blocks:
 class IdealMachine:
     """Runs a complete candidate element by element through one least-recently-used cache of lines.
 
+    The cache has `n_sets` sets of equal size.
     One thread; a line is written back when it is evicted dirty, and a write never fetches a line.
     Registers hold REGISTER flows, and the accumulators of one register tile. Where a loop of the results of a reduction runs
     inside a reduced one, all accumulators are in memory, and those of a tile go there when the next tile begins.
@@ -113,10 +114,10 @@ class IdealMachine:
     A block of a packed operand is read where it lies and stored at the head of the loop that selects it, and read there.
     """
 
-    def __init__(self, candidate: Candidate, n_lines: int) -> None:
+    def __init__(self, candidate: Candidate, n_lines: int, n_sets: int = 1) -> None:
         self.c, self.space = candidate, candidate.space
         self.b, self.v = self.space.backbone, self.space.variables
-        self.n_lines = n_lines
+        self.n_ways = n_lines // n_sets
         self.base: dict[str, int] = {}
         at = 0
         for array in self.space.problem.arrays:
@@ -143,7 +144,7 @@ class IdealMachine:
                 self.sums[t] = at
                 at += -(-self.result_bytes(t) // 64) * 64
         self.known: set[int] = set()  # addresses of sums that were begun
-        self.lines: OrderedDict[int, bool] = OrderedDict()
+        self.sets: list[OrderedDict[int, bool]] = [OrderedDict() for _ in range(n_sets)]
         self.read = self.written = 0
 
     def whole_copies(self) -> list[Flow]:
@@ -337,11 +338,12 @@ class IdealMachine:
 
     def touch(self, address: int, is_write: bool) -> None:
         line = address // 64
-        if line in self.lines:
-            self.lines.move_to_end(line)
+        lines = self.sets[line % len(self.sets)]
+        if line in lines:
+            lines.move_to_end(line)
         elif not is_write:
             self.read += 64
-        self.lines[line] = self.lines.get(line, False) or is_write
-        if len(self.lines) > self.n_lines:
-            _, is_dirty = self.lines.popitem(last=False)
+        lines[line] = lines.get(line, False) or is_write
+        if len(lines) > self.n_ways:
+            _, is_dirty = lines.popitem(last=False)
             self.written += 64 * is_dirty

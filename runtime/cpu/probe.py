@@ -68,9 +68,13 @@ def load_target(folder: Path | None = None) -> Target | None:
     found = load_own_calibration(folder)
     if found is None:
         return None
-    # Calibrations of older versions do not know which threads share a cache.
-    sharing = {c.name: read_machine().cores // c.n_instances for c in read_machine().caches}
-    levels = (replace(x, shared_by=sharing.get(x.name, 1)) for x in found.target.levels)
+    # Calibrations of older versions do not know which threads share a cache, nor its sets.
+    machine = read_machine()
+    facts = {c.name: (machine.cores // c.n_instances, c.ways) for c in machine.caches}
+    levels = []
+    for x in found.target.levels:
+        shared_by, ways = facts.get(x.name, (1, 0))
+        levels.append(replace(x, shared_by=shared_by, ways=ways))
     return replace(found.target, levels=tuple(levels))
 
 
@@ -98,6 +102,7 @@ def guess_target() -> Target:
                 capacity_bytes=c.capacity_bytes,
                 read_bytes_per_ns=per_core.get(c.name, 64.0) * ghz_cores,
                 shared_by=machine.cores // c.n_instances,
+                ways=c.ways,
             )
             for c in machine.caches
         ),
@@ -136,6 +141,7 @@ def target_from_samples(machine: HostCpu, samples: dict[str, list[float]]) -> Ta
                 capacity_bytes=c.capacity_bytes,
                 read_bytes_per_ns=best[f"{c.name}_read"],
                 shared_by=machine.cores // c.n_instances,
+                ways=c.ways,
             )
             for c in machine.caches
         ),

@@ -75,7 +75,7 @@ def rate_texts(space: Space) -> dict[str, str]:
         "chain": f"dependent additions of {target.add_latency_ns:.2f} ns",
         "ports": _port_rates(target),
         "packing": "of the ports' loads and stores, those that pack blocks of operands",
-        "tiles": "what one iteration of some loop touches beyond what caches hold, read again in the next",
+        "tiles": "what one iteration of some loop touches beyond what caches (or few of their sets) hold, read again in the next",
         "tails": "of the operations, what partial register tiles add, element by element or whole",
         "functions": "the one that takes longest, " + _function_rates(space),
         "atomics": f"atomic updates, as if no other core wanted the element: {_atomic_rates(target)}",

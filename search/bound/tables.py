@@ -120,7 +120,8 @@ class BoundTables(NamedTuple):
     tiled_loop: Table  # extent; is_reduced; kind of its outer dim; of its mid and inner dim: variable of its size, its universe
     # staged and space: where it is read; has_blocks: it may be packed in blocks without borders; its rows of sources; is_result:
     # sums; masks of loops: `depends` on them; `times`: elements are touched again in each of their tiles, lines in those of
-    # `line_times` (0: no lines); along: of neighbours; bytes of all elements and lines
+    # `line_times` (0: no lines), those of conflicts in sets in those of `set_times` (sets.py); along: of neighbours; bytes of all
+    # elements and lines, of lines in few sets (0: none), and of these what a first cache holds
     tiled_array: Table
     tiled_source: Table  # order of two loops: merged, the array may be written where it is read
     segment: Table  # loop, level; first of its orders

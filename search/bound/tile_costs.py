@@ -271,6 +271,20 @@ def _volume_bytes(tiled: Table, row: Int, capacity: float, n_caches: float, core
 
 
 @jit_flat_internal
+def _conflict_bytes(arrays: Table, row: Int, n_loops: Int, n_caches: float, tiles: Floats) -> float:
+    """Returns a lower bound on the bytes of one array that segments bring into first caches, which have few sets for it.
+
+    See sets.py. The bound rises with the tiles of loops in `set_times`, and falls with those of others.
+    """
+    if arrays[row].set_bytes == 0:
+        return 0.0
+    others = (1 << n_loops) - 1 - arrays[row].set_times
+    each = _product(tiles, MOST, others) * arrays[row].set_held * n_caches
+    left = max(0.0, arrays[row].set_bytes - each)
+    return float(left * _product(tiles, LEAST, arrays[row].set_times))
+
+
+@jit_flat_internal
 def crossing_bytes(
     tiled: Table,
     loops: Table,
@@ -322,16 +336,29 @@ def crossing_bytes(
             first_order,
             tiles,
         )
-        n_open = 0
-        for k in range(n_loops):
-            n_open += tiles[LEAST, k] < tiles[MOST, k]
-        if n_open > _MOST_OPEN:
-            continue
         parallel = -1
         if not is_alone:
             parallel = _shared_out(
                 loops, segment_order, domains, first_loop, n_loops, own, first_order
             )
+        held = own_capacity[1] - own_capacity[0]
+        n_caches = (capacity[1] - capacity[0]) / held if held > 0 else 1.0
+        for a in range(tiled[row].array, tiled[row].array_end):
+            # The next segment touches others: registers hold none of its elements.
+            is_next = arrays[a].depends >> own & 1 and tiles[LEAST, own] > 1
+            staged = arrays[a].staged
+            is_direct = staged < 0 or domains[staged] == _DIRECT
+            if is_next and is_direct and _is_made_outside(arrays, sources, domains, a):
+                is_private = is_alone or parallel >= 0
+                n = _conflict_bytes(arrays, a, n_loops, 1.0 if is_private else n_caches, tiles)
+                # One line that is brought in serves the threads that share the cache, each once.
+                threads = 1.0 if is_alone or parallel < 0 else max(1.0, cores / n_caches)
+                crossing[1] = max(crossing[1], n / threads)
+        n_open = 0
+        for k in range(n_loops):
+            n_open += tiles[LEAST, k] < tiles[MOST, k]
+        if n_open > _MOST_OPEN:
+            continue
         for k in range(1, n_levels + 1):
             for way in range(N_WAYS):
                 least[way, k] = np.inf

@@ -32,6 +32,7 @@ from ...space.backbone import INNER, MID, OUTER
 from ...space.candidate import Space
 from .columns import Universes, table
 from .ports import is_plain, orders_to_producers, staged_at, sure_reads
+from .sets import lines_in_sets
 
 
 def tile_tables(space: Space, universe: Universes) -> dict[str, Any]:
@@ -76,8 +77,8 @@ def tile_tables(space: Space, universe: Universes) -> dict[str, Any]:
         "tiled_loop": table(loops, "extent is_reduced kind mid_size mid_at inner_size inner_at"),
         "tiled_array": table(
             arrays,
-            "staged has_blocks space source source_end is_result depends along times line_times",
-            "all_bytes line_bytes",
+            "staged has_blocks space source source_end is_result depends along times line_times set_times",
+            "all_bytes line_bytes set_bytes set_held",
         ),
         "tiled_source": table(sources, "order"),
         "segment": table(segments, "loop level first"),
@@ -163,11 +164,15 @@ def _row(
     depends = sum(1 << place[n] for n in own)
     times = (1 << len(task.loops)) - 1 - depends
     along = place[near[0]] if has_lines else -1
+    apart = lines_in_sets(space.target, {n: (steps[n], own[n].extent) for n in own})
+    in_sets = sum(1 << place[n] for n in apart.loops)
     return (
         *(int(is_result), depends, along),
         *(times, times | 1 << along if has_lines else 0),
+        (1 << len(task.loops)) - 1 - in_sets,
         n_elements * (size if is_staged else element_bytes),
         n_elements / own[near[0]].extent * line if has_lines else 0.0,
+        *((0.0, 0.0) if is_result else (apart.n_bytes, apart.held_bytes)),
     )
 
 

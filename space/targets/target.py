@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from .kind import CPU, GPU
 
 LINE_BYTES = 64  # of every cache of a CPU
+PAGE_BYTES = 4096  # the least page: lower bits of addresses are the same in memory
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,6 +27,7 @@ class CacheLevel:
     shared_by: int = (
         1  # cores (hardware threads) that share one of the caches, where it is private to a core
     )
+    ways: int = 0  # lines that one set holds (associativity); 0: unknown, then no conflicts count
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -234,7 +234,7 @@ def descended(name: str) -> Space:
     sizes = {"m": N, "n": N, "k": N} if name == "matmul_strided" else {"m": N, "n": N}
     sizes_of_caches = ((2048, 1000.0), (8192, 400.0), (32768, 200.0))
     levels = (
-        CacheLevel(name=f"L{k + 1}", capacity_bytes=n, read_bytes_per_ns=rate)
+        CacheLevel(name=f"L{k + 1}", capacity_bytes=n, read_bytes_per_ns=rate, ways=2)
         for k, (n, rate) in enumerate(sizes_of_caches)
     )
     target = round_target(loads_per_ns=RATE, vector_registers=2, levels=tuple(levels))

@@ -1,0 +1,36 @@
+"""Caches as the operating system reports them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from kernelscape.runtime import host
+
+
+def _report(folder: Path, cpu: int, **facts: str) -> None:
+    index = folder / f"cpu{cpu}" / "cache" / "index0"
+    index.mkdir(parents=True)
+    for name, text in {"type": "Data", "size": "48K", "level": "1", **facts}.items():
+        (index / name).write_text(text + "\n")
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "ways"), [("12", "12", 12), ("12", "8", 0), ("", "", 0), ("?", "?", 0)]
+)
+def test_ways_are_those_of_all_caches_of_a_level(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, first: str, second: str, ways: int
+) -> None:
+    for cpu, text in enumerate((first, second)):
+        _report(tmp_path, cpu, shared_cpu_list=str(cpu), ways_of_associativity=text)
+    monkeypatch.setattr(host, "_SYSFS", tmp_path)
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 1})
+    assert host.read_machine().caches == (host.Cache("L1", 96 << 10, 2, ways),)
+
+
+def test_ways_are_no_part_of_the_key() -> None:
+    """Kind: calibrations that a new fact of the machine loses."""
+    machine = host.read_machine()
+    other = tuple(replace(c, ways=c.ways + 1) for c in machine.caches)
+    assert replace(machine, caches=other).key == machine.key
