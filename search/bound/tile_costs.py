@@ -14,16 +14,18 @@ from .common import Int, Mask
 LEAST, MOST, TRIED = range(3)
 N_TILES = 3
 # Counts of the bytes that cross: into all caches; at least what one thread of those that share the loop out brings in; and, for
-# predictions, all that is touched, where a cache that keeps what was used last (LRU) has lost it by the next segment.
-ALL, EACH, LIKELY = range(3)
-N_WAYS = 3
+# predictions, all that is touched, where a cache that keeps what was used last (LRU) has lost it by the next segment. Then of the
+# two parts of segments that pack blocks first: caches may hold as much when the second part begins as when the first does.
+ALL, EACH, LIKELY, IN_PARTS = range(4)
+N_WAYS = 4
 # More loops whose tiles are open are not tried: with each, there are twice as many combinations.
 _MOST_OPEN = 4
 
 _MERGED = 1 << ch.MERGED
 _PARALLEL = 1 << ch.PARALLEL
 _DIRECT = 1 << ch.DIRECT
-_AT_MOST_ONE = _DIRECT | 1 << ch.COPY  # blocks of an operand
+_COPY = 1 << ch.COPY
+_AT_MOST_ONE = _DIRECT | _COPY  # blocks of an operand
 _GLOBAL = 1 << ch.GLOBAL
 _KEEP = 1 << ch.KEEP
 _INSIDE = 1 << ch.INSIDE
@@ -256,6 +258,26 @@ def _packs_within(
 
 
 @jit_flat_internal
+def _packs_first(
+    arrays: Table,
+    segment_order: Table,
+    domains: Mask,
+    row: Int,
+    n_loops: Int,
+    own: Int,
+    is_mid: bool,
+    first_order: Int,
+) -> bool:
+    """True if each segment surely packs one block of an operand, and then reads all of it."""
+    found = bool(arrays[row].has_blocks and not is_mid and arrays[row].depends >> own & 1)
+    found = found and domains[arrays[row].staged] == _COPY
+    for k in range(n_loops):
+        if arrays[row].depends >> k & 1 and k != own:
+            found = found and domains[segment_order[first_order + k].outer] == _OUTSIDE
+    return found
+
+
+@jit_flat_internal
 def _volume_bytes(tiled: Table, row: Int, capacity: float, n_caches: float, cores: float) -> float:
     """Returns a lower bound on the bytes that cross into `n_caches` caches in any loop order of a product.
 
@@ -372,6 +394,7 @@ def crossing_bytes(
             n_segments = _product(tiles, TRIED, (1 << n_loops) - 1)
             # Bytes that segments touch: all; of elements that one thread alone has; without parts that others may have packed.
             every, apart, packed = 0.0, 0.0, 0.0
+            first = 0.0  # what segments touch where blocks lie before they are packed
             for a in range(tiled[row].array, tiled[row].array_end):
                 staged = arrays[a].staged
                 if not _is_made_outside(arrays, sources, domains, a):
@@ -397,19 +420,25 @@ def crossing_bytes(
                         )
                         if along != parallel:  # else neighbouring threads may share lines
                             elements = touched
+                if _packs_first(
+                    arrays, segment_order, domains, a, n_loops, own, is_mid, first_order
+                ):
+                    first += elements
                 every += touched
                 packed += touched if is_direct else touched / cores
                 if parallel >= 0 and arrays[a].depends >> parallel & 1:
                     apart += elements
             for k in range(1, n_levels + 1):
-                each, kept = 0.0, capacity[k]
+                each, kept, in_parts = 0.0, capacity[k], 0.0
                 if is_alone:
                     private = min(k, n_private)
                     held = capacity[k] - capacity[private] + own_capacity[private]
                     n, kept = every - held * n_segments, held
+                    in_parts = n + first - held * n_segments
                 elif k <= n_private:
                     held = own_capacity[k] if parallel >= 0 else capacity[k]
                     n, kept = packed - held * n_segments, held
+                    in_parts = n + first / cores - held * n_segments
                 elif parallel >= 0:
                     n = apart - capacity[k] * n_segments
                     each, kept = (every - capacity[k] * n_segments) / cores, capacity[k] / cores
@@ -419,7 +448,9 @@ def crossing_bytes(
                 least[EACH, k] = min(least[EACH, k], each)
                 lost = every if every > kept * n_segments else 0.0
                 least[LIKELY, k] = min(least[LIKELY, k], lost)
+                least[IN_PARTS, k] = min(least[IN_PARTS, k], in_parts)
         for k in range(1, n_levels + 1):
             # One may fall with tiles while another rises.
             crossing[k] = max(crossing[k], max(least[ALL, k], least[EACH, k]))
+            crossing[k] = max(crossing[k], least[IN_PARTS, k])
             likely[k] = max(likely[k], least[LIKELY, k])

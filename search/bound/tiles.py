@@ -11,6 +11,9 @@ loop, each of its tiles touches at least one line of a row. Of that, every segme
 as the cache holds. So the bytes are a sum of products of different T, and are least if each T is
 least or greatest.
 
+A segment that packs a block first has two parts: one reads the block where it lies, the other reads the copy and all else. The
+argument holds for each of them, so that both count, less what the cache holds at two moments.
+
 Segments are private to a thread if it shares the segment's loop, or a loop around it, with others;
 then it has its own part of the private caches. In caches that all threads share one of them may
 find elements that another has brought in, except elements that belong to one thread.
