@@ -55,7 +55,7 @@ MACHINE = Target(
     vector_bytes=64,
     vector_registers=32,
     levels=(
-        CacheLevel(name="L1", capacity_bytes=2 * (32 << 10), read_bytes_per_ns=2 * 384.0),
+        CacheLevel(name="L1", capacity_bytes=2 * (32 << 10), read_bytes_per_ns=2 * 384.0, ways=8),
         CacheLevel(name="L2", capacity_bytes=2 * (1 << 20), read_bytes_per_ns=2 * 150.0),
         CacheLevel(name="L3", capacity_bytes=32 << 20, read_bytes_per_ns=80.0),
     ),
