@@ -11,6 +11,7 @@ from pathlib import Path
 from ..runtime.device import cache_folder
 from ..runtime.records.libraries import registry
 from ..runtime.records.store import default_store
+from ..runtime.stored_runs import FOLDER as REFERENCES
 from ..space.engine.jit import cache_folder as jitted_folder
 
 # Names of jit.cache_folder, and of references in older versions: numba's folder may be shared with other programs.
@@ -54,6 +55,7 @@ def kept_places() -> tuple[CacheLocation, ...]:
             "what numba compiled: the search itself",
             versions,
         ),
+        _place("references", cache / REFERENCES, "results of long runs of references"),
         _place("calibrations", cache / "targets", "measured facts of machines"),
         _store(default_store()),
         _registry(registry()),

@@ -11,10 +11,10 @@ from typing import Any
 
 from ..kernels.ir.kernel import KernelIR
 from ..kernels.ir.logical import FieldPlace
+from ..kernels.ir.spelling import spelled
 from ..kernels.ir.walk import rewrite
 from ..kernels.sparse.recorded import Logical
 from ..kernels.transforms.merged_calls import CallNames
-from ..runtime.engine.spelling import spelled
 
 
 @dataclass(frozen=True)

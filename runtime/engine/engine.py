@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from ...kernels.fields.program import current_program
 from ...kernels.ir.errors import KernelRuntimeIndexError
 from ...kernels.ir.kernel import KernelIR
+from ...kernels.ir.spelling import spelled_by_position
 from ...space.engine.own_folders import NotOursError
 from ..api.backend import AbstractCaller
 from ..api.errors import DeviceError
@@ -37,10 +38,10 @@ from ..device import DeviceOptions, cache_folder
 from ..files import is_torn
 from ..library import load_for_all
 from .ahead import Ahead
+from .code_version import code_version
 from .folder import CompileError, KernelFolder, NoFolderError, WritableFolder
 from .known import Called, KnownKernels, Wanted
 from .loaded import LoadedKernel, caller_of, rows_of_kernel
-from .spelling import code_version, spelled_by_position
 from .toolchain import engine_compiler, is_remembered
 from .work import Work, Workers
 

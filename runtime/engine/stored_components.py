@@ -21,6 +21,7 @@ import numpy as np
 from ...kernels.fields.program import current_program
 from ...kernels.frontend.recorder import Recording
 from ...kernels.ir.kernel import Assert, Cast, Const, DType, Expr, KernelIR, Param, Print
+from ...kernels.ir.spelling import spelled
 from ...kernels.ir.walk import nested_statements, written_in
 from ..by_identity import ByIdentity
 from ..device import DeviceOptions, open_device
@@ -30,7 +31,6 @@ from ..records.replay import RebuiltRecord, dialect_of, open_tuned, rebuild
 from ..records.store import TunedStore
 from ..records.unusable import UNUSABLE, sentence_of
 from ..worker.verify import first_difference
-from .spelling import spelled
 
 if TYPE_CHECKING:
     from ...kernels.sparse.recorded import WindowCall

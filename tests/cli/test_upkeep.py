@@ -33,6 +33,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in (
         "build/a.so",
         "kernels/k.so",
+        "references/r",
         f"numba/{version}/x.nbi",
         reference,
         "numba/of_others/y.nbi",
@@ -51,6 +52,7 @@ def test_the_cache_is_told_and_cleared(explore, place: Path) -> None:
         "builds": (1, 100),
         "kernels": (1, 100),
         "search-code": (2, 200),
+        "references": (1, 100),
         "calibrations": (0, 0),
         "store": (0, 0),
         "libraries": (0, 0),
@@ -60,7 +62,7 @@ def test_the_cache_is_told_and_cleared(explore, place: Path) -> None:
     assert (code, out) == (0, "cleared builds: 0.0 MB\n")
     assert not (place / "build").exists()
     code, out, _ = explore("cache", "--clear", "all", "--json")
-    assert objects(out)[0]["freed_bytes"] == 300
+    assert objects(out)[0]["freed_bytes"] == 400
     assert (place / "numba" / "of_others" / "y.nbi").exists()
 
 

@@ -21,6 +21,7 @@ from kernelscape.kernels.frontend import coming_calls
 from kernelscape.kernels.frontend.coming_calls import UNKNOWN
 from kernelscape.kernels.frontend.instance import Instance
 from kernelscape.kernels.frontend.scopes import TracingStoppedError
+from kernelscape.kernels.ir.spelling import spelled
 from kernelscape.runtime import engine as engine_room
 from kernelscape.runtime.cpu import compiler
 from kernelscape.runtime.cpu.compiler import run_compiler
@@ -28,7 +29,6 @@ from kernelscape.runtime.engine import ahead
 from kernelscape.runtime.engine.ahead import StoppedAheadError
 from kernelscape.runtime.engine.engine import Engine, EngineOptions
 from kernelscape.runtime.engine.loaded import LoadedKernel
-from kernelscape.runtime.engine.spelling import spelled
 from kernelscape.testing.sparse_windows import InterpretingEngine
 
 pytestmark = pytest.mark.compiler

@@ -25,8 +25,9 @@ from kernelscape.kernels.ir.kernel import (
     Print,
     SetLocal,
 )
+from kernelscape.kernels.ir.spelling import spelled_by_position
 from kernelscape.runtime import engine as engine_room
-from kernelscape.runtime.engine import building, spelling
+from kernelscape.runtime.engine import building, code_version
 from kernelscape.runtime.engine.engine import Engine, EngineOptions
 from kernelscape.runtime.engine.folder import KernelFolder
 from kernelscape.runtime.engine.planning import default_plan
@@ -162,7 +163,7 @@ def test_texts_of_arrays_are_no_names_of_them():
         said = Print((text, Load(array, (zero,), DType.f64)), at)
         held = SetLocal("x", Load(array, (zero,), DType.f64), at)
         ir = KernelIR("k", (ArrayParam(array, DType.f64, (3,)),), (), (said, held), at)
-        return spelling.spelled_by_position(replace(ir, trusted=(array,), shared=((array, 1),)))
+        return spelled_by_position(replace(ir, trusted=(array,), shared=((array, 1),)))
 
     assert of("x", "x") == of("y", "x") != of("y", "y")
 
@@ -324,8 +325,8 @@ def test_the_folder_is_looked_through_once_a_minute(tmp_path):
 
 def test_the_version_of_the_code_is_that_of_all_that_makes_it():
     """Each module of ours that is imported where C is made, or what it is made of."""
-    root = Path(spelling.__file__).parents[2]
-    makers = [root / "codegen" / "lower.py", *Path(spelling.__file__).parent.glob("*.py")]
+    root = Path(code_version.__file__).parents[2]
+    makers = [root / "codegen" / "lower.py", *Path(code_version.__file__).parent.glob("*.py")]
     for file in makers:
         for node in ast.walk(ast.parse(file.read_text())):
             if not isinstance(node, ast.ImportFrom) or not node.level:
@@ -336,7 +337,7 @@ def test_the_version_of_the_code_is_that_of_all_that_makes_it():
                 "kernels/interpret",
                 "space/engine",
             ):
-                assert room in spelling._ROOMS, file.name
+                assert room in code_version._ROOMS, file.name
 
 
 _LISTED = """

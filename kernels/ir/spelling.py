@@ -6,15 +6,13 @@ for its code, which gets arrays by position.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import fields
 from enum import Enum
 from functools import cache
-from pathlib import Path
 from typing import Any
 
-from ...kernels.ir.kernel import ArrayParam, Assert, KernelIR, Load, Location, Store, Update
+from .kernel import ArrayParam, Assert, KernelIR, Load, Location, Store, Update
 
 # Fields of nodes that name arrays.
 _ARRAY_NAMES = frozenset(
@@ -24,37 +22,15 @@ _ARRAY_NAMES = frozenset(
         *((KernelIR, name) for name in ("trusted", "shared")),
     ]
 )
-_ROOMS = (
-    "codegen",
-    "codegen/bodies",
-    "codegen/loops",
-    "codegen/passes",
-    "codegen/plan",
-    "codegen/text",
-    "codegen/write",
-    "kernels/analysis",
-    "kernels/fields",
-    "kernels/ir",
-    "kernels/frontend",
-    "kernels/sparse",
-    "kernels/tasks",
-    "kernels/transforms",
-    "runtime/cpu",
-    "runtime/engine",
-    "space",
-    "space/backbone",
-    "space/families",
-    "space/targets",
-)
 
 
-def spelled(ir: KernelIR, *, has_places: bool = True) -> str:
-    """Returns a text of everything that determines a kernel's code.
+def spelled(node: object, *, has_places: bool = True) -> str:
+    """Returns a text of everything that determines the code of a kernel, or of a tuple of its parts.
 
     Without `has_places`, of everything that determines its results: positions in the file are left out.
     """
     out: list[str] = []
-    _spell(ir, out.append, has_places, {})
+    _spell(node, out.append, has_places, {})
     return "".join(out)
 
 
@@ -109,16 +85,3 @@ def _names(kind: Any) -> tuple[str, ...] | None:
     if not hasattr(kind, "__dataclass_fields__"):
         return None
     return tuple(f.name for f in fields(kind) if f.compare)
-
-
-@cache
-def code_version() -> str:
-    """Returns a digest of all source files of the code generator, since each version may generate other code."""
-    root = Path(__file__).parent.parent.parent
-    digest = hashlib.blake2b(digest_size=8)
-    for room in _ROOMS:
-        for file in sorted((root / room).glob("*.[pc]*")):
-            if file.is_file():
-                found = file.stat()
-                digest.update(f"{room}/{file.name} {found.st_size} {found.st_mtime_ns}\n".encode())
-    return digest.hexdigest()
