@@ -34,11 +34,11 @@ Array = NDArray[Any]
 
 FOLDER = "references"  # in the user's cache
 LEAST_S = 0.5  # shorter runs are not stored; infinite: none is stored or read
+BYTES_PER_S = 5e8  # of arguments and results: faster runs are repeated sooner than hashed and read
 MOST_BYTES = 1 << 30  # of all files
 _MOST_FILE_BYTES = MOST_BYTES // 4
 _MAGIC = b"kernelscape reference 1\n"
 _DIGEST_BYTES = 16
-_CHUNK_BYTES = 1 << 24
 _LEFT_OVER_S = 3600.0  # an unfinished file of this age has no writer
 # Libraries of matrix products read these; the sum of a product depends on threads and instructions.
 _BLAS = ("OMP_", "OPENBLAS_", "MKL_", "BLIS_", "GOTO_", "VECLIB_", "NPY_")
@@ -87,15 +87,14 @@ class StoredRuns:
         A full disk or memory is no error.
         """
         n_bytes = sum(found[name].nbytes for name in self._written)
-        if took_s < LEAST_S or n_bytes > _MOST_FILE_BYTES:
+        moved_bytes = n_bytes + sum(arrays[p.name].nbytes for p in self._recording.arrays)
+        if took_s < max(LEAST_S, moved_bytes / BYTES_PER_S) or n_bytes > _MOST_FILE_BYTES:
             return
         with suppress(OSError, MemoryError):
             folder = user_cache(FOLDER, is_written=True)
             name = self._name(arrays, scalars, seed)
-            parts = [_MAGIC, name.encode()]
-            parts += [np.ascontiguousarray(found[n]).tobytes() for n in sorted(self._written)]
-            content = b"".join(parts)
-            write_in(folder, name, content + _digest(content))
+            parts = [_MAGIC, name.encode(), *(_bytes_of(found[n]) for n in sorted(self._written))]
+            write_in(folder, name, b"".join((*parts, _digest(*parts))))
             trim(folder)
 
     def _fill(self, path: Path, found: Mapping[str, Array]) -> bool:
@@ -197,9 +196,7 @@ def _hash_array(digest: Any, name: str, array: Array) -> None:
     is_one = array.size > 0 and not any(array.strides)  # one element seen everywhere
     digest.update(f"{name} {array.dtype} {array.shape} {is_one} ".encode())
     content = array[(slice(0, 1),) * array.ndim] if is_one else array
-    flat = np.ascontiguousarray(content).reshape(-1).view(np.uint8)
-    for start in range(0, flat.size, _CHUNK_BYTES):
-        digest.update(flat[start : start + _CHUNK_BYTES].data)
+    digest.update(_bytes_of(content))
 
 
 def _hex(*parts: str) -> str:
@@ -207,5 +204,12 @@ def _hex(*parts: str) -> str:
     return hashlib.blake2b(text, digest_size=_DIGEST_BYTES).hexdigest()
 
 
-def _digest(content: bytes | memoryview) -> bytes:
-    return hashlib.blake2b(content, digest_size=_DIGEST_BYTES).digest()
+def _bytes_of(array: Array) -> memoryview:
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
+
+
+def _digest(*parts: bytes | memoryview) -> bytes:
+    digest = hashlib.blake2b(digest_size=_DIGEST_BYTES)
+    for part in parts:
+        digest.update(part)
+    return digest.digest()

@@ -18,6 +18,7 @@ from kernelscape.runtime import reference as module
 from kernelscape.runtime import stored_runs
 from kernelscape.runtime.llvm import compile_kernel
 from kernelscape.runtime.reference import Reference
+from kernelscape.runtime.worker.forked_inputs import ForkedInputs
 from kernelscape.runtime.worker.inputs import Arguments, make_input_sets
 
 nd = ks.types.ndarray()
@@ -40,6 +41,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Every run is stored, in an own cache."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr(stored_runs, "LEAST_S", 0.0)
+    monkeypatch.setattr(stored_runs, "BYTES_PER_S", math.inf)
     return tmp_path / "kernelscape" / stored_runs.FOLDER
 
 
@@ -128,6 +130,25 @@ def test_one_bit_of_one_element_is_another_run(computed):
     assert len(computed) == 2
 
 
+def test_a_scalar_with_another_value_or_type_is_another_run(computed):
+    x = np.ones(4, np.float32)
+    arrays = {"x": x, "y": x.copy()}
+    recording = record_sequence(scale, (x, arrays["y"], 0.5))
+    for alpha in (0.5, 0.5, 0.25, 1.0, 1):
+        Reference().run(recording, arrays, {"alpha": alpha})
+    assert len(computed) == 4
+
+
+def test_other_settings_of_libraries_are_another_run(computed, monkeypatch):
+    run()
+    monkeypatch.setenv("OPENBLAS_NUM_THREADS", "3")
+    stored_runs._computed_by.cache_clear()
+    run()
+    monkeypatch.undo()
+    stored_runs._computed_by.cache_clear()
+    assert len(computed) == 2
+
+
 def test_another_seed_is_another_run(computed):
     assert not equal(run(wide=False, seed=1), run(wide=False, seed=2))
     assert computed == [1, 2]
@@ -182,8 +203,10 @@ def test_a_run_apart_is_read_without_compiling(monkeypatch):
     assert len(compiled) == 1
 
 
-def test_short_runs_are_not_stored(monkeypatch, folder):
-    monkeypatch.setattr(stored_runs, "LEAST_S", 60.0)
+@pytest.mark.parametrize(("limit", "value"), [("LEAST_S", 60.0), ("BYTES_PER_S", 5.0)])
+def test_short_runs_are_not_stored(monkeypatch, folder, limit, value):
+    """Runs that are short, or shorter than hashing and reading arguments and results."""
+    monkeypatch.setattr(stored_runs, limit, value)
     run()
     assert not folder.exists() or not any(folder.iterdir())
 
@@ -254,3 +277,26 @@ def test_expected_values_and_tolerances_are_the_same_bits(monkeypatch, folder, h
         for file in folder.iterdir():
             file.write_bytes(file.read_bytes()[:-1])
     assert values() == without
+
+
+def test_a_later_session_computes_no_reference(monkeypatch):
+    """Its child process reads all results, and so do the runs that measure rounding."""
+    recording, arrays = recorded(scale)
+
+    def session() -> list[bytes]:
+        given, rng = Arguments(arrays, {}), np.random.default_rng(1)
+        begun = ForkedInputs(recording, normalise(recording), given, rng, 3)
+        found = []
+        for s in begun.result().sets:
+            assert s.rounding is not None
+            for e in (*s.expected.values(), *s.rounding.expected(3).values()):
+                found += [e.want.tobytes(), np.asarray(e.magnitude).tobytes()]
+        return found
+
+    first = session()
+
+    def computed_again(*_: Any) -> None:
+        raise RuntimeError("computed again")
+
+    monkeypatch.setattr(Reference, "_calls", computed_again)
+    assert session() == first
