@@ -93,7 +93,8 @@ class StoredRuns:
         with suppress(OSError, MemoryError):
             folder = user_cache(FOLDER, is_written=True)
             name = self._name(arrays, scalars, seed)
-            parts = [_MAGIC, name.encode(), *(_bytes_of(found[n]) for n in sorted(self._written))]
+            parts: list[bytes | memoryview] = [_MAGIC, name.encode()]
+            parts += [_bytes_of(found[n]) for n in sorted(self._written)]
             write_in(folder, name, b"".join((*parts, _digest(*parts))))
             trim(folder)
 
