@@ -112,7 +112,7 @@ def test_the_place_of_a_kernel_in_its_file_is_no_part_of_the_key(computed):
         {"wide": False},
         {"wide": False, "seed": 1},
     ],
-    ids=str,
+    ids=["constant", "dtype", "narrow", "moved"],
 )
 def test_another_constant_type_or_way_is_another_run(computed, other):
     first = run()
