@@ -23,10 +23,11 @@ from ..runtime.api.errors import DeviceError
 from ..runtime.by_identity import ByIdentity
 from ..runtime.device import open_device
 from ..runtime.engine import current_engine
-from ..runtime.engine.device_arrays import DeviceArrays
+from ..runtime.engine.device_arrays import DeviceArrays, Part
 from ..runtime.engine.window_stats import Stats
 from ..runtime.records.signature import number
 from .device_kernels import DeviceKernel, RefusedError, make_kernel
+from .device_pools import DevicePools
 from .device_window import DeviceWindow
 
 
@@ -43,6 +44,7 @@ class DeviceExecutor(AbstractDeferringExecutor):
     def __init__(self, device: AbstractDevice, limit: int = 0) -> None:
         self._device = device
         self._arrays = DeviceArrays(device.runner)
+        self._pools = DevicePools(self._arrays)
         self._window = DeviceWindow(device.runner, limit)
         self._kernels = ByIdentity[KernelIR, DeviceKernel | RefusedError]()
         self._lock = threading.RLock()
@@ -144,8 +146,11 @@ class DeviceExecutor(AbstractDeferringExecutor):
         if lent:
             self._run_window("a call on memory that others see")
         try:
+            parts = self._parts(call)
             there = [
-                self._arrays.on_device(a, is_written=p.name in kernel.written)
+                self._arrays.on_device(
+                    a, is_written=p.name in kernel.written, part=parts.get(p.name)
+                )
                 for p, a in zip(kernel.ir.arrays, arrays, strict=True)
             ]
             if not lent and self._window.defers:
@@ -161,6 +166,26 @@ class DeviceExecutor(AbstractDeferringExecutor):
         finally:
             self._arrays.take_back(lent)
             self._arrays.publish()
+
+    def _parts(self, call: KernelCall) -> dict[str, Part]:
+        """Returns the parts of trees' arrays that a call may access, by array.
+
+        If pools have to grow, the counters on the device tell first how many slots are in use.
+        """
+        if not call.instance.structures:
+            return {}
+        pools, sections = self._pools, self._pools.sections(call)
+        wanted = used = pools.used(call)
+        held = {name: self._arrays.n_held(x.storage) for name, x in sections.items()}
+        if any(n is None or n < used[name] for name, n in held.items()):
+            outdated = pools.outdated(call)
+            if outdated and any(n is not None and n < used[name] for name, n in held.items()):
+                self._run_window("pools grow")
+                self._arrays.read([x.counters for x in outdated])
+                used = pools.used(call)
+            wanted = pools.wanted(call)
+        pools.note(call)
+        return {name: Part(x, used[name], wanted[name]) for name, x in sections.items()}
 
     def _run_window(self, why: str) -> None:
         """Runs the deferred calls, if there are any; `why`: the reason, for the statistics."""

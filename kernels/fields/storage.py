@@ -7,7 +7,7 @@ cells in one cell of its parent; an item is a cell's number in memory.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import prod
 from typing import Any
 
@@ -20,6 +20,7 @@ from ..sparse.layout import (
     FREE,
     FREED,
     FRESH,
+    PADDING,
     TAKEN,
     WORD,
     TreeLayout,
@@ -32,6 +33,7 @@ from .directory_reader import Directory
 Array = NDArray[Any]
 Indices = Sequence[Array]
 TOP: tuple[Array, dict[int, Array]] = (np.zeros(1, np.int64), {})  # the root's one cell
+NO_MORE: Mapping[int, int] = {}
 
 
 class TreeStorage:
@@ -232,15 +234,32 @@ class TreeStorage:
                     self.arrays[f"field{number}"][..., :n_items] = 0
         self.changed(node)
 
-    def used(self, node: int) -> tuple[int, int]:
-        """Returns how many containers and how many items of a node, from the first on, may have been written."""
+    def used(self, node: int, more: Mapping[int, int] = NO_MORE) -> tuple[int, int]:
+        """Returns how many containers and how many items of a node, from the first on, may have been written.
+
+        `more`: by node, slots that may have been taken and that the counters do not tell of.
+        """
         node_k = self.tree.nodes[node]
-        n = 1 if node_k.parent < 0 else self.used(node_k.parent)[1]
+        n = 1 if node_k.parent < 0 else self.used(node_k.parent, more)[1]
         if not node_k.has.pool:
             return n, n * node_k.cells
         free, taken, fresh = self.arrays["counters"][node, [FREE, TAKEN, FRESH]]
-        n_slots = min(fresh + max(taken - free, 0), self.layout.slots[node])
-        return n, int(n_slots) * node_k.chunk
+        n_slots = int(fresh + max(taken - free, 0)) + more.get(node, 0)
+        n_slots = min(n_slots, self.layout.slots[node])
+        return n, n_slots * node_k.chunk
+
+    def n_used(self, key: str, more: Mapping[int, int] = NO_MORE) -> int:
+        """Returns how many elements of each row of a section, from the first on, kernels may access; `more` is that of `used`."""
+        stem = key.rstrip("0123456789")
+        number = int(key[len(stem) :] or 0)
+        nodes, n = self.tree.nodes, int(self.arrays[key].shape[-1])
+        if stem in ("counters", "keys") or (stem == "table" and nodes[number].has.directory):
+            return n
+        if stem == "field":
+            return min(n, self.used(self.layout.fields[number].node, more)[1] + PADDING)
+        n_containers, n_items = self.used(number, more)
+        each = {"table": nodes[number].entries, "mask": words(nodes[number].cells), "length": 1}
+        return min(n, n_containers * each[stem] if stem in each else n_items)
 
     def active(self, node: int) -> tuple[Array, ...]:
         """Returns the indices of a node's active cells, one array for each axis."""

@@ -7,7 +7,7 @@ elements are in the storage of its tree (storage.py).
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any
@@ -21,7 +21,7 @@ from ..sparse.layout import layout_of
 from .caller_location import fail
 from .host_access import host_kernels, settle_for_reading, settle_for_writing
 from .statistics import TreeStatistics, statistics_of
-from .storage import TreeStorage
+from .storage import NO_MORE, TreeStorage
 
 if TYPE_CHECKING:
     from .field import AbstractField, AbstractLeaf, DerivativeKind
@@ -447,6 +447,23 @@ class SectionSource:
     def is_gone(self) -> bool:
         """True if the memory of the tree was freed."""
         return bool(self._structure.released)
+
+    @property
+    def tree(self) -> str:
+        """The name of the tree."""
+        return self._structure.tree.name
+
+    @property
+    def counters(self) -> Any:
+        """The array of the tree's storage that `n_used` reads."""
+        return self._structure.memory.arrays["counters"]
+
+    def n_used(self, more: Mapping[int, int] = NO_MORE) -> int:
+        """Returns how many elements of each row may be in use, by the counters on the host.
+
+        `more`: by node, slots that may have been taken since these were read.
+        """
+        return self._structure.memory.n_used(self._key, more)
 
     @property
     def storage(self) -> Any:

@@ -80,6 +80,22 @@ class AbstractArray(ABC):
     def download(self) -> Array:
         """Returns the contents on the host: without a copy if host and device share memory."""
 
+    def hold(self, n_first: int) -> None:  # noqa: B027  # most hold all from the begin
+        """Gives memory, of zeros, to the first `n_first` elements of each row; elements that have it keep it.
+
+        The address stays. Raises MemoryError if the device has too little left.
+        """
+
+    def upload_first(self, values: Array, n_first: int) -> None:
+        """Copies the first `n_first` elements of each row of `values`, of the array's shape and dtype, into the array."""
+        whole = np.array(self.download())
+        whole[..., :n_first] = values[..., :n_first]
+        self.upload(whole)
+
+    def download_first(self, host: Array, n_first: int) -> None:
+        """Copies the first `n_first` elements of each row to `host`, of the array's shape and dtype."""
+        host[..., :n_first] = self.download()[..., :n_first]
+
     @abstractmethod
     def poison(self) -> None:
         """Fills the array with a value no kernel computes: NaN in floats, a large negative number in integers.
@@ -384,11 +400,13 @@ class AbstractRunner(ABC):
         *,
         as_numpy: bool = False,
         border: int | None = None,
+        grows: bool = False,
     ) -> AbstractArray:
         """Returns a new array with arbitrary contents, aligned to 64 bytes. Raises MemoryError.
 
         `as_numpy`: the array begins at an address as NumPy's arrays do, on devices where that affects times.
         `border`: number of the element at which a memory page begins, on devices that protect pages; alignment is then arbitrary.
+        `grows`: the contents are zeros, and only elements that were passed to `AbstractArray.hold` are used.
         """
 
     @abstractmethod

@@ -67,7 +67,9 @@ def _unmap(outer: int, outer_bytes: int) -> None:
 
 
 class CpuArray(AbstractArray):
-    """A C-contiguous array at a 64-byte aligned address of this process, between guard zones.
+    """A C-contiguous array of zeros at a 64-byte aligned address of this process, between guard zones.
+
+    A page gets memory at its first use.
 
     `stagger` shifts the start by that many cache lines. Arrays that all begin at the same offset in a page would compete for the
     same cache sets. Loads would also wait for unrelated stores whose addresses agree in the low 12 bits.
@@ -132,6 +134,10 @@ class CpuArray(AbstractArray):
     def upload(self, values: NDArray[Any]) -> None:
         self._thaw()
         np.copyto(self.host, values, casting="no")
+
+    def upload_first(self, values: NDArray[Any], n_first: int) -> None:
+        self._thaw()
+        self.host[..., :n_first] = values[..., :n_first]
 
     def download(self) -> NDArray[Any]:
         return self.host

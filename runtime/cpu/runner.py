@@ -165,6 +165,7 @@ class CpuRunner(AbstractRunner):
         *,
         as_numpy: bool = False,
         border: int | None = None,
+        grows: bool = False,
     ) -> CpuArray:
         self._n_allocated += 1
         stagger = 17 * self._n_allocated

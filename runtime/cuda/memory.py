@@ -1,8 +1,10 @@
-"""Arrays in GPU memory with guard zones before and behind them."""
+"""Arrays in GPU memory, and those with guard zones before and behind them."""
 
 from __future__ import annotations
 
 import zlib
+from abc import abstractmethod
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -19,8 +21,8 @@ _GUARD = 0xA5
 _DLPACK = 2, 0  # kDLCUDA, and the number of the GPU that `driver.gpu` opens
 
 
-class CudaArray(AbstractArray):
-    """A C-contiguous array on the GPU. Raises MemoryError if it does not fit.
+class AbstractGpuArray(AbstractArray):
+    """A C-contiguous array on the GPU.
 
     A frozen array is compared with its earlier contents by a checksum on the host.
     """
@@ -30,13 +32,7 @@ class CudaArray(AbstractArray):
         self._cuda = driver()
         self._shape, self._dtype = shape, np.dtype(dtype)
         self._n_bytes = int(np.prod(shape, dtype=np.int64)) * self._dtype.itemsize
-        self._behind_bytes = _GUARD_BYTES + -self._n_bytes % 256
-        try:
-            self._memory = self._cuda.mem_alloc(_GUARD_BYTES + self._n_bytes + self._behind_bytes)
-        except self._cuda.MemoryError as e:
-            raise MemoryError(f"the GPU has no {self._n_bytes} bytes left") from e
         self._checksum: int | None = None
-        self._set_guards()
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -47,9 +43,13 @@ class CudaArray(AbstractArray):
         return self._dtype
 
     @property
+    @abstractmethod
     def address(self) -> int:
         """GPU address of the first element; a multiple of 256."""
-        return int(self._memory) + _GUARD_BYTES
+
+    @abstractmethod
+    def free(self) -> None:
+        """Frees the GPU memory immediately."""
 
     @property
     def lendable(self) -> tuple[int, tuple[int, int]]:
@@ -62,6 +62,15 @@ class CudaArray(AbstractArray):
         if self._n_bytes:
             self._cuda.memcpy_htod(self.address, np.ascontiguousarray(values))
 
+    def upload_first(self, values: Array, n_first: int) -> None:
+        self._checksum = None
+        for address, row in self._rows(values):
+            self._cuda.memcpy_htod(address, row[:n_first])
+
+    def download_first(self, host: Array, n_first: int) -> None:
+        for address, row in self._rows(host):
+            self._cuda.memcpy_dtoh(row[:n_first], address)
+
     def download(self) -> Array:
         host = np.empty(self._shape, self._dtype)
         if self._n_bytes:
@@ -70,7 +79,6 @@ class CudaArray(AbstractArray):
 
     def poison(self) -> None:
         self._checksum = None
-        self._set_guards()
         value = np.array(poison_value(self._dtype), self._dtype)
         if self._n_bytes == 0:
             return
@@ -87,20 +95,56 @@ class CudaArray(AbstractArray):
         self._checksum = self._sum()
 
     def trespass(self) -> str | None:
+        is_changed = self._checksum is not None and self._sum() != self._checksum
+        return "inside a read-only input" if is_changed else None
+
+    def _rows(self, host: Array) -> Iterator[tuple[int, Array]]:
+        """Yields the address of each row, and that row of a contiguous array on the host."""
+        assert host.shape == self._shape
+        assert host.dtype == self._dtype
+        assert host.flags.c_contiguous  # else `reshape` copies
+        for k, row in enumerate(host.reshape(-1, self._shape[-1])):
+            yield self.address + k * row.nbytes, row
+
+    def _sum(self) -> int:
+        return zlib.crc32(self.download().data)
+
+
+class CudaArray(AbstractGpuArray):
+    """An array in GPU memory of its own, between guard zones. Raises MemoryError if it does not fit."""
+
+    def __init__(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+        super().__init__(shape, dtype)
+        self._behind_bytes = _GUARD_BYTES + -self._n_bytes % 256
+        try:
+            self._memory = self._cuda.mem_alloc(_GUARD_BYTES + self._n_bytes + self._behind_bytes)
+        except self._cuda.MemoryError as e:
+            raise MemoryError(f"the GPU has no {self._n_bytes} bytes left") from e
+        self._set_guards()
+
+    @property
+    def address(self) -> int:
+        return int(self._memory) + _GUARD_BYTES
+
+    def clear(self) -> None:
+        """Sets all elements to zero."""
+        self._checksum = None
+        if self._n_bytes:
+            self._cuda.memset_d8(self.address, 0, self._n_bytes)
+
+    def poison(self) -> None:
+        self._set_guards()
+        super().poison()
+
+    def trespass(self) -> str | None:
         if not self._is_guard(int(self._memory), _GUARD_BYTES):
             return "before it"
         if not self._is_guard(self.address + self._n_bytes, self._behind_bytes):
             return "behind it"
-        if self._checksum is not None and self._sum() != self._checksum:
-            return "inside a read-only input"
-        return None
+        return super().trespass()
 
     def free(self) -> None:
-        """Frees the GPU memory immediately."""
         self._memory.free()
-
-    def _sum(self) -> int:
-        return zlib.crc32(self.download().data)
 
     def _set_guards(self) -> None:
         self._cuda.memset_d8(int(self._memory), _GUARD, _GUARD_BYTES)

@@ -15,7 +15,7 @@ from ..api.arguments import fitting_array
 from ..api.artifact import Artifact
 from ..api.backend import AbstractArray, AbstractModule, RunError
 from .driver import driver, explain
-from .memory import CudaArray
+from .memory import AbstractGpuArray, CudaArray
 
 if TYPE_CHECKING:
     from ...codegen.text.source import Argument, KernelLaunch
@@ -53,7 +53,7 @@ class CudaModule(AbstractModule):
         self._artifact = artifact
         self._functions = functions
         self.stream = stream
-        self._workspace: CudaArray | None = None
+        self._workspace: AbstractGpuArray | None = None
 
     @property
     def artifact(self) -> Artifact:
@@ -71,7 +71,7 @@ class CudaModule(AbstractModule):
                 failure, is_lost = explain(e, launch.kernel)
                 raise RunError(failure, is_lost=is_lost) from e
         for given, array in moved:
-            if isinstance(given, np.ndarray) and isinstance(array, CudaArray):
+            if isinstance(given, np.ndarray) and isinstance(array, AbstractGpuArray):
                 if given.flags.writeable:
                     given[...] = array.download()
                 array.free()
@@ -86,7 +86,7 @@ class CudaModule(AbstractModule):
                 packed.append(packed_scalar(a.dtype, v))
             else:
                 array = _on_gpu(a, v)
-                assert isinstance(array, CudaArray)
+                assert isinstance(array, AbstractGpuArray)
                 packed.append(("P", array.address))
         return [self._prepared(launch, packed) for launch in self._artifact.launches]
 
@@ -131,12 +131,12 @@ def packed_scalar(dtype: str, value: Any) -> tuple[str, Any]:
 
 def _on_gpu(
     argument: Argument, value: AbstractArray | Array | int | float | bool
-) -> CudaArray | int | float | bool:
+) -> AbstractGpuArray | int | float | bool:
     """Returns the argument's value on the GPU. Raises TypeError naming the argument if it does not fit."""
     if argument.kind == "scalar":
         assert not isinstance(value, AbstractArray | np.ndarray)
         return value
-    if not isinstance(value, CudaArray | np.ndarray):
+    if not isinstance(value, AbstractGpuArray | np.ndarray):
         raise TypeError(
             f"argument {argument.name} must be a NumPy array or one on the GPU,"
             f" not {type(value).__name__}"
@@ -149,7 +149,7 @@ def _on_gpu(
             f"argument {argument.name} must be {dtype} of shape {argument.shape},"
             f" not {value.dtype} of shape {value.shape}"
         )
-    if isinstance(value, CudaArray):
+    if isinstance(value, AbstractGpuArray):
         return value
     array = CudaArray(value.shape, dtype)
     array.upload(value)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,8 @@ from ..files import read_own
 from ..measure.timing import Sampler, interleave
 from .driver import driver, enter_context, explain, gpu
 from .graph import CudaGraph, GraphError
-from .memory import CudaArray
+from .growing import GrowingArray, has_virtual_memory
+from .memory import AbstractGpuArray, CudaArray
 from .module import CudaModule
 from .windows import CudaWindows
 
@@ -24,6 +26,7 @@ Array = NDArray[Any]
 
 _SHARED_BYTES = 48 << 10  # more dynamic shared memory has to be requested
 _LAUNCHES_A_GRAPH = 32
+_GROWING_BYTES = 8 << 20  # smaller arrays have all their memory at once: a page has 2 MiB
 
 
 class CudaRunner(AbstractRunner):
@@ -71,8 +74,14 @@ class CudaRunner(AbstractRunner):
         *,
         as_numpy: bool = False,
         border: int | None = None,
-    ) -> CudaArray:
-        return CudaArray(shape, dtype)
+        grows: bool = False,
+    ) -> AbstractGpuArray:
+        if grows and prod(shape) * dtype.itemsize >= _GROWING_BYTES and has_virtual_memory():
+            return GrowingArray(shape, dtype)
+        array = CudaArray(shape, dtype)
+        if grows:
+            array.clear()
+        return array
 
     def windows(self) -> CudaWindows:
         return CudaWindows()

@@ -205,6 +205,7 @@ class EmulatorRunner(backend.AbstractRunner):
         *,
         as_numpy: bool = False,
         border: int | None = None,
+        grows: bool = False,
     ) -> CpuArray:
         return self._cpu.allocate(shape, dtype)
 

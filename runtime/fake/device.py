@@ -164,6 +164,7 @@ class FakeRunner(backend.AbstractRunner):
         *,
         as_numpy: bool = False,
         border: int | None = None,
+        grows: bool = False,
     ) -> FakeArray:
         return FakeArray(shape, dtype)
 

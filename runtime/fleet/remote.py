@@ -239,6 +239,7 @@ class RemoteRunner(backend.AbstractRunner):
         *,
         as_numpy: bool = False,
         border: int | None = None,
+        grows: bool = False,
     ) -> backend.AbstractArray:
         raise DeviceError("a program for a fleet has its arrays there")
 
