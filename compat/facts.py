@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 from dataclasses import replace
 from enum import Enum
 from importlib.util import find_spec
@@ -97,6 +98,12 @@ class RunningProgram:
     def config(self) -> Any:
         """Returns the options of the program."""
         return needed_program("impl.get_runtime").config
+
+    def get_total_compilation_time(self) -> float:
+        """Returns the CPU seconds of the compilers that have ended, and of other processes that this one has waited for."""
+        needed_program("impl.get_runtime")
+        used = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return used.ru_utime + used.ru_stime
 
 
 class Runtime:

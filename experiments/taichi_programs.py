@@ -64,6 +64,8 @@ class Asked:
     frames: int = FRAMES
     limit_s: float = LIMIT_S
     version: str = ""  # of Taichi
+    beside: str = ""  # folder of packages that programs import, for our Python
+    finds_files: bool = False  # where they run programs find the files that lie beside them
 
 
 def programs(examples: Path) -> list[str]:
@@ -102,10 +104,15 @@ def run_one(
     python = sys.executable if frontend == "ours" else str(asked.taichi)
     with this_package() as (place, environment):
         (place / "work").mkdir()
+        for file in asked.examples.iterdir() if asked.finds_files else ():
+            (place / "work" / file.name).symlink_to(file)
         command = [python, "-m", "kernelscape.experiments.taichi_driver", frontend]
         command += [str(path), "--frames", str(asked.frames), "--state", str(state)]
         if threads:
             environment["TI_CPU_MAX_NUM_THREADS"] = str(threads)
+        environment["MPLBACKEND"] = "Agg"  # nobody looks at pictures
+        if asked.beside and frontend == "ours":
+            environment["PYTHONPATH"] += f"{os.pathsep}{asked.beside}"
         try:
             done = subprocess.run(
                 command,

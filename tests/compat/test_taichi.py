@@ -223,3 +223,11 @@ def test_a_program_may_end_within_its_block() -> None:
     code = "from kernelscape.compat.taichi import install\nc = install()\nc.__enter__()\nimport taichi as ti\nprint(ti.f32)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout and not done.stderr
+
+
+def test_programs_ask_how_long_compilers_took() -> None:
+    ti.init(arch=ti.cpu)
+    seconds = ti.lang.impl.get_runtime().prog.get_total_compilation_time()
+    subprocess.run([sys.executable, "-c", "sum(range(10**6))"], check=True)
+    assert ti.lang.impl.get_runtime().prog.get_total_compilation_time() > seconds
+    ti.reset()
