@@ -10,6 +10,7 @@ from typing import Any
 
 from ..kernels.fields.program import Arch, cpu, element_dtype, needed_program
 from ..kernels.frontend.dispatch import on_device
+from ..program.tape import AutodiffMode as AutodiffMode
 
 
 class Extension(Enum):
@@ -24,15 +25,6 @@ class Extension(Enum):
     bls = "bls"
     assertion = "assertion"
     extfunc = "extfunc"
-
-
-class AutodiffMode(Enum):
-    """Way in which a kernel is compiled: itself, with checks of what a tape reads, or one of its derivatives."""
-
-    NONE = 0
-    VALIDATION = 1
-    FORWARD = 2
-    REVERSE = 3
 
 
 class SNodeGradType(Enum):

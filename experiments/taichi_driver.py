@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import builtins
 import json
+import math
 import random
 import sys
 import time
@@ -30,6 +31,9 @@ import numpy as np
 # What Taichi's programs are run with, too: it costs Taichi nothing.
 _WINDOWS = ("..compat.program", "..compat.display.window", "..compat.display.tools")
 FRAME_RATE = 60.0  # frames a second, by the clock that programs see
+MOST_ELEMENTS = (
+    1 << 28
+)  # of a field that is kept: the box of a sparse one may be larger than memory
 DEPTH = 3  # objects in objects whose fields are kept
 
 
@@ -96,6 +100,8 @@ def state_of(names: Mapping[str, Any], depth: int = DEPTH) -> dict[str, np.ndarr
             parts: Any = x
         elif type(x).__name__.endswith(("Field", "Ndarray")):
             try:
+                if math.prod(x.shape) > MOST_ELEMENTS:
+                    continue
                 parts = x.to_numpy()
             except (RuntimeError, AttributeError):  # it has no place yet
                 continue

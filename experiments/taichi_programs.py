@@ -28,7 +28,7 @@ import numpy as np
 
 from .conditions import moment, stamp, stamp_text, versions_in
 from .taichi_driver import FRAME_RATE
-from .turns import this_package
+from .turns import this_package, without_scratch
 from .writing import parser_of, read_results, table, time_text, write_results
 
 FILE = "taichi_programs"
@@ -205,7 +205,8 @@ def make_row(asked: Asked, name: str) -> dict[str, Any]:
         for who in states:
             row[who].pop("trace", None)
             if "why" in row[who]:
-                row[who]["why"] = row[who]["why"].replace(f"{asked.examples}/", "")
+                said = without_scratch(row[who]["why"])
+                row[who]["why"] = said.replace(f"{asked.examples}/", "")
         if all(runs(row, who) for who in states) and not row["random"]:
             row["compared"] = compare_files(states["ours"], states["taichi"])
             if row["compared"]["unlike"]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -81,10 +82,18 @@ def pythons_of(
         parser.error(str(e))
 
 
+_SCRATCH = "kernelscape-turns-"
+
+
+def without_scratch(text: str) -> str:
+    """A text without the path of the folder of `this_package`, which is another one in each run."""
+    return re.sub(rf"[^\s'\"]*/{_SCRATCH}[^/]*/", "", text)
+
+
 @contextmanager
 def this_package() -> Iterator[tuple[Path, dict[str, str]]]:
     """An empty folder, and an environment in which another Python finds this package there, with no program compiled before."""
-    with tempfile.TemporaryDirectory(prefix="kernelscape-turns-") as scratch:
+    with tempfile.TemporaryDirectory(prefix=_SCRATCH) as scratch:
         place = Path(scratch)
         (place / "kernelscape").symlink_to(Path(__file__).resolve().parents[1])
         yield (

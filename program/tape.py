@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, field
+from enum import Enum
 from types import TracebackType
 from typing import Any, Literal
 
@@ -41,6 +42,28 @@ from .gradients import clear_all_gradients, set_all
 from .snapshots import Snapshots
 
 
+class AutodiffMode(Enum):
+    """Way in which a kernel runs: itself, with checks of what a tape reads, or as one of its derivatives."""
+
+    NONE = 0
+    VALIDATION = 1
+    FORWARD = 2
+    REVERSE = 3
+
+
+@dataclass(frozen=True)
+class TapedFunction:
+    """A kernel, or a function with a gradient of its own, as one call on a tape names it."""
+
+    name: str
+    tape: Tape = field(repr=False)
+
+    @property
+    def autodiff_mode(self) -> AutodiffMode:
+        """Way in which its calls run now."""
+        return AutodiffMode.VALIDATION if self.tape.is_checking else AutodiffMode.NONE
+
+
 @dataclass(frozen=True)
 class _Taped:
     """Kernel call on a tape.
@@ -52,6 +75,14 @@ class _Taped:
     call: KernelCall
     before: dict[str, Any]
     masks: Masks = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        return self.call.instance.ir.name
+
+    @property
+    def given(self) -> tuple[Any, ...]:
+        return (*self.call.arrays.values(), *self.call.scalars.values())
 
     def again(self) -> None:
         current().run(self.call)
@@ -68,6 +99,14 @@ class _Replaced:
     grad: Callable[..., Any]
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
+
+    @property
+    def name(self) -> str:
+        return getattr(self.function, "__name__", "a function")
+
+    @property
+    def given(self) -> tuple[Any, ...]:
+        return (*self.args, *self.kwargs.values())
 
     def again(self) -> None:
         self.function(*self.args, **self.kwargs)
@@ -173,6 +212,7 @@ class Tape:
             self._validates = False
         self._taping: _Taping | None = None
         self._block = ExitStack()
+        self._is_open = False
         self._is_done = False
 
     def __enter__(self) -> Tape:
@@ -193,6 +233,7 @@ class Tape:
             self._check = GradCheck(self.loss, self._grad_check)
         self._taping = _Taping(current(), is_checked=self._validates, snapshots=self._snapshots)
         self._block.enter_context(using(self._taping))
+        self._is_open = True
         return self
 
     def __exit__(
@@ -202,6 +243,7 @@ class Tape:
         trace: TracebackType | None,
     ) -> None:
         self._block.close()
+        self._is_open = False
         if kind is None and self.loss is not None:
             self.grad()
 
@@ -234,6 +276,23 @@ class Tape:
         self._taping.cells.refuse_changes_by_python()
         for call in reversed(self._taping.calls):
             call.reverse()
+
+    @property
+    def is_checking(self) -> bool:
+        """True in the block of a tape that validates."""
+        return self._is_open and self._validates
+
+    @property
+    def calls(self) -> list[tuple[TapedFunction, tuple[Any, ...]]]:
+        """The calls on the tape in order: what was called, with its arrays and numbers."""
+        calls = self._taping.calls if self._taping else ()
+        return [(TapedFunction(c.name, self), c.given) for c in calls]
+
+    @property
+    def modes(self) -> list[AutodiffMode]:
+        """The way in which each call ran."""
+        mode = AutodiffMode.VALIDATION if self._validates else AutodiffMode.NONE
+        return [mode for _ in self.calls]
 
     def clear_ndarrays(self) -> None:
         """Sets the gradients of all ndarrays that are arguments of the calls to zero."""

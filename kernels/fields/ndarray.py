@@ -12,7 +12,13 @@ from weakref import WeakValueDictionary
 import numpy as np
 from numpy.typing import NDArray
 
-from ..ir.errors import KernelIndexError, ProgramIndexError, ProgramTypeError, ProgramValueError
+from ..ir.errors import (
+    KernelArgumentError,
+    KernelIndexError,
+    ProgramIndexError,
+    ProgramTypeError,
+    ProgramValueError,
+)
 from ..ir.kernel import DType
 from . import field_memory
 from .caller_location import fail
@@ -69,8 +75,9 @@ class Ndarray:
         if needs_grad:
             if not self.dtype.is_float:
                 fail(
-                    f"an ndarray of {self.dtype.name} has no grad: its elements are no floats",
-                    ProgramTypeError,
+                    f"needs_grad=True: {self.dtype.name} is not supported for ndarrays that have a gradient, whose elements are"
+                    " floats",
+                    KernelArgumentError,
                 )
             self.grad = Ndarray(self.dtype, self.shape, self.element_shape)
             _with_gradient[id(self.array)] = self

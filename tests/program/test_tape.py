@@ -12,6 +12,7 @@ from kernelscape.kernels.frontend.recorder import record_program
 from kernelscape.kernels.interpret.executor import interpret
 from kernelscape.kernels.ir.errors import ProgramRuntimeError
 from kernelscape.kernels.ir.text import show
+from kernelscape.program.tape import AutodiffMode
 from kernelscape.runtime.engine.planning import default_plan
 from kernelscape.search.starts.complete import sketched_candidates
 from kernelscape.testing.checking import source_of, target
@@ -774,3 +775,28 @@ def test_kernels_use_gradients_of_their_arrays_or_say_why_not() -> None:
         descend(x, x.grad)
     with pytest.raises(ProgramRuntimeError, match=r"uses x\.grad: it has no derivative"):
         descend.grad(x, y)
+
+
+@pytest.mark.parametrize("validation", [False, True])
+def test_a_tape_lists_its_calls_with_their_modes(validation):
+    """In the block of a tape that validates, kernels run with checks, and behind it as they are."""
+    ks.init(debug=True)
+    x = ks.field(ks.f64, shape=3, needs_grad=True)
+    loss = ks.field(ks.f64, shape=(), needs_grad=True)
+
+    @ks.kernel
+    def total(factor: ks.f64):
+        for i in x:
+            loss[None] += factor * x[i]
+
+    inside = AutodiffMode.VALIDATION if validation else AutodiffMode.NONE
+    with ks.ad.Tape(loss, validation=validation) as tape:
+        total(2.0)
+        total(3.0)
+        ((first, given), (second, _)) = tape.calls
+        assert (first.name, second.name) == ("total", "total")
+        assert [first.autodiff_mode, second.autodiff_mode] == tape.modes == [inside] * 2
+        assert given[-1] == 2.0
+    assert first.autodiff_mode is AutodiffMode.NONE
+    assert np.array_equal(x.grad.to_numpy(), [5.0] * 3)
+    ks.reset()
