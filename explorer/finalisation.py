@@ -213,10 +213,10 @@ class LastRounds:
         self._ending.is_disturbed = told.is_disturbed
         if told.is_disturbed:
             self._claims.why_not_now = "other work disturbed the final comparison"
-            counted = self._from_a_right_one(longer_where_steadier(entries, timed))
-            return [(t.outcome, t.candidate) for t in counted]
-        self._claims.see_memory(rates)
-        self._confirm(timed)
+            timed = self._from_a_right_one(longer_where_steadier(entries, timed))
+        else:
+            self._claims.see_memory(rates)
+            self._confirm(timed)
         for t in timed:
             if default is not None and t.outcome.key == default[0].key:
                 self._standing.default_ns = t.outcome.time_ns

@@ -11,21 +11,32 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
-from ..kernels.analysis.cell_changes import CellChanges
+from ..kernels.analysis.cell_changes import CellChanges, loop_of
 from ..kernels.fields.caller_location import fail
 from ..kernels.fields.ndarray import Ndarray
 from ..kernels.fields.tree import Structure
 from ..kernels.frontend.derivatives import adjoint_of, count_call, mask_call
-from ..kernels.frontend.dispatch import Executor
+from ..kernels.frontend.dispatch import Executor, current
 from ..kernels.frontend.instance import KernelCall
 from ..kernels.frontend.recorder import ndarray
 from ..kernels.ir.errors import LanguageError, ProgramRuntimeError
-from ..kernels.ir.kernel import DType, ForActive, IsActive, KernelIR, Length, Stmt
+from ..kernels.ir.kernel import (
+    DType,
+    ForActive,
+    IsActive,
+    KernelIR,
+    Length,
+    Load,
+    Placed,
+    Stmt,
+    Store,
+    Update,
+)
 from ..kernels.ir.walk import children, nested_statements, walk
 from ..kernels.transforms.derivatives.masks import mask_of
 
@@ -33,14 +44,16 @@ _MOST_BYTES = 1 << 30  # of a mask, which has a byte a cell
 Masks = dict[int, Any]
 _Cells = tuple[int, int]  # the identity of a tree in memory, and a node
 _Question = IsActive | Length
+_QUESTION, _ACCESS = -1, -2  # in place of the number of a loop
 
 
 @dataclass(frozen=True)
 class _Visit:
     """Loop over active cells, or a question about them, in a call whose adjoint depends on these cells.
 
-    `loop`: the loop; for a question, a loop over the same cells. `top`: the number of its statement at top level. `number`: the
-    number of the loop among loops over active cells; -1 for a question. `masks`: those of the call, by number.
+    `loop`: the loop; for a question or an access, a loop over the same cells. `top`: the number of its statement at top level.
+    `number`: the number of the loop among loops over active cells; _QUESTION, or _ACCESS to elements from another loop.
+    `masks`: those of the call, by number. `reads_others`: the loop reads elements of cells beside its own.
     """
 
     call: KernelCall
@@ -49,6 +62,7 @@ class _Visit:
     top: int
     number: int
     masks: Masks
+    reads_others: bool = False
 
     @property
     def cells(self) -> _Cells:
@@ -63,25 +77,28 @@ class _Visit:
 class _Visited:
     """Visits of the cells of a node.
 
-    `loops`: those without a mask. `question`: the first question. `earlier`: the first loop before the last change. `mask`: that of
-    the cells as they are, if it was made.
+    `loops`: those without a mask. `question`: the first question. `access`: the first access from another loop. `earlier`: the
+    first loop before the last change. `mask`: that of the cells as they are, if it was made.
     """
 
     loops: list[_Visit] = field(default_factory=list)
     question: _Visit | None = None
+    access: _Visit | None = None
     earlier: _Visit | None = None
     mask: Any = None
 
     def add(self, v: _Visit) -> None:
         """Adds a visit of the cells as they are."""
-        if v.number >= 0:
-            self.loops.append(v)
-        else:
+        if v.number == _ACCESS:
+            self.access = self.access or v
+        elif v.number == _QUESTION:
             self.question = self.question or v
+        else:
+            self.loops.append(v)
 
     @property
     def first(self) -> _Visit | None:
-        return self.earlier or self.question or next(iter(self.loops), None)
+        return self.earlier or self.question or next(iter(self.loops), self.access)
 
 
 @dataclass
@@ -103,8 +120,11 @@ class _Watched:
         assert found is not None
         return found
 
-    def refusal(self) -> tuple[_Visit, str] | None:
-        """Returns a visit that has no right adjoint if the cells change, and the reason; None if masks help."""
+    def refusal(self, *, is_counted: bool) -> tuple[_Visit, str] | None:
+        """Returns a visit that has no right adjoint if the cells change, and the reason; None if masks help.
+
+        `is_counted`: their number has changed. Where nothing is counted, the access rule of tapes holds for what was inactive, too.
+        """
         if self.changes.deactivates:
             reason = "the values and gradients of deactivated cells are gone when the adjoint runs"
             return self.first, reason
@@ -113,6 +133,9 @@ class _Watched:
         if self.visited.question is not None:
             reason = "is_active or a length in the adjoint would have another value"
             return self.visited.question, reason
+        others = next((v for v in self.visited.loops if v.reads_others), None)
+        if is_counted and others is not None:
+            return others, "it reads cells beside its own, which were inactive then"
         if self.first.n_mask_bytes > _MOST_BYTES:
             n_gib = self.first.n_mask_bytes / (1 << 30)
             return self.first, f"a mask of them would take {n_gib:,.1f} GiB, more than 1"
@@ -172,6 +195,22 @@ class ChangedCells:
                     ProgramRuntimeError,
                 )
 
+    def counts(self) -> dict[_Cells, int]:
+        """Returns the number of active cells of each node that was visited, as it is."""
+        firsts = {cells: x.first for cells, x in self._visited.items()}
+        return {cells: _count(v, current()) for cells, v in firsts.items() if v is not None}
+
+    def refuse_changes_since(self, counts: dict[_Cells, int]) -> None:
+        """Raises LanguageError if a visited node has another number of active cells than in `counts`."""
+        for cells, n in self.counts().items():
+            visit = self._visited[cells].first
+            if visit is not None and counts.get(cells, n) != n:
+                fail(
+                    f"active cells over which {visit.call.instance.ir.name} loops have changed behind the block of the tape:"
+                    " compute its gradients before",
+                    ProgramRuntimeError,
+                )
+
     def _add(self, v: _Visit) -> None:
         self._visited.setdefault(v.cells, _Visited()).add(v)
 
@@ -193,7 +232,7 @@ class ChangedCells:
 
     def _begin(self, x: _Watched, call: KernelCall, behind: Executor) -> None:
         """Makes a mask, and counts the cells where calls run at once."""
-        refusal = x.refusal()
+        refusal = x.refusal(is_counted=False)
         is_sure = behind.records or (x.changes.deactivates and x.changes.activates)
         if refusal is not None and is_sure:  # activated again, cells that it deactivates are zero
             _refuse(refusal, call)
@@ -206,7 +245,7 @@ class ChangedCells:
         """Gives the mask to the loops if cells have changed, or may have."""
         if x.n_before is not None and _count(x.first, behind) == x.n_before:
             return
-        refusal, visited = x.refusal(), x.visited
+        refusal, visited = x.refusal(is_counted=x.n_before is not None), x.visited
         if refusal is not None:
             _refuse(refusal, call)
         for v in visited.loops:
@@ -233,29 +272,59 @@ def _visits_of(call: KernelCall, masks: Masks) -> Iterator[_Visit]:
         return
     if adjoint is None:
         return
-    looped = {(s.tree, s.node) for s in nested_statements(adjoint.body) if isinstance(s, ForActive)}
-    asked = {(e.tree, e.node) for s in nested_statements(adjoint.body) for e in _questions(s)}
+    statements = list(nested_statements(adjoint.body))
+    looped = {(s.tree, s.node) for s in statements if isinstance(s, ForActive)}
+    asked = {(e.tree, e.node) for s in statements for e in _questions(s)}
+    touched = {name for s in statements for name in _accessed(s)}
+    placed = {x.array: x for x in ir.placed}
     number = itertools.count()
     for top, whole in enumerate(ir.body):
+        if not isinstance(whole, ForActive):
+            names = {name for s in nested_statements((whole,)) for name in _accessed(s)}
+            for x in (placed[name] for name in sorted(names & touched & placed.keys())):
+                over = _over(ir, x.tree, x.node, whole)
+                yield _Visit(call, structures[x.tree], over, top, _ACCESS, masks)
         for s in nested_statements((whole,)):
             for e in _questions(s):
                 if (e.tree, e.node) in asked:
-                    yield _Visit(call, structures[e.tree], _cells_of(ir, e, s), top, -1, masks)
+                    over = _over(ir, e.tree, e.node, s)
+                    yield _Visit(call, structures[e.tree], over, top, _QUESTION, masks)
             if isinstance(s, ForActive):
                 n = next(number)
                 if (s.tree, s.node) in looped:
-                    yield _Visit(call, structures[s.tree], s, top, n, masks)
+                    others = _reads_others(s, placed)
+                    yield _Visit(call, structures[s.tree], s, top, n, masks, others)
+
+
+def _accessed(s: Stmt) -> Iterator[str]:
+    """Yields the arrays that a statement reads or updates, without those inside of it."""
+    if isinstance(s, Store | Update):
+        yield s.array
+    yield from (x.array for e in children(s) for x in walk(e) if isinstance(x, Load))
+
+
+def _reads_others(loop: ForActive, placed: Mapping[str, Placed]) -> bool:
+    """True if a loop over active cells reads an element of its tree at other indices than its own."""
+    loads = (
+        x
+        for s in nested_statements(loop.body)
+        for e in children(s)
+        for x in walk(e)
+        if isinstance(x, Load) and x.array in placed and placed[x.array].tree == loop.tree
+    )
+    n = len(loop.loops)
+    return any(tuple(map(loop_of, x.indices[-n:])) != loop.loops for x in loads)
 
 
 def _questions(s: Stmt) -> Iterator[_Question]:
     yield from (x for e in children(s) for x in walk(e) if isinstance(x, IsActive | Length))
 
 
-def _cells_of(ir: KernelIR, e: _Question, s: Stmt) -> ForActive:
-    """Returns a loop over the cells of a question."""
-    (tree,) = (t for t in ir.trees if t.name == e.tree)
-    loops = tuple(f"c{k}" for k in range(len(tree.axes(e.node))))
-    return ForActive(e.tree, e.node, loops, (), s.where)
+def _over(ir: KernelIR, name: str, node: int, s: Stmt) -> ForActive:
+    """Returns a loop over the cells of a node about which a statement asks, or whose elements it accesses."""
+    (tree,) = (t for t in ir.trees if t.name == name)
+    loops = tuple(f"c{k}" for k in range(len(tree.axes(node))))
+    return ForActive(name, node, loops, (), s.where)
 
 
 def _marked(v: _Visit, behind: Executor) -> Any:

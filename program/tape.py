@@ -211,6 +211,7 @@ class Tape:
             warnings.warn(text, stacklevel=2)
             self._validates = False
         self._taping: _Taping | None = None
+        self._counts: dict[Any, int] | None = None  # of active cells at the end of the block
         self._block = ExitStack()
         self._is_open = False
         self._is_done = False
@@ -244,8 +245,12 @@ class Tape:
     ) -> None:
         self._block.close()
         self._is_open = False
-        if kind is None and self.loss is not None:
+        if kind is not None:
+            return
+        if self.loss is not None:
             self.grad()
+        elif self._taping is not None and not current().records:
+            self._counts = self._taping.cells.counts()
 
     def grad(self) -> None:
         """Computes the gradients of the loss: runs the adjoints of the calls, from the last call to the first."""
@@ -273,9 +278,15 @@ class Tape:
             return
         if self._taping is None:
             return
-        self._taping.cells.refuse_changes_by_python()
+        cells = self._taping.cells
+        cells.refuse_changes_by_python()
+        if self._counts is not None:
+            cells.refuse_changes_since(self._counts)
         for call in reversed(self._taping.calls):
-            call.reverse()
+            # A gradient that is written by hand may activate cells over which earlier calls loop.
+            is_by_hand = isinstance(call, _Replaced)
+            with using(_Watching(cells, current())) if is_by_hand else nullcontext():
+                call.reverse()
 
     @property
     def is_checking(self) -> bool:

@@ -7,6 +7,7 @@ Between two arrays of one place, barrier placement sees a hazard.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -34,9 +35,12 @@ def _lives(launch: loop_ir.Launch, plan: Plan) -> dict[str, tuple[int, int]]:
     """Returns the numbers of the first and the last node in which each array in shared memory is alive."""
     nodes = _of_block(launch.nodes)
     found: dict[str, tuple[int, int]] = {}
-    for name, tasks in users_in_shared(launch, plan):
+    users = list(users_in_shared(launch, plan))
+    n_arrays = Counter(name for name, _ in users)
+    for name, tasks in users:
         at = [k for k, n in enumerate(nodes) if tasks & tasks_in(n)]
-        if at:
+        # Values of several tasks for one array of the sequence have one name, so each has its own memory.
+        if at and n_arrays[name] == 1:
             found[name] = at[0], at[-1]
     return found
 

@@ -71,10 +71,10 @@ class CellChanges:
 
 
 def _is_own(s: Stmt, own: set[_Cells]) -> bool:
-    return isinstance(s, Activate) and (s.tree, s.node, tuple(map(_loop, s.indices))) in own
+    return isinstance(s, Activate) and (s.tree, s.node, tuple(map(loop_of, s.indices))) in own
 
 
-def _loop(index: Expr) -> str:
+def loop_of(index: Expr) -> str:
     """Returns the name of the loop whose index an expression is, "" for another one."""
     match to_affine(index):
         case Affine(const=0, terms=((loop, 1),)):

@@ -132,7 +132,10 @@ class Control:
                 shared.ratio = self._contenders.ratios(best.key)[self.state]
                 self._program, self._ratio, self.ns = best, shared.ratio, best.time_ns
                 self._states.anchor(best.time_ns)
-                self._put_off(_CALLS * 1e-9 * best.time_ns)  # it was timed just now
+                if (
+                    self._has_timed
+                ):  # the first look tells if this machine is in the state of another one
+                    self._put_off(_CALLS * 1e-9 * best.time_ns)  # it was timed just now
 
     def _put_off(self, look_s: float) -> None:
         """Puts the next look off behind one that took `look_s`, if that is long."""

@@ -54,7 +54,7 @@ def test_another_control_forgets_the_states_but_this_one() -> None:
     assert states.slowness == pytest.approx(1.0)
 
 
-@pytest.mark.parametrize(("look_s", "n_looks"), [(0.1, 10), (1.0, 1)])
+@pytest.mark.parametrize(("look_s", "n_looks"), [(0.1, 10), (1.0, 2)])
 def test_the_control_of_a_long_program_is_timed_now_and_then(look_s: float, n_looks: int) -> None:
     """The kind: a program of which each look at the machine takes as long as a candidate. There may be one every 2 s."""
     device, now = FakeDevice(), [0.0]

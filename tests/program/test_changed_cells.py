@@ -69,6 +69,21 @@ def kernels(x: Any, y: Any, w: Any, loss: Any) -> dict[str, Any]:
             loss[None] += w[None] * (i + 1)
 
     @ks.kernel
+    def pairs():
+        for i in x:
+            loss[None] += w[None] * x[i] * x[i + 1]
+
+    @ks.kernel
+    def firsts():
+        for i in range(BEGIN):
+            loss[None] += w[None] * x[i] * x[i]
+
+    @ks.kernel
+    def drop():
+        for _ in range(1):
+            ks.deactivate(sparse, at_first)
+
+    @ks.kernel
     def activate(n: int):
         for i in range(n):
             ks.activate(node, i)
@@ -142,7 +157,18 @@ def kernels(x: Any, y: Any, w: Any, loss: Any) -> dict[str, Any]:
             for i in range(ks.length(node, [])):
                 loss[None] += w[None] * (i + 1)
 
-    found = (affine, more, activate, affine_then_activate, activate_then_affine, between, twice)
+    found = (
+        affine,
+        more,
+        activate,
+        affine_then_activate,
+        activate_then_affine,
+        between,
+        twice,
+        pairs,
+        firsts,
+        drop,
+    )
     found += (sine, squares, deactivate_first, exchange, total, asking)
     found += (measuring,) if node.kind == "dynamic" else ()
     return {k.__name__: k for k in found}
@@ -478,3 +504,65 @@ def test_too_large_masks_are_refused_with_their_size(monkeypatch: pytest.MonkeyP
     with pytest.raises(ks.LanguageError, match="a mask of them would take"):
         recorded("pointer", _later)
     assert called("pointer", _unchanged) == (3.0, 6.0)
+
+
+def test_neighbours_that_become_active_are_refused() -> None:
+    """Kind: an adjoint's loop has marks, and reads of other cells find what was activated since."""
+
+    def block(p: Program) -> None:
+        p.pairs()
+        p.activate(N)
+
+    with pytest.raises(ks.LanguageError, match="it reads cells beside its own"):
+        called("pointer", block)
+
+    def unchanged(p: Program) -> None:
+        p.pairs()
+        p.activate(BEGIN)
+
+    assert called("pointer", unchanged)[1] == 2.0
+
+
+@pytest.mark.parametrize("kind", ["pointer", "hash", "bitmasked"])
+def test_cells_that_a_range_loop_reads_are_not_deactivated(kind: str) -> None:
+    """Kind: only loops over active cells were known, and a gradient of what is gone was 0."""
+
+    def block(p: Program) -> None:
+        p.firsts()
+        p.drop()
+
+    with pytest.raises(ks.LanguageError, match="values and gradients of deactivated cells"):
+        called(kind, block)
+
+
+@pytest.mark.parametrize("change", ["activate", "drop"])
+def test_cells_are_as_at_the_end_of_the_block(change: str) -> None:
+    """Kind: a kernel between the block of a tape and its gradients is on no tape."""
+    p = Program("pointer")
+    tape = ks.ad.Tape()
+    with tape:
+        p.more()
+    p.activate(N) if change == "activate" else p.drop()
+    p.loss.grad[None] = 1.0
+    with pytest.raises(ks.LanguageError, match="have changed behind the block of the tape"):
+        tape.grad()
+
+
+def test_gradients_by_hand_may_activate_cells() -> None:
+    """Kind: the gradient of a later function runs before the adjoints of earlier kernels."""
+    p = Program("pointer")
+
+    @ks.ad.grad_replaced
+    def nothing() -> None:
+        pass
+
+    @ks.ad.grad_for(nothing)
+    def nothing_backwards() -> None:
+        p.activate(N)
+
+    def block(p: Program) -> None:
+        p.more()
+        nothing()
+
+    p.tape(block)
+    assert p.w.grad[None] == 6.0
