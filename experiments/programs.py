@@ -53,7 +53,6 @@ HEAD = """
 import json, sys, time
 way, shrink, folder, seconds = sys.argv[1], int(sys.argv[2]), sys.argv[3], float(sys.argv[4])
 fixed, counted = json.loads(sys.argv[5]), json.loads(sys.argv[6])
-unseen = ()  # fields whose values nobody reads
 if way in ("called", "planned", "explored", "explore"):
     import kernelscape.compat.taichi as ti
     import kernelscape as ks
@@ -72,7 +71,8 @@ step()
 ti.sync()
 first_s = time.perf_counter() - begin
 if way == "explore":
-    run = ks.explore(step, time_limit=seconds, directory=folder, unseen=unseen, decisions=fixed or None)
+    from kernelscape.experiments.period_search import explore_period
+    run = explore_period(step, folder, seconds, fixed)
     best, ended = run.best, run.ended
     found = {"status": run.status, "evaluations": ended.evaluations, "best_ns": ended.best_ns, "bound_ns": ended.bound_ns}
     found |= {"tasks": None if best is None else n_tasks(best), "failures": ended.failures, "elapsed_s": ended.elapsed_s}

@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import json
 
+import kernelscape as ks
 import pytest
+from kernelscape.compat import taichi
 from kernelscape.experiments import programs
+from kernelscape.experiments.period_search import period_workload
 from kernelscape.experiments.program_texts import APPLICATIONS, MICRO, TEXTS
 from kernelscape.experiments.writing import read_results
+from kernelscape.kernels.frontend.recorder import record_program
+from kernelscape.kernels.tasks.entry_facts import tree_work
+from kernelscape.kernels.tasks.window_kernels import window_kernels
+from kernelscape.testing.sparse_windows import window_of
 
 RUN = {"wall_us": 8.0, "cpu_us": 12.0, "first_s": 2.0, "result": 5.0}
 COUNTED = {key: float(n) for n, key in enumerate(programs.COUNTS)}
@@ -77,3 +84,23 @@ def test_a_program_runs_call_by_call_and_by_plans_with_equal_results(tmp_path):
     called, planned = (row["runs"][way][0] for way in ("called", "planned"))
     assert called["result"] == planned["result"]
     assert (planned["n_launches"], planned["n_launches_without"]) == (1.0, 2.0)
+
+
+@pytest.mark.compiler
+@pytest.mark.parametrize(("name", "n_launches"), [("multires", 3), ("deep_hierarchy", 5)])
+def test_a_period_is_searched_with_the_lists_and_activations_of_its_plan(
+    name, n_launches, tmp_path
+):
+    ks.init()
+    file = tmp_path / f"{name}.py"  # kernels are read from a file
+    file.write_text(TEXTS[name])
+    program = {"ti": taichi, "shrink": 64, "__name__": name}
+    exec(compile(TEXTS[name], file, "exec"), program)
+    step = program["step"]
+    planned = window_kernels(window_of(record_program(step, ())[0]))
+    explored = period_workload(step)
+    loops = [t for t in explored.problem.tasks if t.loops]
+    n_made = sum("_list" in t.target.array for t in explored.problem.tasks)
+    work = tree_work(explored.recording)
+    assert (planned.n_loops, planned.n_lists, planned.n_activations) == (n_launches, 0, 0)
+    assert (len(loops), n_made, *work) == (n_launches, 0, 0, 0)
