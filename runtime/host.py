@@ -85,7 +85,7 @@ def vector_bytes(info: str | None = None) -> int:
 
 def _caches(cpus: list[int]) -> tuple[Cache, ...]:
     sizes: dict[int, dict[str, int]] = {}  # level -> cores that share an instance -> bytes
-    ways: dict[int, set[int]] = {}
+    ways: dict[int, set[tuple[int, int]]] = {}  # level -> ways and bytes of an instance
     for cpu in cpus:
         for index in sorted((_SYSFS / f"cpu{cpu}" / "cache").glob("index*")):
             if _read(index / "type").strip() not in ("Data", "Unified"):
@@ -95,11 +95,13 @@ def _caches(cpus: list[int]) -> tuple[Cache, ...]:
             if size is None or not level.isdigit():
                 continue
             shared = _read(index / "shared_cpu_list").strip() or str(cpu)
-            sizes.setdefault(int(level), {})[shared] = int(size[1]) * _SUFFIXES[size[2]]
+            n_bytes = int(size[1]) * _SUFFIXES[size[2]]
+            sizes.setdefault(int(level), {})[shared] = n_bytes
             found = _read(index / "ways_of_associativity").strip()
-            ways.setdefault(int(level), set()).add(int(found) if found.isdigit() else 0)
+            n_ways = int(found) if found.isdigit() else 0
+            ways.setdefault(int(level), set()).add((n_ways, n_bytes))
     # Cores with other caches: of their sets nothing is said.
-    same = {level: found.pop() if len(found) == 1 else 0 for level, found in ways.items()}
+    same = {level: found.pop()[0] if len(found) == 1 else 0 for level, found in ways.items()}
     return tuple(
         Cache(f"L{level}", sum(instances.values()), len(instances), same[level])
         for level, instances in sorted(sizes.items())

@@ -374,7 +374,7 @@ def crossing_bytes(
                 is_private = is_alone or parallel >= 0
                 n = _conflict_bytes(arrays, a, n_loops, 1.0 if is_private else n_caches, tiles)
                 # One line that is brought in serves the threads that share the cache, each once.
-                threads = 1.0 if is_alone or parallel < 0 else max(1.0, cores / n_caches)
+                threads = 1.0 if is_alone else max(1.0, cores / n_caches)
                 crossing[1] = max(crossing[1], n / threads)
         n_open = 0
         for k in range(n_loops):

@@ -29,6 +29,18 @@ def test_ways_are_those_of_all_caches_of_a_level(
     assert host.read_machine().caches == (host.Cache("L1", 96 << 10, 2, ways),)
 
 
+def test_caches_of_two_sizes_have_no_common_ways(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Kind: a large and a small core have as many ways, and sets of other sizes."""
+    for cpu, size in enumerate(("64K", "32K")):
+        facts = {"shared_cpu_list": str(cpu), "size": size, "ways_of_associativity": "8"}
+        _report(tmp_path, cpu, **facts)
+    monkeypatch.setattr(host, "_SYSFS", tmp_path)
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 1})
+    assert host.read_machine().caches == (host.Cache("L1", 96 << 10, 2, 0),)
+
+
 def test_ways_are_no_part_of_the_key() -> None:
     """Kind: calibrations that a new fact of the machine loses."""
     machine = host.read_machine()

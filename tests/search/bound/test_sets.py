@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -117,6 +118,26 @@ def test_no_candidate_reads_fewer_bytes_on_a_machine_with_sets(name: str) -> Non
             nearest = max(nearest, float(before.max()) / max(read, 1.0))
     assert n_raised > 0
     assert nearest > 0.5
+
+
+@pytest.mark.parametrize("name", SIZES)
+def test_threads_that_share_a_cache_make_no_ancestor_dearer(name: str) -> None:
+    """Kind: a loop that may still be shared out counts as one that is not, and its lines are brought in twice."""
+    level = replace(target_with(WAYS, 64 * LINES).levels[0], shared_by=2)
+    target = target_with(WAYS, 64 * LINES, levels=(level,), cores=2, vector_bytes=16)
+    known = Bounder(library_space(name, target, **SIZES[name]))
+    rng = np.random.default_rng(5)
+    for _ in range(30):
+        at, before = root_of(known.space), known.tiles_ns(root_of(known.space)).copy()
+        while not at.is_complete:
+            var = int(rng.choice(at.open_choices()))
+            children = [c for _, c in at.expand(var) if isinstance(c, Candidate)]
+            if not children:
+                break
+            at = children[int(rng.integers(len(children)))]
+            after = known.tiles_ns(at).copy()
+            assert (after >= before * (1 - 1e-9)).all()
+            before = after
 
 
 def test_a_cache_without_sets_reads_less_than_the_term_counts() -> None:
