@@ -63,18 +63,24 @@ def of_coloured_blocks(s: Draft) -> None:
 
 
 def of_layouts(s: Draft) -> None:
-    """Semantics: rows are found before the loop, in the program's arrays, and copies in other layouts may have changed by then."""
+    """Semantics: rows are found before the loop, in the program's arrays, and copies in other layouts may have changed by then.
+
+    A layout that other components share has no constraint with their choices: there no task is coloured.
+    """
     leaves, lists = s.problem.parts.leaves, s.problem.parts.lists
     copied = [(x.name, kind, x.arrays) for x in leaves for kind in ("leaf_layout", "cell_order")]
     copied += [(x.name, "record", (x.array,)) for x in lists]
     found = {t: read_for_rows(s.problem.tasks[t], s.problem) for t, _ in s.v.scatter}
+    component_of = {t: k for k, tasks in enumerate(s.backbone.components) for t in tasks}
     for name, kind, arrays in copied:
-        layouts = (var for site, var in s.v.of_trees[kind].items() if site.name == name)
-        for layout in layouts:
+        layouts = ((x, var) for x, var in s.v.of_trees[kind].items() if x.name == name)
+        for site, layout in layouts:
             for (t, array), how in s.v.scatter.items():
                 if found[t].get(array, frozenset()) & {*arrays}:
                     other = (how, all_but(SCATTER, GREEDY))
-                    s.b.clause("layouts of rows", [other, (layout, bits(0))])
+                    is_apart = component_of[site.task] != component_of[t]
+                    own = [] if is_apart else [(layout, bits(0))]
+                    s.b.clause("layouts of rows", [other, *own])
 
 
 def of_earlier_tasks(s: Draft) -> None:

@@ -11,9 +11,12 @@ from kernelscape.experiments import programs
 from kernelscape.experiments.period_search import period_workload
 from kernelscape.experiments.program_texts import APPLICATIONS, MICRO, TEXTS
 from kernelscape.experiments.writing import read_results
+from kernelscape.explorer.workload import Options, space_for
 from kernelscape.kernels.frontend.recorder import record_program
 from kernelscape.kernels.tasks.entry_facts import tree_work
 from kernelscape.kernels.tasks.window_kernels import window_kernels
+from kernelscape.space.components import components_of
+from kernelscape.testing.checking import target
 from kernelscape.testing.sparse_windows import window_of
 
 RUN = {"wall_us": 8.0, "cpu_us": 12.0, "first_s": 2.0, "result": 5.0}
@@ -104,3 +107,17 @@ def test_a_period_is_searched_with_the_lists_and_activations_of_its_plan(
     work = tree_work(explored.recording)
     assert (planned.n_loops, planned.n_lists, planned.n_activations) == (n_launches, 0, 0)
     assert (len(loops), n_made, *work) == (n_launches, 0, 0, 0)
+
+
+def test_a_period_of_multigrid_is_a_space_of_components(tmp_path):
+    """Kind: a layout of a tree that several components share had a constraint with a choice of one of them."""
+    ks.init()
+    file = tmp_path / "mgpcg_2d.py"
+    file.write_text(TEXTS["mgpcg_2d"])
+    program = {"ti": taichi, "shrink": 4, "__name__": "mgpcg_2d"}
+    exec(compile(TEXTS["mgpcg_2d"], file, "exec"), program)
+    space = space_for(period_workload(program["step"]).problem, target(2, 64), Options())
+    components = components_of(space)
+    assert len(components) > 10
+    owner = {v: k for k, c in enumerate(components) for v in c.choices}
+    assert all(len({owner[v] for v in x.vars}) == 1 for x in space.model.declarations)
