@@ -1,4 +1,4 @@
-"""How many of Taichi's own tests of derivatives pass here, and how many of DiffTaichi's programs run?
+"""Taichi's own tests of derivatives that pass here, and programs of DiffTaichi that run.
 
     python -m kernelscape.experiments.taichi_autodiff [--tests FOLDER] [--programs FOLDER] [--taichi PYTHON] [--beside FOLDER]
 

@@ -257,7 +257,7 @@ def runs_along_rows(s: ir.For, uniformity: Uniformity) -> bool:
 def _updates_along_rows(s: ir.For, uniformity: Uniformity) -> bool:
     """True if inner loop `s` loads rows, and makes updates that lanes of the outer loop would make one by one.
 
-    Lanes save no update then, and gather the rows: a restriction of leaves of 64 cells takes 1.2 times as long (Zen 5).
+    Lanes save no update then, and gather the rows, as in the restriction of a multigrid.
     """
     along = Uniformity(s.loop, s.body, frozenset())
 

@@ -111,8 +111,7 @@ def scatters_some(loop: ir.For) -> bool:
 def relaxes(loop: ir.For) -> bool:
     """True if a loop stores elements under a condition, and loads other elements of the same array, as coloured sweeps do.
 
-    Vectors would store with masks, and cores forward no masked store to the loads of the next row: rows of eight cells gain nothing
-    by vectors, rows of four take 1.3 times as long (Zen 5).
+    Vectors would store with masks, and cores forward no masked store to the loads of the next row, which wait for it.
     """
     inside = list(nested_statements(loop.body))
     guarded = (s for s in inside if isinstance(s, ir.If) and not _is_there(s))

@@ -64,7 +64,7 @@ class KernelRuntimeValueError(KernelAssertionError, ValueError):
 
 
 class KernelArgumentError(LanguageError, KernelRuntimeError, TypeError):
-    """An argument of a kernel cannot be converted to the parameter's type."""
+    """An argument of a kernel, or an array made for one, has a type that it cannot have."""
 
 
 class ProgramTypeError(LanguageError, TypeError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from kernelscape.codegen.loops.ir import Launch
 from kernelscape.codegen.lower import lower
@@ -10,6 +11,11 @@ from kernelscape.codegen.passes.pipeline import GPU, launches_of
 from kernelscape.codegen.passes.shared_places import share_places
 from kernelscape.codegen.plan.candidates import plan_of
 from kernelscape.codegen.text import csyntax as c
+from kernelscape.kernels.frontend.kernel import kernel, types
+from kernelscape.kernels.frontend.recorder import ndarray, record_sequence
+from kernelscape.kernels.tasks.pipeline import normalise
+from kernelscape.space.candidate import Candidate
+from kernelscape.testing.checking import random_candidate
 from kernelscape.testing.syntax import declared, nodes, rewritten
 
 from . import gpu_cases
@@ -87,3 +93,61 @@ def count_of_barriers(program):
 
 def without_barriers(program):
     return rewritten(program, lambda n: None if isinstance(n, c.Barrier) else n)
+
+
+@kernel
+def sum_rows(x: types.ndarray(), s: types.ndarray()):
+    for i in range(x.shape[0]):
+        total = 0.0
+        for j in range(x.shape[1]):
+            total += x[i, j]
+        s[i] = total
+
+
+@kernel
+def subtract(x: types.ndarray(), s: types.ndarray(), y: types.ndarray()):
+    for i in range(x.shape[0]):
+        for j in range(x.shape[1]):
+            y[i, j] = x[i, j] - s[i]
+
+
+@kernel
+def subtract_products(
+    x: types.ndarray(), s: types.ndarray(), t: types.ndarray(), y: types.ndarray()
+):
+    for i in range(x.shape[0]):
+        for j in range(x.shape[1]):
+            y[i, j] = x[i, j] - s[i] * t[i]
+
+
+def twice(x, y):
+    """A sequence that stores `s` twice, so that values of two tasks for it are in shared memory."""
+    s = ndarray(x.dtype, (x.shape[0],), name="s")
+    t = ndarray(x.dtype, (x.shape[0],), name="t")
+    c = ndarray(x.dtype, x.shape, name="c")
+    sum_rows(x, s)
+    subtract(x, s, c)
+    sum_rows(c, t)
+    subtract_products(c, s, t, y)
+    sum_rows(y, s)
+    subtract(y, s, y)
+
+
+def test_values_of_two_tasks_for_one_array_are_in_no_common_place():
+    """Kind: two arrays in shared memory have one name for hazards, and one life was taken for both."""
+    x, y = np.zeros((9, 13), np.float32), np.zeros((9, 13), np.float32)
+    problem = normalise(record_sequence(twice, (x, y), "twice"))
+    root, rng = gpu_cases.root_of(problem), np.random.default_rng(2)
+    n, n_shared = 0, 0
+    for _ in range(250):
+        candidate = random_candidate(root, rng)
+        if not isinstance(candidate, Candidate):
+            continue
+        plan = plan_of(candidate)
+        for launch in launches_of(plan, gpu_cases.gpu.target()):
+            names = [name for name, _ in users_in_shared(launch, plan)]
+            several = {name for name in names if names.count(name) > 1}
+            n += bool(several)
+            n_shared += bool(launch.places)
+            assert not several & launch.places.keys()
+    assert min(n, n_shared) > 0

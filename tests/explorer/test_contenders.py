@@ -197,6 +197,36 @@ def test_disturbed_final_rounds_count_where_they_are_steadier_and_longer() -> No
     assert found == [("b", 1.13), ("c", 1.2), ("a", 1.32)]
 
 
+class Disturbed(FakeDevice):
+    """Times of the search are unsteady. The final rounds are steadier, three times as long, and disturbed."""
+
+    def worker(self):
+        class Worker(FakeWorker):
+            def evaluate(self, artifact, protocol, *, verify=True):
+                found = super().evaluate(artifact, protocol, verify=verify)
+                return replace(found, spread=0.5) if isinstance(found, Measurement) else found
+
+            def interleave(self, artifacts, protocol):
+                found = super().interleave(artifacts, protocol)
+                return [
+                    replace(m, time_ns=3 * m.time_ns, spread=0.1, paired_ns=1.0, paired_spread=0.5)
+                    for m in found
+                ]
+
+        return Worker(self)
+
+
+def test_after_disturbed_final_rounds_the_default_has_its_longer_time_too(
+    tmp_path, monkeypatch
+) -> None:
+    """Kind: a result that compares a new time of the best with an old one of the default."""
+    plain = Told(tmp_path / "plain", monkeypatch, FakeDevice()).run
+    found = Told(tmp_path / "disturbed", monkeypatch, Disturbed()).run
+    assert found.best.file.source_key == plain.best.file.source_key
+    assert found.best.time_ns == pytest.approx(3 * plain.best.time_ns)
+    assert found.ended.baseline_ns == pytest.approx(3 * plain.ended.baseline_ns)
+
+
 class Rounds(FakeWorker):
     """Final rounds in which programs take as long as is listed, the control last."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
 
@@ -14,6 +15,7 @@ from kernelscape.space.backbone import INNER, MID, OUTER
 from kernelscape.space.candidate import Candidate, Space
 from kernelscape.space.targets.target import CacheLevel, Target
 from kernelscape.testing.machines import IdealMachine, library_space, root_of, round_target
+from numpy.typing import NDArray
 
 KIB = 1 << 10
 LINES, WAYS = 16, 2  # of the cache that is simulated
@@ -95,12 +97,10 @@ def test_each_core_has_its_own_sets() -> None:
     assert lines_in_sets(two, own) == lines_in_sets(one, own) == (("i",), 256 * 64.0, 16 * 64.0)
 
 
-@pytest.mark.parametrize("name", SIZES)
-def test_no_candidate_reads_fewer_bytes_on_a_machine_with_sets(name: str) -> None:
-    """Ancestors' terms are no greater than those of what follows, and these no greater than the simulated bytes."""
-    known, unknown = simulated(name, WAYS), simulated(name, 0)
-    rng, n_raised, nearest = np.random.default_rng(3), 0, 0.0
-    for _ in range(12):
+def descents(known: Bounder, seed: int, n: int) -> Iterator[tuple[Candidate, NDArray[np.float64]]]:
+    """Yields the ends of random descents, with their terms; those of ancestors are no greater."""
+    rng = np.random.default_rng(seed)
+    for _ in range(n):
         at, before = root_of(known.space), known.tiles_ns(root_of(known.space)).copy()
         while not at.is_complete:
             var = int(rng.choice(at.open_choices()))
@@ -111,11 +111,20 @@ def test_no_candidate_reads_fewer_bytes_on_a_machine_with_sets(name: str) -> Non
             after = known.tiles_ns(at).copy()
             assert (after >= before * (1 - 1e-9)).all()
             before = after
+        yield at, before
+
+
+@pytest.mark.parametrize("name", SIZES)
+def test_no_candidate_reads_fewer_bytes_on_a_machine_with_sets(name: str) -> None:
+    """Ancestors' terms are no greater than those of what follows, and these no greater than the simulated bytes."""
+    known, unknown = simulated(name, WAYS), simulated(name, 0)
+    n_raised, nearest = 0, 0.0
+    for at, terms in descents(known, 3, 12):
         if at.is_complete:
             read = IdealMachine(at, LINES, LINES // WAYS).traffic(calls=1)[0]
-            assert before.max() <= read
-            n_raised += bool(before.max() > unknown.tiles_ns(at).max())
-            nearest = max(nearest, float(before.max()) / max(read, 1.0))
+            assert terms.max() <= read
+            n_raised += bool(terms.max() > unknown.tiles_ns(at).max())
+            nearest = max(nearest, float(terms.max()) / max(read, 1.0))
     assert n_raised > 0
     assert nearest > 0.5
 
@@ -126,18 +135,7 @@ def test_threads_that_share_a_cache_make_no_ancestor_dearer(name: str) -> None:
     level = replace(target_with(WAYS, 64 * LINES).levels[0], shared_by=2)
     target = target_with(WAYS, 64 * LINES, levels=(level,), cores=2, vector_bytes=16)
     known = Bounder(library_space(name, target, **SIZES[name]))
-    rng = np.random.default_rng(5)
-    for _ in range(30):
-        at, before = root_of(known.space), known.tiles_ns(root_of(known.space)).copy()
-        while not at.is_complete:
-            var = int(rng.choice(at.open_choices()))
-            children = [c for _, c in at.expand(var) if isinstance(c, Candidate)]
-            if not children:
-                break
-            at = children[int(rng.integers(len(children)))]
-            after = known.tiles_ns(at).copy()
-            assert (after >= before * (1 - 1e-9)).all()
-            before = after
+    assert sum(at.is_complete for at, _ in descents(known, 5, 30)) > 0
 
 
 def test_a_cache_without_sets_reads_less_than_the_term_counts() -> None:
