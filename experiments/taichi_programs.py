@@ -39,11 +39,14 @@ _HASHED = (
     "a hash multiplies the rounding of a sine by 262,144, so the colours of pixels near the contour change;"
     " edges and all else are equal"
 )
+_NEAR_REST = "energies near rest are smaller than the rounding of the terms they are the sum of; positions are equal"
 REASONS = {
     "algorithm/marching_squares": _HASHED,
     "algorithm/print_offset": "shows where elements lie: nested dense nodes are one array here, row by row, and tiles in Taichi",
     "algorithm/mgpcg": "residuals are 10^-7 of the first one, so they are the rounding of sums; the solution is equal to 10^-5",
     "real_func/algorithm/marching_squares": _HASHED,
+    "ggui_examples/fem128_ggui": _NEAR_REST,
+    "simulation/fem128": _NEAR_REST,
 }
 # What their fields are computed from; since then both see the same one.
 READ_THE_CLOCK = (
