@@ -166,5 +166,6 @@ def report(values: dict[str, Any]) -> str:
 
 def _made(made: Mapping[str, Any]) -> str:
     taken = made["stamp"]
-    budgets = ", ".join(f"{name} {value:g}" for name, value in made["effort"].items())
+    ends = {name: value for name, value in made["effort"].items() if value is not None}
+    budgets = ", ".join(f"{name} {value:g}" for name, value in ends.items())
     return f"Made {taken['taken']}, load {taken['load_1min']:.1f}; budgets: {budgets}."

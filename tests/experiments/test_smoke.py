@@ -13,6 +13,7 @@ from kernelscape.experiments import (
     kill_resume,
     paper_rows,
     paper_tables,
+    paper_text,
     run_table,
     think_speed,
     tree_shape,
@@ -86,6 +87,13 @@ def test_paper_tables_are_made_quickly_and_kept(tmp_path, in_this_process, monke
     assert all(0 <= r["kept"] <= r["nodes"] for r in (*tables["pruning"], *tables["orders"]))
     text = (tmp_path / "paper_tables.md").read_text()
     assert text.count("\n## ") == 5
+    endless = {
+        kind: table | {"effort": table["effort"] | {"evaluations": None}}
+        for kind, table in made.items()
+    }
+    assert "evaluations" not in paper_text.report(
+        {"tables": endless}
+    )  # budgets that FULL does not have
     paper_tables.run(True, ["orders"], 2, tmp_path)
     again = read_results("paper_tables", tmp_path)["tables"]
     assert again["fusion"] == made["fusion"]
