@@ -19,7 +19,7 @@ from . import common
 from . import cpu as ct
 from . import gpu as gt
 from . import gpu_facts as gf
-from .columns import Floats
+from .columns import Floats, Ints
 from .gpu_tables import GpuTables, build_gpu_tables
 from .operations import named_flops
 from .overlap import MAYBE
@@ -173,6 +173,10 @@ class Bounder:
         """
         found: Floats = self.tables.runs @ self._scratch.lost
         return found
+
+    def parallel(self) -> Ints:
+        """Returns [n_tasks]: whether each task of a CPU may run on all cores (overlap.py), for the candidate of the last call."""
+        return self._scratch.parallel
 
     def sums_ns(self) -> Floats:
         """Returns [n_tasks]: the ns of dependence chains of sums in each task of a CPU, if register tiles do not overlap."""

@@ -28,7 +28,7 @@ def test_factors_of_a_machine_are_found_again() -> None:
     """Kind: a prediction that ranks by the wrong resource. A machine that is slow in one of them must show."""
     rng = np.random.default_rng(3)
     parts = np.exp(rng.uniform(3.0, 9.0, (400, len(FACTORS))))
-    wanted = np.array([3.0, 1.5, 2.0, 1.2, 4.0])
+    wanted = np.array([3.0, 1.5, 2.0, 1.2, 4.0, 2.0, 8.0, 5.0, 1.5, 9.0, 3.0])
     times_ns = predicted(parts, wanted) * np.exp(rng.normal(0.0, 0.05, 400))
     half = fitted(parts[::2], times_ns[::2])
     assert half == pytest.approx(wanted, rel=0.15)
