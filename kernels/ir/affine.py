@@ -219,6 +219,7 @@ def _one_sided(op: str, known: tuple[int, int] | None) -> tuple[int, int] | None
 # --- bounded integer systems ----------------------------------------------------------------------
 
 Bounds = dict[str, tuple[int, int]]
+_Equation = tuple[dict[str, int], int]  # coefficients by variable, and a constant: their sum is 0
 
 
 def feasible(equations: Iterable[Affine], bounds: Mapping[str, tuple[int, int]]) -> bool:
@@ -235,13 +236,15 @@ def feasible(equations: Iterable[Affine], bounds: Mapping[str, tuple[int, int]])
 
 
 def _contradict(equations: list[Affine], bounds: Bounds) -> bool:
-    """True if the generalised GCD test (Banerjee 1988) or interval bounds refute the system.
+    """True if the generalised GCD test (Banerjee 1988), residues or interval bounds refute the system.
 
-    Variables of coefficient 1 or -1 are eliminated, regardless of their bounds. A remaining equation has no integer solution if the
-    GCD of its coefficients does not divide its constant. It has none either if its variables cannot reach 0 within their bounds.
-    Slack variables are eliminated last: the remainder of `i < t` and `t < i` is then a contradiction at once.
+    Variables of coefficient 1 or -1 are eliminated. Their bounds are lost, so variables whose bounds follow from the others come
+    first. Distances between iterations and slack variables come last: `i < t` and `t < i` leave a contradiction of their slacks.
+    Before each elimination bounds shrink to residues: `2 q = 2 p + r` leaves an even `r`, so 0 of 0 and 1 (Pugh 1991).
+    A remaining equation has no integer solution if the GCD of its coefficients does not divide its constant. It has none either if
+    its variables cannot reach 0 within their bounds.
     """
-    left: list[tuple[dict[str, int], int]] = []
+    box, left = dict(bounds), list[_Equation]()
     for e in equations:
         free = {n: c for n, c in e.terms if bounds[n][0] < bounds[n][1]}
         fixed = sum(c * bounds[n][0] for n, c in e.terms if n not in free)
@@ -249,21 +252,85 @@ def _contradict(equations: list[Affine], bounds: Bounds) -> bool:
     while True:
         if any(const % gcd(*terms.values()) if terms else const for terms, const in left):
             return True
-        if any(_is_beyond(terms, const, bounds) for terms, const in left):
+        left = [_reduced(x) for x in left]
+        fixed_now = _fit_to_residues(left, box)
+        if fixed_now is None or any(_is_beyond(terms, const, box) for terms, const in left):
             return True
+        if fixed_now:
+            left = [_without(fixed_now, x) for x in left]
+            continue
         units = [
-            (k, n) for k, (terms, _) in enumerate(left) for n, c in terms.items() if abs(c) == 1
+            (_lost(terms, const, n, box), k, n)
+            for k, (terms, const) in enumerate(left)
+            for n, c in terms.items()
+            if abs(c) == 1
         ]
         if not units:
             return False
-        found = min(units, key=lambda unit: "#" in unit[1])
-        terms, const = left.pop(found[0])
-        sign = terms.pop(found[1])
+        _, k, name = min(units)
+        terms, const = left.pop(k)
+        sign = terms.pop(name)
         for k, (others, rest) in enumerate(left):
-            factor = -sign * others.pop(found[1], 0)
+            factor = -sign * others.pop(name, 0)
             for n, c in terms.items() if factor else ():
                 others[n] = others.get(n, 0) + factor * c
             left[k] = {n: c for n, c in others.items() if c}, rest + factor * const
+
+
+def _fit_to_residues(equations: Iterable[_Equation], bounds: Bounds) -> dict[str, int] | None:
+    """Narrows bounds to the residues that equations leave to single variables.
+
+    Returns the variables that have one value now; None if a variable has none.
+    Precondition: the GCD of the coefficients of each equation divides its constant.
+    """
+    fixed = dict[str, int]()
+    for terms, const in equations:
+        if sum(abs(c) == 1 for c in terms.values()) > 1:
+            continue  # the others of each variable have no common factor
+        for name, c in terms.items():
+            others = gcd(*(x for n, x in terms.items() if n != name))
+            common = gcd(c, others)
+            modulus = others // common
+            low, high = bounds[name]
+            if not others:
+                only = -const // c
+                low, high = max(low, only), min(high, only)
+            elif modulus > 1:
+                residue = -const // common * pow(c // common, -1, modulus)
+                low, high = low + (residue - low) % modulus, high - (high - residue) % modulus
+            if low > high:
+                return None
+            bounds[name] = low, high
+            if low == high:
+                fixed[name] = low
+    return fixed
+
+
+def _reduced(equation: _Equation) -> _Equation:
+    """Returns an equation without a common factor of its coefficients. Precondition: the factor divides the constant."""
+    terms, const = equation
+    factor = gcd(*terms.values())
+    if factor < 2:
+        return equation
+    return {n: c // factor for n, c in terms.items()}, const // factor
+
+
+def _without(values: Mapping[str, int], equation: _Equation) -> _Equation:
+    """Returns an equation in which some variables have values."""
+    terms, const = equation
+    left = {n: c for n, c in terms.items() if n not in values}
+    return left, const + sum(c * values[n] for n, c in terms.items() if n in values)
+
+
+def _lost(terms: Mapping[str, int], const: int, name: str, bounds: Bounds) -> int:
+    """Returns the number of values that the other terms of an equation give to a variable, and its bounds exclude.
+
+    The variable's coefficient is 1 or -1.
+    """
+    sign = -terms[name]
+    ends = [_ends(sign * c, bounds[n]) for n, c in terms.items() if n != name]
+    low, high = (sign * const + sum(x[at] for x in ends) for at in (0, 1))
+    return max(0, bounds[name][0] - low) + max(0, high - bounds[name][1])
 
 
 def _is_beyond(terms: Mapping[str, int], const: int, bounds: Bounds) -> bool:
