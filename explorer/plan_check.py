@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
 
-from ..kernels.fields.canonical_state import Array, canonical, unsound
+from ..kernels.fields.canonical_state import Array, canonical, inspected
 from ..kernels.frontend.dispatch import Executor
 from ..kernels.sparse.recorded import UsedTree
 from ..runtime.engine.stored_components import N_CHECKED
@@ -85,10 +85,10 @@ def _disagreement(
     trees: Sequence[UsedTree], got: Mapping[str, Array], wanted: Mapping[str, Array]
 ) -> str:
     """Returns a sentence on the first array of `got` that differs from `wanted`; "" if all agree."""
-    wrong = unsound(trees, got)
+    found, wrong = inspected(trees, got)
     if wrong:
         return wrong
-    found, expected = canonical(trees, got), canonical(trees, wanted)
+    expected = canonical(trees, wanted)
     for name, want in expected.items():
         x = found[name]
         if x.shape != want.shape:

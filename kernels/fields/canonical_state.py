@@ -30,20 +30,30 @@ def canonical(trees: Iterable[UsedTree], arrays: Mapping[str, Array]) -> dict[st
     `TREE.cellsN`: coordinates of the active cells of node N (axes of the node, cells). `TREE.sound`: counts of errors, all 0 in a
     sound state. Elements of fields are in the order of the cells.
     """
-    found = dict(arrays)
+    return inspected(trees, arrays)[0]
+
+
+def unsound(trees: Iterable[UsedTree], arrays: Mapping[str, Array]) -> str:
+    """Returns a message on the first error in the hidden state of trees, with pool and field; "" without errors."""
+    return inspected(trees, arrays)[1]
+
+
+def inspected(
+    trees: Iterable[UsedTree], arrays: Mapping[str, Array]
+) -> tuple[dict[str, Array], str]:
+    """Returns the canonical form of a sequence's arrays, and a message on the first error in the hidden state of its trees.
+
+    Each tree is walked once. Values are as of `canonical` and `unsound`.
+    """
+    found, wrong = dict(arrays), ""
     for used in trees:
         for _, name in used.sections:
             found.pop(name, None)
         seen = _seen(used, arrays)
         found |= seen.found
         found[f"{used.tree.name}.{SOUND}"] = np.array([n for _, n in seen.wrong], np.int64)
-    return found
-
-
-def unsound(trees: Iterable[UsedTree], arrays: Mapping[str, Array]) -> str:
-    """Returns a message on the first error in the hidden state of trees, with pool and field; "" without errors."""
-    wrong = (text for used in trees for text, n in _seen(used, arrays).wrong if n)
-    return next(wrong, "")
+        wrong = wrong or next((text for text, n in seen.wrong if n), "")
+    return found, wrong
 
 
 @dataclass
@@ -64,6 +74,10 @@ def _seen(used: UsedTree, arrays: Mapping[str, Array]) -> _Seen:
         if not _is_known(used, node, here):
             continue
         above = cells[tree.nodes[node].parent]
+        if not tree.nodes[node].has.is_sparse and not tree.nodes_in(node):
+            # Most cells are those of dense leaves, and nothing asks for their indices.
+            cells[node] = storage.items_in(node, above[0]), {}
+            continue
         items, at = storage.active_in(node, *above)
         cells[node] = items[_free_order(used, node, here, above[0], items)], at
         if tree.nodes[node].has.is_sparse:

@@ -293,6 +293,11 @@ class TreeStorage:
         slot = self.arrays[f"table{node}"][upper * node_k.entries + cell // node_k.chunk]
         return slot.astype(np.int64) * node_k.chunk + cell % node_k.chunk, found
 
+    def items_in(self, node: int, containers: Array) -> Array:
+        """Returns the items of all cells in some containers of a dense node, in the order of the containers."""
+        cells = self.tree.nodes[node].cells
+        return (containers[:, None] * cells + np.arange(cells)).ravel()
+
     def bits(self, node: int, containers: Array) -> Array:
         """Returns the activity of each cell in some containers of a node, as truth values (containers, cells)."""
         cells = self.tree.nodes[node].cells

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import kernelscape as ks
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 from kernelscape.cli.tree_view import tree_lines
 from kernelscape.kernels.fields.canonical_state import canonical, unsound, without_inactive
+from kernelscape.kernels.fields.storage import TreeStorage
 from kernelscape.kernels.frontend.recorder import Recording, record_program
 from kernelscape.kernels.ir.task import Problem
 from kernelscape.kernels.sparse.layout import COUNT, FRESH
@@ -19,6 +21,8 @@ from kernelscape.kernels.tasks.archive import ArchiveError, from_values, to_valu
 from kernelscape.kernels.tasks.dependence import dependences
 from kernelscape.kernels.tasks.non_affine import SETTLING
 from kernelscape.kernels.tasks.pipeline import normalise
+from kernelscape.runtime.worker import evaluator as evaluator_module
+from kernelscape.runtime.worker.evaluator import Evaluator
 from kernelscape.runtime.worker.inputs import Arguments, make_input_sets
 from kernelscape.testing.interpreted import run_reference
 from kernelscape.testing.run_tasks import run_tasks
@@ -277,6 +281,42 @@ def test_the_canonical_form_sees_what_is_not_sound() -> None:
     lost = {n: a.copy() for n, a in arrays.items()}
     lost[growing.trees[0].arrays["counters"]][0, FRESH] += 1
     assert "are lost" in unsound(growing.trees, lost)
+
+
+def test_a_candidate_is_verified_in_one_walk_of_each_tree(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kind: walks were most of the time for a candidate of a short program: two, with the indices of all cells of leaves."""
+    x, y, _ = tree()
+    fill(x, 20)
+
+    def step() -> None:
+        add(x, y)
+
+    recording, arrays, _ = recorded(step)
+    step()
+    ks.sync()
+    found = canonical(recording.trees, arrays)
+    evaluator = Evaluator(SimpleNamespace(), SimpleNamespace(), 1)  # type: ignore[arg-type]
+    evaluator._trees = recording.trees
+    places = {
+        name: SimpleNamespace(trespass=lambda: None, download=lambda a=a: a)
+        for name, a in arrays.items()
+    }
+    expected = {name: SimpleNamespace(want=x) for name, x in found.items()}
+    monkeypatch.setattr(evaluator_module, "find_mismatch", lambda got, want: None)
+    walked: list[int] = []
+    plain = TreeStorage.active_in
+
+    def counted(self: TreeStorage, node: int, *above: Any) -> Any:
+        walked.append(node)
+        return plain(self, node, *above)
+
+    monkeypatch.setattr(TreeStorage, "active_in", counted)
+    placed: Any = SimpleNamespace(arrays=places, expected=expected, number=0)
+    assert evaluator._find_wrong(placed, None) is None
+    assert walked == [0]  # the blocks, not the cells in them
+    arrays[recording.trees[0].arrays["field0"]][3] = 1.0
+    wrong = evaluator._find_wrong(placed, None)
+    assert wrong is not None and "not active were written" in wrong.advice
 
 
 def test_lists_are_compared_as_sets() -> None:
