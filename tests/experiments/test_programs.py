@@ -11,10 +11,13 @@ from kernelscape.experiments import programs
 from kernelscape.experiments.period_search import period_workload
 from kernelscape.experiments.program_texts import APPLICATIONS, MICRO, TEXTS
 from kernelscape.experiments.writing import read_results
+from kernelscape.explorer.remeasure import n_parallel
 from kernelscape.explorer.workload import Options, space_for
 from kernelscape.kernels.frontend.recorder import record_program
 from kernelscape.kernels.tasks.entry_facts import tree_work
 from kernelscape.kernels.tasks.window_kernels import window_kernels
+from kernelscape.search.starts.complete import sketched_candidates
+from kernelscape.space.choices import PARALLEL
 from kernelscape.space.components import components_of
 from kernelscape.testing.checking import target
 from kernelscape.testing.sparse_windows import window_of
@@ -107,6 +110,24 @@ def test_a_period_is_searched_with_the_lists_and_activations_of_its_plan(
     work = tree_work(explored.recording)
     assert (planned.n_loops, planned.n_lists, planned.n_activations) == (n_launches, 0, 0)
     assert (len(loops), n_made, *work) == (n_launches, 0, 0, 0)
+
+
+@pytest.mark.compiler
+@pytest.mark.parametrize("name", ["multires", "deep_hierarchy"])
+def test_a_period_of_full_size_is_searched_with_the_threads_of_its_plan(name, tmp_path):
+    """Kind: the proof that iterations are independent gave up on long loops, so a search had one thread and four texts."""
+    ks.init()
+    file = tmp_path / f"{name}.py"
+    file.write_text(TEXTS[name])
+    program = {"ti": taichi, "shrink": 1, "__name__": name}
+    exec(compile(TEXTS[name], file, "exec"), program)
+    space = space_for(period_workload(program["step"]).problem, target(2, 64), Options())
+    root = space.root()
+    loops = {t for t, task in enumerate(space.problem.tasks) if task.loops}
+    threads = {d.task for d, v in space.variables.kind.items() if PARALLEL in root.values(v)}
+    assert loops and threads == loops
+    made = [candidate for _, candidate in sketched_candidates(space)]
+    assert max(map(n_parallel, made)) == len(loops)  # a first candidate has all threads
 
 
 def test_a_period_of_multigrid_is_a_space_of_components(tmp_path):
