@@ -25,5 +25,5 @@ def explore_period(
     period: Callable[[], None], folder: Path, seconds: float, fixed: Mapping[str, str]
 ) -> Run:
     """Searches a period for some seconds, with `fixed` decisions; the run lies in `folder`. Raises DecisionError."""
-    options = Options(time_limit_s=seconds, fixed=tuple(fixed.items()))
+    options = Options(time_limit_s=seconds, fixed=tuple(fixed.items()), store=False)
     return explore_workload(period_workload(period), options, directory=folder)

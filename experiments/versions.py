@@ -151,9 +151,13 @@ def imports(package: Path) -> dict[str, str]:
 
 
 def _run(package: Path, scratch: Path, *arguments: str) -> str:
-    """What a Python in which `kernelscape` is the package of that folder prints. Raises RuntimeError."""
+    """What a Python in which `kernelscape` is the package of that folder prints. Raises RuntimeError.
+
+    Its tuned store is empty: a search does not begin with what another version found.
+    """
     environment = {k: v for k, v in os.environ.items() if not k.startswith("OPENBLAS_")}
     environment |= imports(package)
+    environment["XDG_DATA_HOME"] = tempfile.mkdtemp(prefix="data-", dir=scratch)
     command = [sys.executable, *arguments]
     done = subprocess.run(
         command, capture_output=True, text=True, env=environment, cwd=scratch, timeout=_LIMIT_S

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -65,7 +65,7 @@ def component_results(
     until_s = time.monotonic() + _LONGEST_S
     whole, known = EvaluatedSources(dialect), set[str]()
     for group in sorted(_groups(recording, candidate, best, rows), key=lambda x: -x.time_ns):
-        part = _part_of(recording, group.calls)
+        part = part_of(recording, group.calls)
         if part is None or (key := key_of_recording(part)) in known:
             continue
         if time.monotonic() > until_s:
@@ -118,7 +118,7 @@ def _groups(
         first = k
 
 
-def _part_of(recording: Recording, at: range) -> Recording | None:
+def part_of(recording: Recording, at: range) -> Recording | None:
     """Returns the calls `at` of a recording as a recording of their own; None if that cannot be part of a window."""
     calls = recording.calls[at.start : at.stop]
     if any(k in r.members for r in recording.repeats for k in at):
@@ -145,7 +145,7 @@ def _alone(part: Recording, recording: Recording, candidate: Candidate, group: _
     space = build_space(normalise(part), target)
     labels = labels_of(recording)[group.calls.start : group.calls.stop]
     names = dict(zip(labels, labels_of(part), strict=True))
-    return restore_complete(space, _renamed(_decisions_about(candidate, group), names))
+    return restore_complete(space, relabelled(_decisions_about(candidate, group), names))
 
 
 def _decisions_about(candidate: Candidate, group: _Group) -> Decisions:
@@ -161,8 +161,8 @@ def _decisions_about(candidate: Candidate, group: _Group) -> Decisions:
     return tuple((name, value) for name, value in open_decisions(candidate) if name in about)
 
 
-def _renamed(decisions: Decisions, names: dict[str, str]) -> Decisions:
-    """Returns decisions with the calls' names in the whole sequence replaced by those that they have alone."""
+def relabelled(decisions: Decisions, names: Mapping[str, str]) -> Decisions:
+    """Returns decisions with the labels of calls replaced: those in a whole sequence by those alone, or the other way round."""
     of_call = re.compile(rf"(?<![\w.])({'|'.join(map(re.escape, names))})(?!\w)")
     return tuple((of_call.sub(lambda x: names[x[1]], name), value) for name, value in decisions)
 

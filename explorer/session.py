@@ -48,6 +48,7 @@ from ..space.build import build_space
 from ..space.candidate import Candidate, DeadEnd, Space
 from . import stages as st
 from .bound_validity import Claims
+from .component_starts import component_starts
 from .deadlines import Deadlines
 from .division import best_of_components, divided
 from .evaluation import BATCH, FIRST_BATCH, Hooks, SearchEvaluator, largest_batch, outcome_of
@@ -312,13 +313,19 @@ class Session:
         warm = _warm(root.space, writer, evaluator, o.final_top)
         is_new = o.store and not warm
         shared = shared_starts(root.space, self._workload, writer) if is_new else []
+        stored: list[Candidate] = []
+        if is_new and sketched:
+            with deadlines.phase("stored components were looked for"):
+                stored = component_starts(root, sketched[0][0], self._workload, writer)
         _recall_default(firsts[:1], known, evaluator, listener)
         history = History[Candidate](
             outcomes=known,
             doubted=[text.encode() for text in writer.notes("alarm")],
             apart=[k for c in firsts if c.is_apart and (k := evaluator.implementation_key(c))],
             incumbents=firsts[:1],
-            warm_starts=chain(warm, shared, firsts[1:], solved_candidates(root.space, sketched)),
+            warm_starts=chain(
+                warm, shared, stored, firsts[1:], solved_candidates(root.space, sketched)
+            ),
         )
         oracle = Oracle[Candidate](
             bound=bounder.ns,
@@ -339,14 +346,14 @@ class Session:
             with deadlines.phase("its components were found"):
                 division = divided(
                     root,
-                    [firsts[0], *fastest, *firsts[1:]],
+                    [firsts[0], *fastest, *stored, *firsts[1:]],
                     evaluator,
                     device,
                     claims.scale,
                     _names_of(root.space),
                     writer.evaluations,
                 )
-            few = replace(history, warm_starts=chain(warm, firsts[1:FIRST_BATCH]))
+            few = replace(history, warm_starts=chain(warm, stored, firsts[1:FIRST_BATCH]))
             found = search_components(root, division, oracle, few, budget, rng, options)
         else:
             whole = firsts[0] if root.is_apart and firsts else registers.widened() or root

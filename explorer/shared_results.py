@@ -15,7 +15,7 @@ from .workload import Workload
 def shared_starts(space: Space, workload: Workload, writer: RunWriter) -> list[Candidate]:
     """Returns the candidate of `space` that is closest to the best result of the shared store; [] without one.
 
-    Its origin is noted in the journal. Without KERNELSCAPE_STORE a search depends on nothing that earlier ones stored.
+    Its origin is noted in the journal. The user's own store suggests components alone (component_starts.py).
     """
     key = TunedKey(workload.sequence, workload.dtype, tuple(workload.sizes.values()), writer.device)
     try:

@@ -69,6 +69,8 @@ def pytest_configure(config: pytest.Config) -> None:
     temporary = scratch.path / "t"
     temporary.mkdir()
     os.environ["TMPDIR"] = tempfile.tempdir = str(temporary)
+    # No search begins with what the user of this machine has found.
+    os.environ["XDG_DATA_HOME"] = str(scratch.path / "data")
     config.stash[_TEMPORARY] = scratch
     subprocess.Popen = fork_server.Popen  # type: ignore[misc]
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in the background of a shell

@@ -49,6 +49,12 @@ def calls_key(calls: Iterable[tuple[KernelIR, Sequence[Hashable]]]) -> str:
     return _key_of([(_digest_of(ir), arrays) for ir, arrays in calls])
 
 
+def n_calls_of(key: str) -> int:
+    """Returns the number of calls that a key is of; 0 for keys of other versions."""
+    found = _N_CALLS.match(key)
+    return int(found[0]) if found else 0
+
+
 _digests = ByIdentity[KernelIR, str]()
 
 
@@ -215,8 +221,7 @@ class StoredComponents:
     _has_warned: bool = False
 
     def __post_init__(self) -> None:
-        found = filter(None, map(_N_CALLS.match, self.rows))
-        self._lengths = sorted({int(n[0]) for n in found}, reverse=True)
+        self._lengths = sorted({n_calls_of(key) for key in self.rows} - {0}, reverse=True)
 
     def in_child(self) -> StoredComponents:
         """Returns the same components for a child of fork(), whose parent's threads may have held the lock."""

@@ -55,7 +55,10 @@ def searched(folder: Path, **changes: Any) -> tuple[Any, list[Any]]:
     arrays = [np.ones(n, np.float32) for n in (*LENGTHS, *(1 for _ in LENGTHS))]
     told: list[Any] = []
     given = {"max_evals": 24, "target": "fake", "time_limit": None} | changes
-    run = ks.explore(runs, *arrays, directory=folder, on_event=told.append, **given)
+    with pytest.MonkeyPatch.context() as patch:
+        # No search begins with what another one found.
+        patch.setenv("XDG_DATA_HOME", str(folder.with_name(f"{folder.name}-data")))
+        run = ks.explore(runs, *arrays, directory=folder, on_event=told.append, **given)
     return run, told
 
 
