@@ -93,7 +93,10 @@ def _groups(
     best: BestFile,
     rows: Sequence[ComponentRecord],
 ) -> Iterator[_Group]:
-    """Yields the components in groups, each of which has all tasks of consecutive calls."""
+    """Yields the components in groups, each of which has all tasks of consecutive calls.
+
+    A call without a task, such as one that stores where a later sum begins, goes to the group of the calls behind it.
+    """
     numbers = {label: k for k, label in enumerate(labels_of(recording))}
     tasks, runs = candidate.space.problem.tasks, candidate.space.backbone.components
     if candidate.is_apart:
@@ -101,19 +104,23 @@ def _groups(
         yield _Group(range(len(runs)), every, best.time_ns, best.spread)
         return
     calls = [{numbers.get(tasks[t].name.partition(".")[0], -1) for t in run} for run in runs]
+    others = set(range(len(recording.calls))).difference(*calls)
     first = 0
     for k in range(1, len(runs) + 1):
         if k < len(runs) and max(map(max, calls[first:k])) >= min(map(min, calls[k:])):
             continue
         used = set[int]().union(*calls[first:k])
-        at = range(min(used), max(used) + 1)
+        begin = min(used)
+        while begin - 1 in others:
+            begin -= 1
+        at = range(begin, max(used) + 1)
         if len(rows) == len(runs):
             time_ns = sum(row.time_ns for row in rows[first:k])
             spread = max(row.spread for row in rows[first:k])
         else:
             time_ns, spread = best.time_ns, best.spread
         is_timed = len(rows) == len(runs) or len(runs) == k - first
-        if is_timed and used == set(at) and at.start >= 0:
+        if is_timed and begin >= 0 and used.union(others).issuperset(at):
             yield _Group(range(first, k), at, time_ns, spread)
         first = k
 

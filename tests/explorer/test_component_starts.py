@@ -89,7 +89,27 @@ def apart(w, p, q, r):
     turn(r)
 
 
-SIZES = {first: (67, 67, 1), pair: (67, 1)}
+@ks.kernel
+def clear(s: nd) -> None:
+    for i in range(s.shape[0]):
+        s[i] = 0.0
+
+
+def cleared(x, y, s):
+    """A call that is no task of its own: the sum begins at 0."""
+    scale(x, y)
+    clear(s)
+    add_up(y, s)
+
+
+def turned(w, p, q, r):
+    turn(w)
+    scale(p, q)
+    clear(r)
+    add_up(q, r)
+
+
+SIZES = {cleared: (67, 67, 1), first: (67, 67, 1), pair: (67, 1)}
 NAMES = {"x": "p", "y": "q", "s": "r"}
 
 
@@ -177,6 +197,15 @@ def test_choices_that_two_components_do_not_have_are_left_out(store: Path, tmp_p
     assert "fused(scale14,turn0)" in wanted.keys() - names
     assert len(names) > 4
     assert any(has(r, {n: wanted[n] for n in names}) for r in measured)
+
+
+def test_a_call_without_a_task_belongs_to_those_behind_it(store: Path, tmp_path: Path) -> None:
+    store.unlink()
+    explored(cleared, tmp_path / "cleared", mem_space="REGISTER")
+    assert not any("clear" in name for name in load(tmp_path / "cleared").decisions)
+    measured, notes = explored(turned, tmp_path / "turned")
+    assert notes == ["components with stored decisions: 1"]
+    assert any(has(r, {"mem_space(scale0->add_up0.q)": "REGISTER"}) for r in measured)
 
 
 def change(place: Path, edit: Callable[[str], str]) -> None:
