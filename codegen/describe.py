@@ -15,6 +15,7 @@ from ..space.backbone import MID
 from ..space.candidate import Candidate
 from ..space.catalogue import PHRASES
 from ..space.families.guard import PHRASES as GUARDS
+from ..space.families.packing import rows_of_layout
 from ..space.targets.kind import CPU, GPU
 from .loops.ir import JoinedBodies, Launch, Owner, phases_of
 from .passes.pipeline import launches_of
@@ -254,7 +255,8 @@ def _packing(plan: Plan) -> Iterator[str]:
                 yield f"{t.task.name} copies blocks of {o.site} with their borders before it uses them"
                 continue
             n = t.stages[o.site]
-            layout = _LAYOUTS[t.layouts.get(o.site, "PLAIN")]
+            is_transposed, gap = rows_of_layout(t.layouts.get(o.site, "PLAIN"))
+            layout = ", transposed" * is_transposed + _LAYOUTS[gap]
             early = "" if n == 1 else f", {n - 1} ahead of the one in use"
             who = ", all threads together" if o.site in t.by_team else ""
             width = t.fragments.get(o.site)

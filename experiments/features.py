@@ -100,8 +100,8 @@ def _gpu_task_features(t: TaskPlan) -> set[str]:
         "ATOMIC": t.is_atomic,
         "LAST_BLOCK": t.by_last_block,
         "load hints": bool(t.load_hints),
-        "PADDED": any(t.layouts[o.access.array] == "PADDED" for o in t.copies),
-        "SWIZZLED": any(t.layouts[o.access.array] == "SWIZZLED" for o in t.copies),
+        "PADDED": any(t.layouts[o.access.array].endswith("PADDED") for o in t.copies),
+        "SWIZZLED": any(t.layouts[o.access.array].endswith("SWIZZLED") for o in t.copies),
     }
     return {name for name, holds in facts.items() if holds}
 

@@ -31,6 +31,7 @@ from .families.packing import (
     STAGED,
     SWIZZLED,
     THREE_STAGES,
+    TRANSPOSED_PADDED,
     TWO_STAGES,
     WINDOW,
 )
@@ -178,6 +179,7 @@ __all__ = [
     "THREE_STAGES",
     "TILE",
     "TRANSPOSED",
+    "TRANSPOSED_PADDED",
     "TREE",
     "TWO_STAGES",
     "UNROLL",

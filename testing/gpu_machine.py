@@ -16,6 +16,8 @@ from ..kernels.ir.access import Access, access_of, flat_strides
 from ..search.bound.traffic import sure_loads
 from ..search.bound.weights import expression_weight
 from ..space.candidate import Candidate
+from ..space.families.packing import rows_of_layout
+from ..space.targets.gpu_facts import row_order
 from ..space.targets.target import Target
 
 WARP, SECTOR, SCHEDULERS = 32, 32, 4
@@ -189,12 +191,17 @@ class SimulatedGpu:
             a.const * prod(array.shape[k + 1 :]) for k, a in enumerate(access.axes) if a is not None
         )
         widest = t.vector_bytes // size
+        operand = task.copy_of(access)
         together: dict[tuple[int, ...], set[int]] = defaultdict(set)
         for lane in lanes:
             if not all(lane.values()):
                 continue
             loops = [p for p in task.loops if strides.get(p.loop.name)]
             nearest = min((abs(strides[p.loop.name]) for p in loops), default=0)
+            if operand is not None and operand.loops:
+                is_transposed, _ = rows_of_layout(task.layouts.get(operand.site, "PLAIN"))
+                row = row_order(operand, array, is_transposed=is_transposed)[-1]
+                nearest = abs(strides[row])
             wide = {p.loop.name: 1 for p in loops}
             for p in loops:
                 is_vector = p.is_vector and strides[p.loop.name] == 1
@@ -228,6 +235,8 @@ def indices(p: LoopPlan, at: dict[str, int], mine: dict[str, int], lanes: int) -
     width = lanes if p.is_vector else 1
     while p.inner % width:
         width //= 2
+    if p.has_neighbours:
+        width = p.inner
     found = [
         k * p.tile + copy * p.mid * width + mine[name] * width + lane
         for k in tiles

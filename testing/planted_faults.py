@@ -57,6 +57,7 @@ KEPT_SORTS = "tests/codegen/test_scatter.py::test_kept_sorts_are_made_again_when
 SORTED_COLOURS = "tests/codegen/test_scatter.py::test_blocks_of_one_colour_are_apart_and_threads_meet_between_colours"
 IN_TURN = "tests/codegen/test_grid_stride.py"
 IN_FRAGMENTS = "tests/codegen/test_fragments.py"
+IN_TRANSPOSED = "tests/codegen/test_transposed_copies.py"
 AHEAD_IN_REGISTERS = "tests/codegen/test_register_stages.py"
 IN_BANDS = "tests/codegen/test_block_order.py"
 ACTIVATION = "tests/kernels/sparse/test_emulated_activation.py::test_threads_activate_at_once_in_three_periods"
@@ -782,11 +783,25 @@ FAULTS = (
         (IN_FRAGMENTS,),
     ),
     Fault(
-        "fragments: threads between the copies",
+        "fragments: neighbours of threads that tasks share",
         "space/families",
-        "(v.kind[row[MID]], all_but(DIM_KIND, THREAD)),",
-        "",
-        (IN_FRAGMENTS,),
+        'b.clause("threads of one task", [*either, unshared, apart])',
+        "pass",
+        (IN_TRANSPOSED,),
+    ),
+    Fault(
+        "fragments: threads between the copies",
+        "codegen/plan",
+        "return self.mid if self.is_thread and not self.has_neighbours else 1",
+        "return self.mid if self.is_thread else 1",
+        (IN_FRAGMENTS, IN_TRANSPOSED),
+    ),
+    Fault(
+        "transposed copies: the row of an element",
+        "codegen/write",
+        "{**here, along: (here[along][0], k)}",
+        "{**here, along: (here[along][0], 0)}",
+        (IN_TRANSPOSED,),
     ),
     Fault(
         "register stages: the step that is loaded",

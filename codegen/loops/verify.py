@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from ...space.backbone import MID, OUTER
+from ...space.families.packing import rows_of_layout
 from ...space.targets.gpu_facts import row_order
 from ..plan.plan import Member, Plan
 from . import ir as loop_ir
@@ -46,6 +47,7 @@ def verify(launch: loop_ir.Launch, plan: Plan) -> None:
     _blocks(launch, places)
     _ordered_blocks(launch, plan, places)
     _fragments(launch, plan)
+    _transposed(launch, plan)
     _sorted_by_length(plan, places)
 
 
@@ -153,10 +155,22 @@ def _fragments(launch: loop_ir.Launch, plan: Plan) -> None:
             operand = next((o for o in task.copies if o.site == site), None)
             _expect(operand is not None, f"task {t} reads vectors of {site}, which is not copied")
             assert operand is not None
-            row = task.loop(row_order(operand, plan.problem.array(operand.access.array))[-1])
+            array = plan.problem.array(operand.access.array)
+            is_transposed, gap = rows_of_layout(task.layouts.get(site, "PLAIN"))
+            row = task.loop(row_order(operand, array, is_transposed=is_transposed)[-1])
             is_whole = width > 1 and row.inner % width == 0
-            is_near = not (row.is_thread or row.is_vector) and task.layouts.get(site) != "ODD"
+            is_near = row.spread == 1 and not row.is_vector and gap != "ODD"
             _expect(is_whole and is_near, f"task {t} reads vectors of {site} across its rows")
+
+
+def _transposed(launch: loop_ir.Launch, plan: Plan) -> None:
+    """Verifies that transposed blocks are those of copied operands without a border, along two loops at least."""
+    for t in launch.tasks:
+        task = plan.tasks[t]
+        for site in (x for x, layout in task.layouts.items() if rows_of_layout(layout)[0]):
+            operand = next((o for o in task.copies if o.site == site), None)
+            is_block = operand is not None and not operand.is_window and len(operand.loops) > 1
+            _expect(is_block, f"task {t} transposes {site}, which is no copied block")
 
 
 def _sorted_by_length(plan: Plan, places: Sequence[_PhasePlace]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
 from functools import cmp_to_key
 from typing import Any
@@ -24,6 +24,7 @@ from ...space.engine.order import OrderNode, forest
 from ...space.families.block_order import BLOCK_ORDER, BY_ROWS, ROWS_OF_A_BAND
 from ...space.families.fragments import FRAGMENTS, IN_VECTORS
 from ...space.families.grid_stride import A_TILE, BLOCKS_A_CORE, GRID_STRIDE
+from ...space.families.packing import rows_of_layout
 from ...space.families.ranges import N_VECTORS
 from ...space.families.register_stages import REGISTER_STAGES, TWO
 from ...space.families.rescaling import RESCALED, RESCALING
@@ -183,8 +184,9 @@ class _Reader:
             if isinstance(o, Operand) and o.task == t
         }
         task, adding = _without_additions(task)
-        loops = tuple(self.loop(t, loop) for loop in task.loops)
         copies = tuple(o for o, value in staged.items() if _stages(o, value) != ch.DIRECT)
+        rows = self.rows_in_vectors(copies)
+        loops = tuple(self.loop(t, loop, set(rows.values())) for loop in task.loops)
         shared = out(ch.MEM_SPACE[ch.SHARED])
         return TaskPlan(
             index=t,
@@ -206,7 +208,7 @@ class _Reader:
                 if o.task == t and value == ch.PACKED_BY[ch.BY_TEAM]
             ),
             layouts={o.site: value for o, value in self.table("layout").items() if o.task == t},
-            fragments=self.fragments(loops, copies),
+            fragments=self.fragments(loops, rows),
             threads=self.threads(t),
             loads_ahead=self.value("register_stages", t) == REGISTER_STAGES[TWO],
             band=self.band(t),
@@ -363,22 +365,32 @@ class _Reader:
                 n_faster[faster.loop.name] += 1
         return tuple(sorted(names, key=lambda name: n_faster[name]))
 
-    def fragments(self, loops: tuple[LoopPlan, ...], copies: tuple[Operand, ...]) -> dict[str, int]:
-        """Returns the elements of a vector in which a thread reads its fragment of a copy, by site, where it does."""
+    def rows_in_vectors(self, copies: tuple[Operand, ...]) -> dict[Operand, str]:
+        """Returns the loop along the rows of each copy of which a thread reads its fragment in vectors."""
         found = {}
         for o in copies:
             if self.value("fragments", o) == FRAGMENTS[IN_VECTORS]:
                 array = self.problem.array(o.access.array)
-                row = next(p for p in loops if p.loop.name == row_order(o, array)[-1])
-                found[o.site] = vector_width(row.inner, self.target.lanes(array.dtype.size_bytes))
+                is_transposed, _ = rows_of_layout(self.value("layout", o))
+                found[o] = row_order(o, array, is_transposed=is_transposed)[-1]
         return found
+
+    def fragments(self, loops: tuple[LoopPlan, ...], rows: dict[Operand, str]) -> dict[str, int]:
+        """Returns the elements of a vector in which a thread reads its fragment of a copy, by site. `rows`: loops along rows."""
+        sizes = {p.loop.name: p.inner for p in loops}
+        arrays = {o: self.problem.array(o.access.array) for o in rows}
+        return {
+            o.site: vector_width(sizes[row], self.target.lanes(arrays[o].dtype.size_bytes))
+            for o, row in rows.items()
+        }
 
     def band(self, t: int) -> int:
         """Returns the number of rows of the grid whose blocks start column by column."""
         order = self.value("block_order", t) or BLOCK_ORDER[BY_ROWS]
         return ROWS_OF_A_BAND[BLOCK_ORDER.index(order)]
 
-    def loop(self, t: int, loop: Loop) -> LoopPlan:
+    def loop(self, t: int, loop: Loop, in_vectors: Set[str]) -> LoopPlan:
+        """Returns the plan of a task's loop. `in_vectors`: loops along which threads read vectors of a copy."""
         outer, mid, inner = (
             self.backbone.dim(t, loop.name, level) for level in (OUTER, MID, INNER)
         )
@@ -393,6 +405,7 @@ class _Reader:
             has_lanes=self.value("reduction", inner) == ch.REDUCTION[ch.LANES],
             schedule=self.value("schedule", outer) or ch.SCHEDULE[ch.BLOCKED],
             is_thread=kinds[mid] == ch.DIM_KIND[ch.THREAD],
+            has_neighbours=loop.name in in_vectors,
             n_blocks=self.target.cores * BLOCKS_A_CORE[GRID_STRIDE.index(stride)],
         )
 

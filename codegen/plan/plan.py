@@ -45,6 +45,7 @@ class LoopPlan:
     has_lanes: bool  # inner copies reduce into accumulators of their own
     schedule: str = "BLOCKED"  # of a dim that is shared out, a value of SCHEDULE
     is_thread: bool = False  # the mid dim is shared out to the threads of a block: `mid` of them
+    has_neighbours: bool = False  # copies of a thread are neighbours, also where threads share it
     n_blocks: int = 0  # of a dim of the grid: blocks that take its tiles in turn; 0: a block a tile
 
     @property
@@ -60,14 +61,15 @@ class LoopPlan:
     def spread(self) -> int:
         """Distance between consecutive copies of a register tile, in vectors or elements.
 
-        It is the number of threads along a loop that threads of a GPU block share, else 1.
+        It is the number of threads along a loop that threads of a GPU block share, else 1. It is 1, too, where copies of a
+        thread are neighbours.
         """
-        return self.mid if self.is_thread else 1
+        return self.mid if self.is_thread and not self.has_neighbours else 1
 
     @property
     def reach(self) -> int:
         """Number of iterations covered from one index of the innermost loop: a register tile of each thread that shares it."""
-        return self.inner * self.spread
+        return self.inner * (self.mid if self.is_thread else 1)
 
     @property
     def divides(self) -> bool:

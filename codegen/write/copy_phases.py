@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
 
+from ...kernels.ir.arrays import ArrayInfo
 from ...kernels.ir.kernel import DType
 from ...space.backbone import OUTER, Operand
 from ..bodies.cuda_prelude import COPY_ASYNC
@@ -13,6 +14,7 @@ from ..bodies.iteration_point import LoopIndexAt, Point, affine_at, row_strides
 from ..loops import ir as loop_ir
 from ..plan.plan import TaskPlan
 from ..text import csyntax as c
+from ..text.types import type_name
 from .context import Context
 from .grid_emission import BlockLayout, KernelScene
 from .shared_operands import locate
@@ -137,9 +139,9 @@ class CopyWriter:
         here: dict[str, tuple[dict[c.CExpr, int], int]] = {}
         n_pieces = prod(layout.extents.values()) // layout.piece
         rest = n_pieces
-        for p in layout.loops:
+        for p in layout.moved:
             name = p.loop.name
-            width = layout.piece if p is layout.loops[-1] else 1
+            width = layout.piece if p is layout.moved[-1] else 1
             digit: c.CExpr = c.Id(element)
             below = rest * width // layout.extents[name]
             if below > 1:
@@ -162,18 +164,27 @@ class CopyWriter:
             if p.loop.extent % p.tile or leaves:
                 inside.append(c.Bin("<", at, c.number(end)))
         there, _ = affine_at(operand.access.axes, row_strides(array.shape), Point(index))
-        place = c.Index(c.Id(buffer.name), locate(layout, here, stage))
         source = c.Index(self.scene.global_array(array.name), there)
         hint = task.load_hints.get(array.name, "")
-        move = self.move(place, source, hint, array.dtype, layout.piece, stage is not None)
+        n_rows = layout.piece if layout.is_transposed else 1
+        along = layout.moved[-1].loop.name
+        places = [
+            c.Index(c.Id(buffer.name), locate(layout, {**here, along: (here[along][0], k)}, stage))
+            for k in range(n_rows)
+        ]
+        moves: tuple[c.CStmt, ...] = (
+            self.transpose(places, source, hint, array)
+            if n_rows > 1
+            else (self.move(places[0], source, hint, array.dtype, layout.piece, stage is not None),)
+        )
         if inside:
             test = inside[0]
             for x in inside[1:]:
                 test = c.Bin("&&", test, x)
-            move = c.If(test, (move,))
+            moves = (c.If(test, moves),)
         self.kernel.uses_tid = True
         step = self.kernel.n_threads
-        w.write(c.For(element, c.Id("tid"), c.number(n_pieces), step, (*declared, move)))
+        w.write(c.For(element, c.Id("tid"), c.number(n_pieces), step, (*declared, *moves)))
         w.used -= {element, *(d.name for d in declared if isinstance(d, c.Declare))}
 
     def move(
@@ -193,6 +204,25 @@ class CopyWriter:
             return c.Evaluate(c.Call(function, (there, c.Un("&", source))))
         if piece == 1:
             return c.Assign(place, self.scene.w.memory.element(source.base, source.index, hint))
-        load = prelude.use(f"load_{hint.lower()}" if hint else "load", dtype, piece)
-        x = c.Call(load, (c.Un("&", source),))
+        x = self.load(source, hint, dtype, piece)
         return c.Evaluate(c.Call(prelude.use("store", dtype, piece), (there, x)))
+
+    def load(self, source: c.Index, hint: str, dtype: DType, piece: int) -> c.Call:
+        """Returns a load of `piece` contiguous elements from global memory."""
+        load = self.scene.prelude.use(f"load_{hint.lower()}" if hint else "load", dtype, piece)
+        return c.Call(load, (c.Un("&", source),))
+
+    def transpose(
+        self, places: Sequence[c.Index], source: c.Index, hint: str, array: ArrayInfo
+    ) -> tuple[c.CStmt, ...]:
+        """Returns a copy of contiguous elements of global memory to `places` in as many rows of shared memory.
+
+        It is one load, and a store for each element.
+        """
+        w, piece = self.scene.w, len(places)
+        vector = w.fresh(f"{array.name}_")
+        w.used.discard(vector)
+        x = self.load(source, hint, array.dtype, piece)
+        opened = c.Declare(type_name(array.dtype, piece), vector, x, constant=True)
+        lanes = (c.Index(c.Id(vector), c.number(k)) for k in range(piece))
+        return (opened, *(c.Assign(at, lane) for at, lane in zip(places, lanes, strict=True)))

@@ -227,7 +227,7 @@ class Emission:
                 continue
             name = self.w.fresh(p.loop.name)
             end = self.end_of_partial(start, p)
-            if p.is_thread:
+            if p.is_thread and not p.has_neighbours:
                 outer = ctx.variables[task.index, p.loop.name, OUTER]
                 end = self.end_of(outer, p.tile, p.loop.extent)
             made.append(PartialLoop(name, start, end, p.spread))

@@ -11,6 +11,7 @@ from ...kernels.ir.affine import Affine
 from ...kernels.ir.arrays import ArrayInfo
 from ...kernels.ir.kernel import DType, Load
 from ...space.backbone import Operand
+from ...space.families.packing import rows_of_layout
 from ...space.targets.gpu_facts import adds_to_result, row_order, start_of
 from ..bodies.iteration_point import affine_offset, row_strides
 from ..loops.ir import Owner
@@ -30,8 +31,9 @@ VECTOR_BYTES = 16  # the widest access of a thread
 class BlockLayout:
     """Layout of an operand's block in shared memory.
 
-    `strides`: by loop, in the order of memory.
-    `piece`: number of contiguous elements that one move copies.
+    `strides`: by loop, in the order of the block.
+    `moved`: loops in the order of the array in global memory. `piece`: number of elements along the
+    last of them that one move copies. In a transposed block they lie in as many rows.
     `swizzle` (n, width): element x of row r is stored at x ^ (r % n * width), against bank
     conflicts.
     `extents`: of a halo block, elements along each loop beyond the tile. `least`: for each axis,
@@ -44,15 +46,24 @@ class BlockLayout:
     piece: int
     swizzle: tuple[int, int] | None  # n, width
     extents: dict[str, int]
+    moved: tuple[LoopPlan, ...]
     least: tuple[Affine | None, ...] = ()
+
+    @property
+    def is_transposed(self) -> bool:
+        """True if rows of the block are columns of the array's block in global memory."""
+        return self.moved != self.loops
 
     @staticmethod
     def of(task: TaskPlan, operand: Operand, source: ArrayInfo) -> BlockLayout:
-        loops = [task.loop(name) for name in row_order(operand, source)]
+        size = source.dtype.size_bytes
+        is_transposed, gap = rows_of_layout(task.layouts.get(operand.site, "PLAIN"))
+        moved = tuple(task.loop(name) for name in row_order(operand, source))
+        order = row_order(operand, source, is_transposed=is_transposed)
+        loops = tuple(map(task.loop, order))
         extents = {p.loop.name: p.tile + operand.reach(p.loop.name) for p in loops}
-        size, layout = source.dtype.size_bytes, task.layouts.get(operand.site, "PLAIN")
         width = VECTOR_BYTES // size
-        between = {"ODD": 1, "PADDED": width}.get(layout, 0)
+        between = {"ODD": 1, "PADDED": width}.get(gap, 0)
         strides, step = {}, 1
         for p in reversed(loops):
             strides[p.loop.name] = step
@@ -60,18 +71,23 @@ class BlockLayout:
             step += between if p is loops[-1] else 0
         step = -(-step // width) * width
         n = min(SWIZZLED_ROWS, loops[-1].tile // width)
-        swizzle = (n, width) if layout == "SWIZZLED" else None
-        piece = _piece(loops, operand, source, [step, *strides.values()])
+        swizzle = (n, width) if gap == "SWIZZLED" else None
         if operand.is_window:
-            piece, least = 1, operand.access.axes
-            return BlockLayout(tuple(loops), strides, step, piece, swizzle, extents, least)
-        return BlockLayout(tuple(loops), strides, step, piece, swizzle, extents)
+            least = operand.access.axes
+            return BlockLayout(loops, strides, step, 1, swizzle, extents, moved, least)
+        aligned = [] if is_transposed else [step, *strides.values()]
+        # What travels by itself keeps its order, so of a transposed block it travels element by element.
+        is_single = is_transposed and task.stages[operand.site] > 1
+        piece = 1 if is_single else _piece(moved, operand, source, aligned)
+        return BlockLayout(loops, strides, step, piece, swizzle, extents, moved)
 
 
-def _piece(loops: list[LoopPlan], operand: Operand, source: ArrayInfo, strides: list[int]) -> int:
-    """Returns the most elements of a row that one aligned move can copy from the array to the block.
+def _piece(
+    loops: Sequence[LoopPlan], operand: Operand, source: ArrayInfo, strides: list[int]
+) -> int:
+    """Returns the most elements of a row in memory that one aligned load can copy to the block.
 
-    `strides`: of the block. The stride of 1 along rows is left out.
+    `strides`: of the block, if they are stored as one vector. The stride of 1 along rows is left out.
     """
     along, row = flat_strides(operand.access, source), loops[-1]
     if along[row.loop.name] != 1:

@@ -120,6 +120,7 @@ class BlockThreads(Threads):
                 continue
             is_vector = p.is_vector and self.scene.is_full(task, p, ctx)
             step = self.scene.lanes(task) if is_vector else 1
+            step = p.inner if p.has_neighbours else step
             digit = self.kernel.digits[m.task, m.loop][0]
             start = c.linear(((variable, 1), (digit, step)), 0)
             if start not in begun:

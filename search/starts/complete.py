@@ -37,6 +37,7 @@ from ...space.families.scatter_colours import GENERATE, IF_CHANGED, REUSE
 from ...space.families.scatter_sorts import SORT_ANEW, SORT_IF_CHANGED
 from ...space.families.settling import ALL_BLOCKS, ONE_THREAD
 from ...space.families.tiling import widest_vector
+from ...space.targets.gpu_facts import row_order
 from ..tree.ordering import open_in_order
 from .profitability import what_pays
 from .proposals import default_sketch, greedy_sketch, has_gaps, sketches
@@ -548,8 +549,9 @@ class _Wanted:
         packer = ch.BY_TEAM if by_team else ch.BY_THREAD
         for var in self.v.packed_by.values():
             self.want(var, *_first_of(packer, ch.BY_THREAD, ch.BY_TEAM))
-        for var in self.v.layout.values():
-            self.want(var, ch.PADDED, ch.PLAIN)
+        for o, var in self.v.layout.items():
+            across = (ch.TRANSPOSED_PADDED,) if self.transposes(o) else ()
+            self.want(var, *across, ch.PADDED, ch.PLAIN)
         for d, var in self.v.reduction.items():
             shared = ch.PARTIALS if d.level == OUTER else ch.LANES
             over_blocks = _OVER_BLOCKS.get(self.block.sums, shared)
@@ -575,6 +577,13 @@ class _Wanted:
             return (ch.DIRECT, ch.COPY)
         is_ahead = self.space.target.copies_asynchronously or has_gaps(self.space, o)
         return _first_of(packing.stages if is_ahead else ch.COPY, ch.COPY, ch.DIRECT)
+
+    def transposes(self, o: Operand) -> bool:
+        """True if the sketch transposes an operand's copy: in memory its rows go along a sum, and not along results."""
+        row = row_order(o, self.space.problem.array(o.access.array))[-1]
+        is_summed = {x.name: x.is_reduction for x in self.space.problem.tasks[o.task].loops}
+        is_transposed = self.packing is not None and self.packing.transposed
+        return is_transposed and is_summed[row] and not all(is_summed[x] for x in o.loops)
 
     def tile_site(self, t: int, name: str) -> TileSite:
         """Returns the record of tile site `name`: a sparse field whose neighbours a loop over leaf cells reads."""

@@ -366,8 +366,17 @@ def _of_gpu(space: Space, greedy: Sketch) -> Iterator[Sketch]:
         square = replace(greedy, tile=TileSizes(8, 2, block=16), threads=ThreadBlock(16, 16))
         # With fragments of four steps of the sum a load from shared memory serves 16 multiply-adds of f32, and not 6.4.
         deep = replace(square, tile=TileSizes(8, 2, block=16, depth=4))
-        for sketch, stages in ((deep, 2), (deep, 3), (square, 2), (square, 1)):
-            yield replace(sketch, packing=Packing(every=True, stages=stages))
+        # Transposed, a load serves as many in each step, so that operands of a step take 16 registers, and not 40 those of four.
+        ways = (
+            (deep, 2, True),
+            (deep, 2, False),
+            (deep, 3, False),
+            (square, 2, False),
+            (deep, 1, True),
+        )
+        for sketch, stages, transposed in ways:
+            packing = Packing(every=True, stages=stages, transposed=transposed)
+            yield replace(sketch, packing=packing)
         small = replace(square, tile=TileSizes(4, 1, block=16), packing=Packing(every=True))
         yield small
         yield replace(small, threads=ThreadBlock(8, 8))

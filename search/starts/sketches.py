@@ -115,6 +115,7 @@ class Packing:
     `prefetched`: these accumulators are prefetched before their addends are computed.
     `stages`: number of block buffers; without asynchronous copies, only for operands without unit
     stride.
+    `transposed`: rows of a copy in shared memory go along results, also where those in memory go along a sum.
     """
 
     every: bool = False
@@ -122,6 +123,7 @@ class Packing:
     by_team: bool = False
     stages: int = ch.COPY
     prefetched: bool = False
+    transposed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,3 +233,5 @@ def _words_of_packing(packing: Packing) -> Iterator[str]:
         yield f"{packing.stages} stages"
     if packing.prefetched:
         yield "sums prefetched"
+    if packing.transposed:
+        yield "transposed"

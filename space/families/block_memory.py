@@ -14,7 +14,7 @@ from ..targets.kind import GPU
 from ..values import LANES
 from .memory import MEM_SPACE, SHARED, spaces_of
 from .order import MERGED, ORDER
-from .packing import DIRECT, STAGED, elements_of_window
+from .packing import DIRECT, N_GAPS, STAGED, elements_of_window
 from .threads import threads_of
 
 SLACK_BYTES = 80  # of an array in shared memory at most, so that it and its stages are aligned
@@ -128,15 +128,17 @@ def _bytes_of_copy(s: Draft, o: Operand) -> Iterator[Group]:
         return
     any_of = (Literal(v.staged[o], all_but(STAGED, DIRECT)),)
     stages = Term(None, v.staged[o], tuple(range(len(STAGED))))
-    row = row_order(o, array)[-1]
     sizes = {
         name: [Term(None, v.size[d], v.universe[d]) for d in s.levels(o.task, name)[1:]]
         for name in o.loops
     }
-    rows = [term for name, terms in sizes.items() if name != row for term in terms]
-    between = Term(None, v.layout[o], (0, array.dtype.size_bytes, VECTOR_BYTES, 0))
-    yield Group(any_of, (_weighed(stages, array.dtype.size_bytes), *rows, *sizes[row]))
-    yield Group(any_of, (stages, between, *rows))
+    every = [term for terms in sizes.values() for term in terms]
+    yield Group(any_of, (_weighed(stages, array.dtype.size_bytes), *every))
+    gaps, none = (0, array.dtype.size_bytes, VECTOR_BYTES, 0), (0,) * N_GAPS
+    for is_transposed, between in ((False, (*gaps, *none)), (True, (*none, *gaps))):
+        row = row_order(o, array, is_transposed=is_transposed)[-1]
+        rows = [term for name, terms in sizes.items() if name != row for term in terms]
+        yield Group(any_of, (stages, Term(None, v.layout[o], between), *rows))
     yield Group(any_of, (_weighed(stages, SLACK_BYTES),))
 
 

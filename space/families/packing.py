@@ -1,6 +1,6 @@
 """Packing: copies of operand blocks.
 
-Chooses the number of block buffers, the packing threads and the layout of rows.
+Chooses the number of block buffers, the packing threads and the layout of rows, which may be columns of the block in memory.
 A block of neighbour reads has a border, so that blocks overlap (a halo). It is copied in its
 original layout.
 """
@@ -46,15 +46,27 @@ PACKED_BY = (
 )  # of CPUs with several cores: what a GPU copies is shared memory of a block, and copied by all of its threads
 
 PLAIN, ODD, PADDED, SWIZZLED = range(4)
-LAYOUT = (
+_GAPS = (
     "PLAIN",  # rows of a copy follow one another
     "ODD",  # an element between them that nobody uses, so that the elements of a column are in different banks
     "PADDED",  # 16 bytes between them, which also leaves vectors aligned
     "SWIZZLED",  # nothing between them: the vectors of each row change places, in another way than those of the next row
 )
+# The same of transposed copies, whose rows are columns of the block in memory: value k + 4 has the rows of value k.
+N_GAPS = len(_GAPS)
+LAYOUT = (*_GAPS, *(f"TRANSPOSED_{x}" for x in _GAPS))
+ALONG_MEMORY = bits(*range(N_GAPS))
+ACROSS_MEMORY = bits(*range(N_GAPS, 2 * N_GAPS))
+TRANSPOSED_ODD, TRANSPOSED_PADDED = N_GAPS + ODD, N_GAPS + PADDED
 
 _COPIED = all_but(STAGED, DIRECT)
 _NOT_AHEAD = bits(DIRECT, COPY)
+
+
+def rows_of_layout(layout: str) -> tuple[bool, str]:
+    """Returns if rows of a layout are columns of the block in memory, and the value for rows along memory with equal gaps."""
+    plain = layout.removeprefix("TRANSPOSED_")
+    return plain != layout, plain
 
 
 # --- sites -----------------------------------------------------------------------------------
@@ -128,16 +140,19 @@ def layout_of_copy(staged: int, layout: int) -> bool:
 class LayoutFits:
     """Predicate: rows of a block (mid times inner elements) are padded or swizzled only if all banks take part.
 
-    Elements have 4 or 8 bytes.
+    Elements have 4 or 8 bytes. Layouts that are transposed otherwise than the block (`is_transposed`) have other rows.
     """
 
     mids: tuple[int, ...]
     inners: tuple[int, ...]
+    is_transposed: bool
 
     def __call__(self, layout: int, mid: int, inner: int) -> bool:
+        across, gap = divmod(layout, N_GAPS)
         row = self.mids[mid] * self.inners[inner]
         is_power = row & (row - 1) == 0
-        return layout == PLAIN or (row % 8 == 0 and (is_power or layout != SWIZZLED))
+        fits = gap == PLAIN or (row % 8 == 0 and (is_power or gap != SWIZZLED))
+        return fits or across != self.is_transposed
 
 
 # --- constraints -----------------------------------------------------------------------------
@@ -296,10 +311,11 @@ def layouts(s: Draft) -> None:
         if len(o.loops) == 1:
             b.restrict(layout, bits(PLAIN))
             continue
-        row = row_order(o, s.array(o.access.array))[-1]
-        _, mid, inner = s.levels(o.task, row)
-        fits = LayoutFits(v.universe[mid], v.universe[inner])
-        b.table3("rows of a copy", layout, v.size[mid], v.size[inner], fits, share=fits)
+        for is_transposed in (False, True):
+            row = row_order(o, s.array(o.access.array), is_transposed=is_transposed)[-1]
+            _, mid, inner = s.levels(o.task, row)
+            fits = LayoutFits(v.universe[mid], v.universe[inner], is_transposed)
+            b.table3("rows of a copy", layout, v.size[mid], v.size[inner], fits, share=fits)
 
 
 FAMILY = Family(

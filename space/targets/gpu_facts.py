@@ -31,10 +31,14 @@ def is_small(problem: Problem, target: Target, task: Task) -> bool:
     return len(along) <= 1 and n_bytes <= shared_bytes(target)
 
 
-def row_order(operand: Operand, source: ArrayInfo) -> list[str]:
-    """Returns the loops of an operand in the order of its copy's axes. The last one runs along rows."""
+def row_order(operand: Operand, source: ArrayInfo, *, is_transposed: bool = False) -> list[str]:
+    """Returns the loops of an operand in the order of its copy's axes. The last one runs along rows.
+
+    It is the order in memory. A transposed copy has the last two axes the other way round.
+    """
     along = flat_strides(operand.access, source)
-    return sorted(operand.loops, key=lambda name: -abs(along[name]))
+    order = sorted(operand.loops, key=lambda name: -abs(along[name]))
+    return [*order[:-2], *order[:-3:-1]] if is_transposed else order
 
 
 def start_of(task: Task) -> ir.Expr | None:

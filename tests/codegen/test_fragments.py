@@ -82,6 +82,18 @@ def test_a_product_in_fragments_is_right(layout, depth, dtype, tmp_path):
 
 
 @NEEDS_COMPILER[1]
+@pytest.mark.parametrize("depth", [32, 21])
+def test_threads_along_a_row_have_neighbours(depth, tmp_path):
+    """Threads share the sum: each adds four steps that are one vector, and not every second or fourth one."""
+    threads = {"dim_kind(multiply0.k.mid)": "THREAD", "reduction(multiply0.k.mid)": "TREE"}
+    problem, inputs = product(37, depth, 29)
+    made = decided(problem, {**DEEP, **threads})
+    assert depth == 21 or loads_of(program_of(made), "a_tile") == (2, 0)
+    source = gpu.source_of(made)
+    assert gpu.check(source, inputs, tmp_path) == "", source.text
+
+
+@NEEDS_COMPILER[1]
 @pytest.mark.parametrize("name", ["matmul", "matmul_strided", "sgemv"])
 def test_random_candidates_with_fragments_are_right(name, tmp_path):
     case = case_of(name)
@@ -103,10 +115,13 @@ def test_random_candidates_with_fragments_are_right(name, tmp_path):
     [
         {"staged(multiply0.a)": "DIRECT"},
         {"layout(multiply0.a)": "ODD"},
-        {"dim_kind(multiply0.k.inner)": "ABSENT", "size(multiply0.k.inner)": "1"},
-        {"dim_kind(multiply0.k.mid)": "THREAD", "reduction(multiply0.k.mid)": "TREE"},
+        {
+            "dim_kind(multiply0.k.inner)": "ABSENT",
+            "size(multiply0.k.inner)": "1",
+            "layout(multiply0.a)": "PLAIN",
+        },
     ],
-    ids=["memory", "an odd row", "one step", "threads between"],
+    ids=["memory", "an odd row", "one step"],
 )
 def test_fragments_are_neighbours_in_a_row_of_a_copy(without):
     problem, _ = product(64, 32, 64)

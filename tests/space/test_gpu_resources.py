@@ -20,6 +20,7 @@ from kernelscape.space.build import build_space
 from kernelscape.space.candidate import Candidate, DeadEnd
 from kernelscape.space.decisions import restore
 from kernelscape.space.families.block_memory import SLACK_BYTES
+from kernelscape.space.families.packing import rows_of_layout
 from kernelscape.space.targets.gpu_facts import row_order, tree_bytes
 
 from .gpu_target import GPU, LARGE, problem_of
@@ -51,9 +52,11 @@ def test_rows_of_copies_are_moved_apart_where_all_banks_take_part(plans):
                     continue
                 seen[layout] += 1
                 o = copied[array]
-                row = t.loop(row_order(o, plan.problem.array(array))[-1]).tile
-                assert layout == "PLAIN" or row % 8 == 0
-                assert layout != "SWIZZLED" or row & (row - 1) == 0
+                is_transposed, gap = rows_of_layout(layout)
+                order = row_order(o, plan.problem.array(array), is_transposed=is_transposed)
+                row = t.loop(order[-1]).tile
+                assert gap == "PLAIN" or row % 8 == 0
+                assert gap != "SWIZZLED" or row & (row - 1) == 0
     assert set(seen) == set(ch.LAYOUT)
 
 
