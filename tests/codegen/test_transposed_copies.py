@@ -21,6 +21,8 @@ from kernelscape.space.build import build_space
 from kernelscape.space.candidate import Candidate, DeadEnd
 from kernelscape.space.choices import LAYOUT
 from kernelscape.space.decisions import fix, restore
+from kernelscape.space.families.block_memory import SLACK_BYTES
+from kernelscape.space.targets.gpu_facts import tree_bytes
 from kernelscape.testing import checking
 from kernelscape.testing.syntax import calls, declared, innermost, nodes, program_of
 
@@ -205,6 +207,37 @@ def test_vectors_across_memory_need_transposed_rows(without, elements):
     assert isinstance(restore(space, changed.items()), DeadEnd)
     one_by_one = {**changed, "fragments(multiply0.a)": "ELEMENTS"}
     assert isinstance(restore(space, one_by_one.items()), Candidate) == elements
+
+
+def test_rows_along_memory_may_be_short_where_transposed_ones_are_not():
+    """Four steps of a sum are too few for gaps between rows along memory, 64 results are not."""
+    problem, _ = product(64, 32, 64)
+    space = build_space(problem, gpu.target())
+    short = {**ACROSS, "size(multiply0.k.mid)": "4", "fragments(multiply0.a)": "ELEMENTS"}
+    for layout in TRANSPOSED:
+        assert isinstance(
+            restore(space, {**short, "layout(multiply0.a)": layout}.items()), Candidate
+        )
+    along = {**short, "layout(multiply0.a)": "PADDED"}
+    assert isinstance(restore(space, along.items()), DeadEnd)
+
+
+def test_gaps_between_transposed_rows_are_bytes_of_shared_memory():
+    """A block of 64 x 128 elements has 128 rows transposed and 64 along memory, with 16 bytes behind each."""
+    problem, _ = product(64, 128, 64)
+    wanted = {**ACROSS, "staged(multiply0.b)": "DIRECT", "size(multiply0.k.mid)": "128"}
+    wanted["fragments(multiply0.a)"] = "ELEMENTS"
+    target = gpu.target()
+    n_bytes = 4 * 64 * 128 + 16 * 64 + SLACK_BYTES + tree_bytes(target.max_threads_per_block)
+    memory = {"shared_bytes_per_block": n_bytes, "shared_bytes_per_block_most": n_bytes}
+    space = build_space(problem, replace(target, **memory))
+    for layout, fits in (
+        ("TRANSPOSED_PLAIN", True),
+        ("PADDED", True),
+        ("TRANSPOSED_PADDED", False),
+    ):
+        made = restore(space, {**wanted, "layout(multiply0.a)": layout}.items())
+        assert isinstance(made, Candidate) == fits, layout
 
 
 def test_threads_that_tasks_share_have_no_neighbours():
