@@ -21,7 +21,7 @@ from .loops.ir import JoinedBodies, Launch, Owner, phases_of
 from .passes.pipeline import launches_of
 from .plan.candidates import plan_of
 from .plan.plan import LoopPlan, Plan, PlannedLoop, PlannedNode, TaskPlan, tasks_of
-from .plan.summary import decisions
+from .plan.summary import decisions, warps_of
 
 Words = dict[str, tuple[str, ...]]
 """Topic -> phrases. The topics are launches, fused loops, loop order, threads, tiles, values,
@@ -150,6 +150,8 @@ def _blocks(plan: Plan) -> Iterator[str]:
         shares = " and ".join([*parts, *threads])
         if len(t.threads) > 1:
             shares += f", neighbours along {_listed(list(t.threads))}"
+        if t.warp_tile:
+            shares += f", in {warps_of(t)}"
         yield f"{t.task.name} " + (f"shares {shares}" if shares else "runs on one thread")
 
 

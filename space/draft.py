@@ -67,6 +67,7 @@ class Variables:
     schedule: dict[Dim, int] = field(default_factory=dict)
     reduction: dict[Dim, int] = field(default_factory=dict)
     thread_level: dict[tuple[Dim, Dim], int] = field(default_factory=dict)  # mid dims of one task
+    warp_tile: dict[tuple[Dim, Dim], int] = field(default_factory=dict)  # mid dims of one task
     mem_space: dict[Flow, int] = field(default_factory=dict)
     staged: dict[Operand, int] = field(default_factory=dict)
     packed_by: dict[Operand, int] = field(default_factory=dict)

@@ -363,6 +363,7 @@ RARE = (
     "scatter_cells",
     "layout",
     "thread_level",
+    "warp_tile",
 )
 
 

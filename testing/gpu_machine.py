@@ -32,13 +32,13 @@ def bodies(nodes: tuple[PlannedNode, ...]) -> list[int]:
 
 
 class SimulatedGpu:
-    """Registers and L1 without end, blocks dealt out in turn, the threads of a block numbered in a random order of their loops.
+    """Registers and L1 without end, blocks dealt out in turn, the threads of a block in the decided warps.
 
     `ns` is the time of a call, launch after launch; `busy` the ns of each resource.
     """
 
-    def __init__(self, candidate: Candidate, rng: np.random.Generator) -> None:
-        self.plan, self.rng = plan_of(candidate), rng
+    def __init__(self, candidate: Candidate) -> None:
+        self.plan = plan_of(candidate)
         self.target: Target = candidate.space.target
         self.busy: dict[str, float] = defaultdict(float)
         self.ns = 0.0
@@ -110,9 +110,7 @@ class SimulatedGpu:
         """Runs a task; ns of what another launch finishes and stores."""
         grid = [p for p in task.loops if p.is_parallel]
         tiles = [range(ceil(p.loop.extent / p.tile)) for p in grid]
-        threads = [p for p in task.loops if p.is_thread]
-        self.rng.shuffle(threads)
-        numbered = list(product(*(range(p.mid) for p in threads)))
+        threads, numbered = numbered_threads(task)
         finish = expression_weight(task.task.finish)
         for number, block in enumerate(product(*tiles)):
             core = number % self.target.cores
@@ -224,6 +222,18 @@ class SimulatedGpu:
                 n_bytes = max(4 * WARP, size * len(offsets))
                 self.cores[core]["shared memory"] += n_bytes / (t.shared_bytes_per_ns / t.cores)
         return len(together)
+
+
+def numbered_threads(task: TaskPlan) -> tuple[list[LoopPlan], list[tuple[int, ...]]]:
+    """The loops of a block's threads, the slowest first, and the index along each, by the number of a thread."""
+    threads = [task.loop(name) for name in reversed(task.threads)]
+    sizes = [task.warp_tile.get(p.loop.name, 1) for p in threads]
+
+    def place(digits: tuple[int, ...]) -> list[tuple[int, ...]]:
+        pairs = list(zip(digits, sizes, strict=True))
+        return [tuple(k // n for k, n in pairs), tuple(k % n for k, n in pairs)]
+
+    return threads, sorted(product(*(range(p.mid) for p in threads)), key=place)
 
 
 def indices(p: LoopPlan, at: dict[str, int], mine: dict[str, int], lanes: int) -> list[int]:

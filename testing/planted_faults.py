@@ -60,6 +60,8 @@ IN_FRAGMENTS = "tests/codegen/test_fragments.py"
 IN_TRANSPOSED = "tests/codegen/test_transposed_copies.py"
 AHEAD_IN_REGISTERS = "tests/codegen/test_register_stages.py"
 IN_BANDS = "tests/codegen/test_block_order.py"
+WARPS = "tests/codegen/test_warp_tile.py"
+WARPS_BOUND = "tests/search/bound/test_gpu.py"
 ACTIVATION = "tests/kernels/sparse/test_emulated_activation.py::test_threads_activate_at_once_in_three_periods"
 LAST_BLOCK = "tests/codegen/test_last_block.py"
 RECLAIMED = "tests/kernels/sparse/test_emulated.py::test_many_threads_reclaim_pools"
@@ -830,6 +832,27 @@ FAULTS = (
         "return fused == SEPARATE or here == there",
         "return True",
         (f"{IN_BANDS}::test_a_launch_has_one_order_of_blocks",),
+    ),
+    Fault(
+        "warps as rectangles: those side by side",
+        "codegen/write",
+        "lanes, warps = lanes * n, warps * (q.mid // n)",
+        "lanes, warps = lanes * n, warps * n",
+        (f"{WARPS}::test_each_warp_is_a_rectangle_and_all_of_them_the_block",),
+    ),
+    Fault(
+        "warps as rectangles: a register of another thread",
+        "space/families",
+        "return space != REGISTER or producer == turned(consumer)",
+        "return True",
+        (f"{WARPS}::test_a_value_in_a_register_stays_in_its_thread",),
+    ),
+    Fault(
+        "warps as rectangles: threads of a warp in the bound",
+        "search/bound",
+        "most = most_a if k == a else most_b if k == b else 1",
+        "most = 1",
+        (f"{WARPS_BOUND}::test_no_bound_of_warps_is_above_the_simulated_gpu",),
     ),
     Fault(
         "activation by threads: an entry that nobody marks",

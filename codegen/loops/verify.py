@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from math import prod
 
 from ...space.backbone import MID, OUTER
 from ...space.families.packing import rows_of_layout
+from ...space.families.warp_tile import WARP
 from ...space.targets.gpu_facts import row_order
 from ..plan.plan import Member, Plan
 from . import ir as loop_ir
@@ -48,6 +50,7 @@ def verify(launch: loop_ir.Launch, plan: Plan) -> None:
     _ordered_blocks(launch, plan, places)
     _fragments(launch, plan)
     _transposed(launch, plan)
+    _warp_tiles(launch, plan)
     _sorted_by_length(plan, places)
 
 
@@ -171,6 +174,24 @@ def _transposed(launch: loop_ir.Launch, plan: Plan) -> None:
             operand = next((o for o in task.copies if o.site == site), None)
             is_block = operand is not None and not operand.is_window and len(operand.loops) > 1
             _expect(is_block, f"task {t} transposes {site}, which is no copied block")
+
+
+def _warp_tiles(launch: loop_ir.Launch, plan: Plan) -> None:
+    """Verifies that a warp that is a rectangle has its threads along the two fastest loops, which are of results."""
+    for t in launch.tasks:
+        task = plan.tasks[t]
+        tile = task.warp_tile
+        if tile:
+            names, along = task.threads[:2], [task.loop(name) for name in tile]
+            is_fastest = len(tile) == 2 and set(tile) == set(names)
+            _expect(
+                is_fastest,
+                f"warps of task {t} lie along {list(tile)}, and threads along {list(names)}",
+            )
+            is_whole = prod(tile.values()) == WARP and all(
+                p.mid % tile[p.loop.name] == 0 and not p.loop.is_reduction for p in along
+            )
+            _expect(is_whole, f"warps of task {t} are no rectangles of its threads")
 
 
 def _sorted_by_length(plan: Plan, places: Sequence[_PhasePlace]) -> None:

@@ -95,13 +95,15 @@ def block_shape(tasks: Sequence[TaskPlan]) -> tuple[int, ...]:
 
     Each axis is a loop that threads share. All tasks must have the same extents of these loops; a
     task may have only the first ones. If extents differ, or there are more than three axes or fewer
-    threads than a warp, all threads are along x.
+    threads than a warp, all threads are along x. So they are if warps of a task are rectangles.
     """
     sizes = [tuple(task.loop(name).mid for name in task.threads) for task in tasks]
     widest = max(sizes, key=prod)
     if prod(widest) < WARP:
         return (WARP,)
-    has_axes = len(widest) <= len(AXES) and all(widest[: len(own)] == own for own in sizes)
+    in_rows = not any(task.warp_tile for task in tasks)
+    is_one_shape = all(widest[: len(own)] == own for own in sizes)
+    has_axes = in_rows and len(widest) <= len(AXES) and is_one_shape
     return widest if has_axes else (prod(widest),)
 
 

@@ -32,6 +32,7 @@ from ...space.families.row_lengths import NO_WINDOW, length_in
 from ...space.families.scatter import blocks_of, tile_shape
 from ...space.families.tiling import vector_width
 from ...space.families.unrolling import place_of
+from ...space.families.warp_tile import LINEAR, THREADS_ALONG, WARP_TILE
 from ...space.families.wavefronts import sweep_of
 from ...space.targets.gpu_facts import row_order
 from ...space.targets.target import Target
@@ -210,6 +211,7 @@ class _Reader:
             layouts={o.site: value for o, value in self.table("layout").items() if o.task == t},
             fragments=self.fragments(loops, rows),
             threads=self.threads(t),
+            warp_tile=self.warp_tile(t),
             loads_ahead=self.value("register_stages", t) == REGISTER_STAGES[TWO],
             band=self.band(t),
             is_atomic=self.reduces(t, ch.ATOMIC),
@@ -364,6 +366,14 @@ class _Reader:
                 faster = e if level == ch.THREAD_LEVEL[ch.FASTER] else d
                 n_faster[faster.loop.name] += 1
         return tuple(sorted(names, key=lambda name: n_faster[name]))
+
+    def warp_tile(self, t: int) -> dict[str, int]:
+        """Returns the number of threads of a warp along each loop of its rectangle; {} where threads follow their numbers."""
+        for (d, e), name in self.table("warp_tile").items():
+            tile = WARP_TILE.index(name)
+            if d.task == t and tile != LINEAR:
+                return dict(zip((d.loop.name, e.loop.name), THREADS_ALONG[tile], strict=True))
+        return {}
 
     def rows_in_vectors(self, copies: tuple[Operand, ...]) -> dict[Operand, str]:
         """Returns the loop along the rows of each copy of which a thread reads its fragment in vectors."""

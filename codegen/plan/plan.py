@@ -194,6 +194,8 @@ class TaskPlan:
         default_factory=dict
     )  # of copies read in vectors: elements, by site
     threads: tuple[str, ...] = ()  # loops shared out to threads, those of neighbours first
+    # Threads of a warp along the first two of these loops, where it is a rectangle.
+    warp_tile: dict[str, int] = field(default_factory=dict)
     loads_ahead: bool = False  # operands of the next step of a sum, while one computes
     band: int = 1  # rows of the grid whose blocks start column by column
     is_atomic: bool = False  # blocks reduce into one result

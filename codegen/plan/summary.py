@@ -79,6 +79,8 @@ def decisions(plan: Plan, parallel: str = "parallel") -> tuple[str, ...]:
         extras += ["prefetches its sums"] * t.asks_for_sums
         if len(t.threads) > 1:
             extras.append(f"neighbouring threads along {t.threads[0]}")
+        if t.warp_tile:
+            extras.append(warps_of(t))
         extras += ["adds up atomically"] * t.is_atomic
         extras += ["the last block combines"] * t.by_last_block
         extras += [said for p in PHRASES if (said := p.short.get(plan.choice(p.kind, t.index)))]
@@ -102,6 +104,12 @@ def decisions(plan: Plan, parallel: str = "parallel") -> tuple[str, ...]:
         extras += ["streams"] * t.is_streamed + ["stays on chip"] * (not t.is_stored)
         lines.append(f"{t.task.name}: " + "; ".join([", ".join(parts), *extras]))
     return tuple(lines)
+
+
+def warps_of(task: TaskPlan) -> str:
+    """Returns the description of warps that are rectangles of threads."""
+    sizes, names = map(str, task.warp_tile.values()), list(task.warp_tile)
+    return f"warps of {' x '.join(sizes)} threads along {' and '.join(names)}"
 
 
 def _step(step: Step) -> str:

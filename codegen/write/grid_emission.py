@@ -16,7 +16,7 @@ from ...space.targets.gpu_facts import adds_to_result, row_order, start_of
 from ..bodies.iteration_point import affine_offset, row_strides
 from ..loops.ir import Owner
 from ..passes.barriers import copy_name, shared_name
-from ..passes.map_grid import AXES, block_shape, blocks_along, partial_blocks
+from ..passes.map_grid import AXES, WARP, block_shape, blocks_along, partial_blocks
 from ..passes.storage import AccumulatorLayout, Buffer, SharedLayout, Workspace
 from ..plan.plan import LoopPlan, Plan, TaskPlan
 from ..text import csyntax as c
@@ -158,7 +158,11 @@ class KernelScene:
         for t in self.scene.launch.tasks:
             task, stride = self.scene.plan.tasks[t], 1
             for axis, p in enumerate(map(task.loop, task.threads)):
-                self.digits[t, p.loop.name] = self.digit(p, axis, stride), stride
+                if p.loop.name in task.warp_tile:
+                    digit = self.digit_in_tiles(task, p)
+                else:
+                    digit = self.digit(p, axis, stride)
+                self.digits[t, p.loop.name] = digit, stride
                 stride *= p.mid
 
     def digit(self, p: LoopPlan, axis: int, stride: int) -> c.CExpr:
@@ -170,12 +174,35 @@ class KernelScene:
         if len(self.shape) > 1:
             x: c.CExpr = c.CastTo(self.index_type, c.Id(f"threadIdx.{AXES[axis]}"))
         else:
-            x = c.Id("tid")
-            if stride > 1:
-                x = c.Bin("/", x, c.number(stride))
-            if stride * p.mid < self.n_threads:
-                x = c.Bin("%", x, c.number(p.mid))
             self.uses_tid = True
+            x = self.part_of(c.Id("tid"), stride, p.mid)
+        return self.named(p, x)
+
+    def digit_in_tiles(self, task: TaskPlan, p: LoopPlan) -> c.CExpr:
+        """Returns the C variable of a thread's index along a loop of its task's warp tile.
+
+        It is the thread's place in its warp, and the warp's place among those along the loop. In both the fastest loop of
+        the task varies first. Without signs its divisions are shifts: signed ones cost a product registers that it lacks.
+        """
+        lanes, warps = 1, WARP
+        for q in map(task.loop, task.threads):
+            n = task.warp_tile[q.loop.name]
+            if q is p:
+                break
+            lanes, warps = lanes * n, warps * (q.mid // n)
+        number = c.Id(f"threadIdx.{AXES[0]}")
+        terms = [(self.part_of(number, lanes, n), 1)]
+        if p.mid > n:
+            terms.append((self.part_of(number, warps, p.mid // n), n))
+        return self.named(p, c.CastTo(self.index_type, c.linear(tuple(terms), 0)))
+
+    def part_of(self, number: c.CExpr, stride: int, n: int) -> c.CExpr:
+        """Returns one of `n` digits of a thread's flat number. `stride`: distance of numbers with neighbouring digits."""
+        x = c.Bin("/", number, c.number(stride)) if stride > 1 else number
+        return c.Bin("%", x, c.number(n)) if stride * n < self.n_threads else x
+
+    def named(self, p: LoopPlan, x: c.CExpr) -> c.CExpr:
+        """Returns the C variable that holds a thread's index `x` along a loop."""
         if isinstance(x, c.Id):
             return x
         if x not in self.digit_names:

@@ -83,7 +83,7 @@ def _sharing(gpu: GpuTables, row: gpu_facts.Int, facts: Floats) -> tuple[float, 
     same, near, reach, widest, step = 1.0, 1.0, 0, 1.0, 0
     for at in range(gpu.access[row].first_loop, gpu.access[row].end_loop):
         k, stride, how = gpu.along[at].loop, gpu.along[at].stride, gpu.along[at].how
-        threads = facts[k, gpu_facts.MID_MOST] if facts[k, gpu_facts.IS_THREAD] else 1.0
+        threads = facts[k, gpu_facts.IN_WARP] if facts[k, gpu_facts.IS_THREAD] else 1.0
         lanes = 1.0
         if facts[k, gpu_facts.IS_VECTOR] and stride == size:
             lanes = float(gpu.access[row].widest)

@@ -12,6 +12,7 @@ from ...space import choices as ch
 from ...space.engine.jit import jit, jit_internal
 from ...space.families.block_memory import MAX_REGISTERS
 from ...space.families.grid_stride import A_TILE, BLOCKS_A_CORE
+from ...space.families.warp_tile import LINEAR, THREADS_ALONG
 from .columns import Floats, Ints
 from .common import Mask
 from .gpu_tables import GpuTables
@@ -28,7 +29,8 @@ KEPT_STEPS = 256  # no compiler unrolls so many: the sums of a loop of so many s
 MID_LEAST, MID_MOST, INNER_LEAST, INNER_MOST, IS_BLOCK, IS_THREAD, IS_VECTOR, IS_LOOP = range(8)
 # Blocks take tiles in turn: 0, 1 or 2, and the fewest and the most of them, of a multiprocessor.
 IN_TURN, TURNS_LEAST, TURNS_MOST = range(8, 11)
-N_FACTS = 11
+IN_WARP = 11  # at most so many threads of a warp that differ along the loop only
+N_FACTS = 12
 # Of a task. Factors say by how much longer it takes than with all multiprocessors, or all of their lanes, at work.
 BLOCKS_MOST, FULL_BLOCKS, THREADS_LEAST, THREADS_MOST, CHAIN, WAVES = range(6)
 CORE_FACTOR, ISSUE_FACTOR, SPLITS, LOADS = range(6, 10)
@@ -41,6 +43,8 @@ _VECTOR = 1 << ch.VECTOR
 _DIRECT = 1 << ch.DIRECT
 _LANES = 1 << ch.LANES
 _A_TILE = 1 << A_TILE
+_LINEAR = 1 << LINEAR
+_FASTER, _SLOWER = 1 << ch.FASTER, 1 << ch.SLOWER
 
 
 @jit_internal
@@ -88,6 +92,35 @@ def tilings(gpu: GpuTables, domains: Mask, facts: Floats) -> None:
         facts[k, IN_TURN] = 0 if stride == _A_TILE else 1 if stride & _A_TILE else 2
         turns = _turns(stride)
         facts[k, TURNS_LEAST], facts[k, TURNS_MOST] = turns
+        facts[k, IN_WARP] = facts[k, MID_MOST]
+    _warps(gpu, domains, facts)
+
+
+@jit_internal
+def _warps(gpu: GpuTables, domains: Mask, facts: Floats) -> None:
+    """Limits the threads of a warp along each loop, where its shape is decided.
+
+    A rectangle has its own sizes, and threads along no other loop. Without one, neighbours along the slower of two loops are
+    as far apart in a warp as there are threads along the faster one.
+    """
+    for row in range(gpu.warp.shape[0]):
+        tile = np.int64(domains[gpu.warp[row].choice])
+        a, b = gpu.warp[row].a, gpu.warp[row].b
+        if tile == _LINEAR:
+            level = np.int64(domains[gpu.warp[row].level])
+            fast, slow = (a, b) if level == _FASTER else (b, a)
+            if level in (_FASTER, _SLOWER):
+                most = np.ceil(WARP / facts[fast, MID_LEAST])
+                facts[slow, IN_WARP] = min(facts[slow, IN_WARP], most)
+        elif not tile & _LINEAR:
+            most_a, most_b = 1, 1
+            for k in range(LINEAR + 1, len(THREADS_ALONG)):
+                if tile >> k & 1:
+                    most_a = max(most_a, THREADS_ALONG[k][0])
+                    most_b = max(most_b, THREADS_ALONG[k][1])
+            for k in range(gpu.warp[row].first_loop, gpu.warp[row].end_loop):
+                most = most_a if k == a else most_b if k == b else 1
+                facts[k, IN_WARP] = min(facts[k, IN_WARP], most)
 
 
 @jit_internal

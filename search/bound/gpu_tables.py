@@ -54,6 +54,9 @@ class GpuTables(NamedTuple):
     # is_reduction extent outer_kind; of mid and of inner: kind, size, where its universe begins; reduction of the outer dim, and
     # lanes of the inner one; grid_stride of the outer dim
     loop: Table
+    # pairs of loops whose threads may form rectangles of a warp: a and b, rows of `loop`, as are the first and the end of those
+    # of their task; choice of the rectangle; level: which of both varies faster
+    warp: Table
     # reduces: 1 where floating-point values are summed up, or the like; words: registers of one accumulator, 0 where nothing is
     # reduced; instructions of threads, arithmetic only, multiply-adds fused; work_ns on all cores, of values; finish_ns of what
     # finishes reductions
@@ -97,6 +100,7 @@ def build_gpu_tables(space: Space) -> GpuTables:
         universe=universe.array(),
         loop_start=start,
         loop=loops,
+        warp=_warps(space, row_of, start),
         task=_tasks(space),
         **_accesses(space, row_of),
         **_copies(space, row_of),
@@ -126,6 +130,20 @@ def _loops(space: Space, universe: Universes) -> tuple[Ints, Table, dict[tuple[i
         "is_reduction extent outer_kind mid_kind mid_size mid_at inner_kind inner_size inner_at"
     )
     return np.array(start, np.int64), table(rows, f"{columns} reduction lanes stride"), row_of
+
+
+def _warps(space: Space, row_of: dict[tuple[int, str], int], start: Ints) -> Table:
+    v = space.variables
+    rows = [
+        (
+            *(row_of[x.task, x.loop.name] for x in pair),
+            *(int(start[pair[0].task + k]) for k in (0, 1)),
+            choice,
+            v.thread_level[pair],
+        )
+        for pair, choice in v.warp_tile.items()
+    ]
+    return table(rows, "a b first_loop end_loop choice level")
 
 
 def _tasks(space: Space) -> Table:

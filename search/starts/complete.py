@@ -37,6 +37,7 @@ from ...space.families.scatter_colours import GENERATE, IF_CHANGED, REUSE
 from ...space.families.scatter_sorts import SORT_ANEW, SORT_IF_CHANGED
 from ...space.families.settling import ALL_BLOCKS, ONE_THREAD
 from ...space.families.tiling import widest_vector
+from ...space.families.warp_tile import LINEAR, WARP_TILE
 from ...space.targets.gpu_facts import row_order
 from ..tree.ordering import open_in_order
 from .profitability import what_pays
@@ -490,6 +491,8 @@ class _Wanted:
             self.want(var, *range(len(BLOCK_ORDER)))
         for var in self.v.of_tasks["register_stages"].values():
             self.want(var, *range(len(REGISTER_STAGES)))
+        for (d, e), var in self.v.warp_tile.items():
+            self.want(var, *self.warp_tile(d, e), LINEAR)
         for var in self.v.of_operands["fragments"].values():
             self.want(var, IN_VECTORS, ELEMENTS)
         for key, var in self.v.scatter.items():
@@ -562,6 +565,17 @@ class _Wanted:
                 self.want(var, ch.SEQUENTIAL, *ways)
             else:
                 self.want(var, *ways, ch.SEQUENTIAL)
+
+    def warp_tile(self, d: Dim, e: Dim) -> tuple[int, ...]:
+        """Returns the preferred rectangle of threads in a warp, where operands are copied; () for none.
+
+        Each of both operands is then read from shared memory at the speed of a request without distinct elements. Eight
+        threads lie along the contiguous loop, whose vectors are a row of 128 bytes.
+        """
+        if self.packing is None or not self.is_in_blocks:
+            return ()
+        is_first = self.roles.vector.get(d.task) == d.loop.name
+        return (WARP_TILE.index("8X4" if is_first else "4X8"),)
 
     def blocks_pay(self, t: int) -> bool:
         """True if prefetching the blocks that a task's index list names is likely to save time."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import combinations, product
 
 from ...kernels.analysis.effects import overwrites_all, task_reads
 from ...kernels.analysis.speculation import may_blend
 from ...kernels.ir.access import Access, flat_strides
-from ..backbone import INNER, MID, OUTER, Flow
+from ..backbone import INNER, MID, OUTER, Dim, Flow
 from ..draft import Draft, Family, all_but, bits
 from ..targets.gpu_facts import is_small
 from ..targets.kind import CPU, GPU
@@ -19,6 +19,7 @@ from .order import APART, BEFORE, MERGED, OUTSIDE
 from .reduction import SPLIT
 from .threads import THREAD_LEVEL, opposite
 from .tiling import DIM_KIND, PARALLEL, THREAD, VECTOR, merged_equal
+from .warp_tile import LINEAR, WARP_TILE, turned
 
 REGISTER, SHARED, GLOBAL = range(3)
 MEM_SPACE = (
@@ -99,6 +100,10 @@ def same_threads(space: int, producer: int, consumer: int) -> bool:
 
 def same_threads_turned(space: int, producer: int, consumer: int) -> bool:
     return space != REGISTER or producer == opposite(consumer)
+
+
+def same_warps_turned(space: int, producer: int, consumer: int) -> bool:
+    return space != REGISTER or producer == turned(consumer)
 
 
 # --- constraints -----------------------------------------------------------------------------
@@ -220,12 +225,14 @@ def _thread_reasons(s: Draft, f: Flow, var: int) -> Literals:
 
 
 def _other_threads(s: Draft, f: Flow, var: int) -> list[Literals]:
-    """Requires the same order of threads in producer and consumer if the value is in a register.
+    """Requires the same order of threads, and the same warps, in producer and consumer if the value is in a register.
 
     Returns lists of literals; in each one literal holds if the orders differ.
     """
     reasons: list[Literals] = [[]]
-    for here, there, is_turned in _levels_of_flow(s, f):
+    for here, there, is_turned in _of_flow(s, f, s.v.thread_level):
+        if here is None or there is None:
+            continue
         rule = same_threads_turned if is_turned else same_threads
         s.b.table3("one order of threads", var, here, there, rule, share=rule)
         differ = []
@@ -235,23 +242,41 @@ def _other_threads(s: Draft, f: Flow, var: int) -> list[Literals]:
                 [(here, all_but(THREAD_LEVEL, level)), (there, all_but(THREAD_LEVEL, other))]
             )
         reasons = [[*found, *literals] for found in reasons for literals in differ]
+    for here, there, is_turned in _of_flow(s, f, s.v.warp_tile):
+        if here is not None and there is not None:
+            rule = same_warps_turned if is_turned else same_threads
+            s.b.table3("one shape of warps", var, here, there, rule, share=rule)
+            pairs = [(k, turned(k) if is_turned else k) for k in range(len(WARP_TILE))]
+            differ = [
+                [(here, all_but(WARP_TILE, k)), (there, all_but(WARP_TILE, m))] for k, m in pairs
+            ]
+        else:  # one of both tasks has no choice
+            only = there if here is None else here
+            assert only is not None
+            linear = (only, bits(LINEAR))
+            literals = [(var, all_but(MEM_SPACE, REGISTER)), linear]
+            s.b.clause("one shape of warps", literals)
+            differ = [[(only, all_but(WARP_TILE, LINEAR))]]
+        reasons = [[*found, *literals] for found in reasons for literals in differ]
     return reasons
 
 
-def _levels_of_flow(s: Draft, f: Flow) -> Iterator[tuple[int, int, bool]]:
-    """Yields, for each pair of loops that index a value: their thread-level choices in producer and consumer.
+def _of_flow(
+    s: Draft, f: Flow, choices: Mapping[tuple[Dim, Dim], int]
+) -> Iterator[tuple[int | None, int | None, bool]]:
+    """Yields, for each pair of loops that index a value: the choices of their mid dims in producer and consumer.
 
-    A thread level says which loop varies faster from thread to thread. The third item is True if
-    the pair has the reverse order in the consumer.
+    A pair without a choice has None there, and is left out if neither has one. The third item is
+    True if the pair has the reverse order in the consumer.
     """
     for (p, c), (q, d) in combinations(f.index_pairs, 2):
         ends = []
         for task, x, y in ((f.producer, p, q), (f.consumer, c, d)):
             a, b = s.levels(task, x)[MID], s.levels(task, y)[MID]
-            is_turned = (b, a) in s.v.thread_level
-            ends.append((s.v.thread_level.get((b, a) if is_turned else (a, b)), is_turned))
+            is_turned = (b, a) in choices
+            ends.append((choices.get((b, a) if is_turned else (a, b)), is_turned))
         (here, turned_here), (there, turned_there) = ends
-        if here is not None and there is not None:
+        if here is not None or there is not None:
             yield here, there, turned_here != turned_there
 
 

@@ -74,14 +74,14 @@ def third_axis(s: Draft, mids: list[Dim]) -> None:
         for faster in combinations([e for e in able if e != d], 2):
             literals = [(v.size[d], fits)]
             for e in faster:
-                var, slower = _level_between(s, d, e)
+                var, slower = level_between(s, d, e)
                 literals.append((var, all_but(THREAD_LEVEL, slower)))
             rest = [f for f in able if f != d and f not in faster]
             literals += [(v.kind[f], bits(THREAD)) for f in rest]
             s.b.clause("threads along z", literals)
 
 
-def _level_between(s: Draft, d: Dim, e: Dim) -> tuple[int, int]:
+def level_between(s: Draft, d: Dim, e: Dim) -> tuple[int, int]:
     """Returns the thread-level choice of two dims, and the value that stands for threads of `d` varying more slowly."""
     if (d, e) in s.v.thread_level:
         return s.v.thread_level[d, e], SLOWER

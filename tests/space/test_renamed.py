@@ -91,6 +91,7 @@ def test_a_product_on_a_gpu_is_the_one_that_it_was():
     space = build_space(problem_of("matmul", LARGE), GPU)
     assert ["cache(b->multiply0)", "STREAM"] in STORED["loads"]
     later = {"block_order(multiply0)": "BY_ROWS", "register_stages(multiply0)": "ONE"}
+    later["warp_tile(multiply0.i.mid,multiply0.j.mid)"] = "LINEAR"
     later |= {f"fragments(multiply0.{x})": "ELEMENTS" for x in "ab"}
     stored = (*read(STORED["loads"]), *later.items())
     made = restore_complete(space, stored)

@@ -47,6 +47,7 @@ def test_every_file_of_choices_is_found_and_says_for_which_kinds_it_is():
         "register_stages",
         "settling",
         "threads",
+        "warp_tile",
     }
     assert {f.name for f in build.FAMILIES[CPU]} - {f.name for f in build.FAMILIES[GPU]} == {
         "accuracy",

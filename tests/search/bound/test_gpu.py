@@ -20,8 +20,9 @@ from kernelscape.search.starts.complete import (
 )
 from kernelscape.search.starts.proposals import greedy_sketch
 from kernelscape.space.candidate import Candidate, Space
-from kernelscape.space.decisions import restore, to_names
+from kernelscape.space.decisions import fix, restore, to_names
 from kernelscape.space.targets.target import CacheLevel, Target
+from kernelscape.testing.checking import random_candidate
 from kernelscape.testing.gpu_machine import SimulatedGpu
 from kernelscape.testing.machines import MEBI, library_space, root_of, round_target
 
@@ -145,13 +146,39 @@ def test_no_bound_of_an_ancestor_is_above_the_simulated_gpu(name, seed, cores, d
                 return
             here = children[int(rng.integers(len(children)))]
             ns = bounder.ns(here, ns)
-    simulated = SimulatedGpu(here, rng)
-    found = bounder.bound(here, ns)
+    is_below_simulated(bounder, here, ns)
+
+
+def is_below_simulated(bounder: Bounder, candidate: Candidate, ns: float = 0.0) -> None:
+    """Asserts that no term of a complete candidate's bound is above the simulated machine. `ns`: bound of an ancestor."""
+    simulated = SimulatedGpu(candidate)
+    found = bounder.bound(candidate, ns)
     for resource, at_least in found.terms:
         if resource in simulated.busy:
             assert at_least <= simulated.busy[resource] * (1 + 1e-9), resource
     moved = dict(found.terms).get("memory", 0.0)
     assert ns <= max(simulated.ns, moved) * (1 + 1e-9)
+
+
+@settings(max_examples=12, deadline=None)
+@given(
+    st.sampled_from(["gemver", "matmul", "matmul_strided"]),
+    st.integers(0, 2**31),
+    st.sampled_from(["LINEAR", "2X16", "4X8", "8X4", "16X2", "2X16|4X8|8X4|16X2"]),
+)
+def test_no_bound_of_warps_is_above_the_simulated_gpu(name, seed, tiles):
+    target = gpu_target(cores=2, launch_ns=0.5, call_ns=0.0)
+    sizes = {"m": 32, "n": 40} | ({} if name == "gemver" else {"k": 12})
+    space = fix(library_space(name, target, **sizes), [("warp_tile", tiles)])
+    (pair,) = space.variables.warp_tile
+    mids = [d.name for d in pair]
+    root = restore(space, [(f"dim_kind({x})", "THREAD") for x in mids])
+    assert isinstance(root, Candidate), root
+    bounder, rng = Bounder(space), np.random.default_rng(seed)
+    ns = bounder.ns(root)
+    made = random_candidate(root, rng)
+    if isinstance(made, Candidate):
+        is_below_simulated(bounder, made, ns)
 
 
 # --- what each term counts -----------------------------------------------------------------------
@@ -294,6 +321,32 @@ def test_staged_operands_are_loaded_from_shared_memory():
     # A barrier for each of the 64 tiles of k.
     plain = product(tile_of(4) | staged, barrier_ns=1000.0)
     assert plain["latency"] >= 64 * 1000.0
+
+
+LEVEL = "thread_level(multiply0.i.mid,multiply0.j.mid)"
+WARPS = "warp_tile(multiply0.i.mid,multiply0.j.mid)"
+
+
+def test_warps_pay_for_the_distinct_elements_that_they_read():
+    """A request brings 16 bytes a thread in the time of 128; what fewer than four threads share costs more than that."""
+    staged = {"staged(multiply0.a)": "COPY", "staged(multiply0.b)": "COPY"} | tile_of(4)
+    both = {
+        "size(multiply0.i.mid)": "32",
+        "size(multiply0.j.mid)": "32",
+        **dict.fromkeys((f"size(multiply0.{x}.inner)" for x in "ij"), "2"),
+    }
+    requests = product(staged | both)["shared memory"] / 2  # of one operand
+    found = {
+        tile: product(staged | both | {WARPS: tile})["shared memory"] / requests
+        for tile in ("2X16", "4X8", "8X4", "16X2")
+    }
+    assert found == pytest.approx({"2X16": 3.0, "4X8": 2.0, "8X4": 2.0, "16X2": 3.0})
+    # Row by row all threads of a warp share the elements of one operand, and none those of the other.
+    rows = {WARPS: "LINEAR", LEVEL: "OUTER"}
+    assert product(staged | both | rows)["shared memory"] / requests == pytest.approx(5.0)
+    assert product(staged | both | {WARPS: "LINEAR"})["shared memory"] == pytest.approx(
+        2 * requests
+    )
 
 
 def test_a_reduction_in_one_thread_waits_for_every_addition():
