@@ -7,6 +7,7 @@ import os
 import platform
 import re
 import sys
+from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -21,9 +22,9 @@ class Cache:
     name: str  # "L1"
     capacity_bytes: int  # of all instances together
     n_instances: int
-    ways: int = field(
-        default=0, repr=False
-    )  # lines of a set, 0: unknown; no part of the machine's key
+    # No part of the machine's key:
+    ways: int = field(default=0, repr=False)  # lines of a set, 0: unknown
+    shared_by: int = field(default=1, repr=False)  # most cores that share an instance
 
 
 @dataclass(frozen=True)
@@ -86,6 +87,7 @@ def vector_bytes(info: str | None = None) -> int:
 def _caches(cpus: list[int]) -> tuple[Cache, ...]:
     sizes: dict[int, dict[str, int]] = {}  # level -> cores that share an instance -> bytes
     ways: dict[int, set[tuple[int, int]]] = {}  # level -> ways and bytes of an instance
+    sharers: dict[int, Counter[str]] = {}  # level -> cores that share an instance -> usable ones
     for cpu in cpus:
         for index in sorted((_SYSFS / f"cpu{cpu}" / "cache").glob("index*")):
             if _read(index / "type").strip() not in ("Data", "Unified"):
@@ -97,15 +99,20 @@ def _caches(cpus: list[int]) -> tuple[Cache, ...]:
             shared = _read(index / "shared_cpu_list").strip() or str(cpu)
             n_bytes = int(size[1]) * _SUFFIXES[size[2]]
             sizes.setdefault(int(level), {})[shared] = n_bytes
-            found = _read(index / "ways_of_associativity").strip()
-            n_ways = int(found) if found.isdigit() else 0
+            sharers.setdefault(int(level), Counter())[shared] += 1
+            text = _read(index / "ways_of_associativity").strip()
+            n_ways = int(text) if text.isdigit() else 0
             ways.setdefault(int(level), set()).add((n_ways, n_bytes))
     # Cores with other caches: of their sets nothing is said.
-    same = {level: found.pop()[0] if len(found) == 1 else 0 for level, found in ways.items()}
-    return tuple(
-        Cache(f"L{level}", sum(instances.values()), len(instances), same[level])
-        for level, instances in sorted(sizes.items())
-    )
+    same = {level: known.pop()[0] if len(known) == 1 else 0 for level, known in ways.items()}
+    found = []
+    for number, instances in sorted(sizes.items()):
+        n_bytes = sum(instances.values())
+        # Of caches of several sizes the share of these cores is no less than the largest.
+        largest = -(-max(instances.values()) * len(cpus) // max(n_bytes, 1))
+        shared_by = max(largest, *sharers[number].values())
+        found.append(Cache(f"L{number}", n_bytes, len(instances), same[number], shared_by))
+    return tuple(found)
 
 
 def _read(path: Path) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import product
+from itertools import product, zip_longest
 from math import prod
 from typing import Any
 
@@ -25,6 +25,7 @@ from ..space.targets.target import CacheLevel, Target
 from .meaning import runs
 
 MEBI = 1 << 20
+_APART = 1 << 40  # bytes between the buffers that threads have of their own
 
 
 def round_target(**changes: Any) -> Target:
@@ -99,6 +100,7 @@ class _Blocks:
     widths: tuple[int, ...]  # of a block, by loop of the operand
     bases: tuple[int, ...]
     at: int = 0  # the present buffer
+    thread: int = 0  # that packed it
     starts: tuple[int, ...] = field(default=())  # first indices of the block in it
 
 
@@ -106,7 +108,9 @@ class IdealMachine:
     """Runs a complete candidate element by element through one least-recently-used cache of lines.
 
     The cache has `n_sets` sets of equal size.
-    One thread; a line is written back when it is evicted dirty, and a write never fetches a line.
+    A line is written back when it is evicted dirty, and a write never fetches a line.
+    The outermost shared loop is divided into equal parts for `n_threads` threads, which access the cache in turn. Blocks that a
+    thread packs are its own, and so are its sums in memory.
     Registers hold REGISTER flows, and the accumulators of one register tile. Where a loop of the results of a reduction runs
     inside a reduced one, all accumulators are in memory, and those of a tile go there when the next tile begins.
     What a thread keeps of an array for another task (SHARED) is free where both share a loop, since it may then be as small as a
@@ -114,10 +118,15 @@ class IdealMachine:
     A block of a packed operand is read where it lies and stored at the head of the loop that selects it, and read there.
     """
 
-    def __init__(self, candidate: Candidate, n_lines: int, n_sets: int = 1) -> None:
+    def __init__(
+        self, candidate: Candidate, n_lines: int, n_sets: int = 1, n_threads: int = 1
+    ) -> None:
         self.c, self.space = candidate, candidate.space
         self.b, self.v = self.space.backbone, self.space.variables
         self.n_ways = n_lines // n_sets
+        self.n_threads = n_threads
+        self.thread: int | None = None  # whose part of a shared loop runs
+        self.accesses: list[tuple[int, bool]] = []  # of that thread
         self.base: dict[str, int] = {}
         at = 0
         for array in self.space.problem.arrays:
@@ -191,7 +200,7 @@ class IdealMachine:
         o = x.operand
         tiles = [at[o.task, name, OUTER] for name in o.loops]
         x.starts = tuple(k * n for k, n in zip(tiles, x.widths, strict=True))
-        x.at = (x.at + 1) % len(x.bases)
+        x.at, x.thread = (x.at + 1) % len(x.bases), self.thread or 0
         extents = (self.b.dim(o.task, name, OUTER).loop.extent for name in o.loops)
         ends = (min(s + n, e) for s, n, e in zip(x.starts, x.widths, extents, strict=True))
         for point in product(*map(range, x.starts, ends)):
@@ -204,9 +213,8 @@ class IdealMachine:
         flat = 0
         for name, start, n in zip(x.operand.loops, x.starts, x.widths, strict=True):
             flat = flat * n + index[name] - start
-        return (
-            x.bases[x.at] + flat * self.space.problem.array(x.operand.access.array).dtype.size_bytes
-        )
+        size = self.space.problem.array(x.operand.access.array).dtype.size_bytes
+        return x.bases[x.at] + x.thread * _APART + flat * size
 
     def result_bytes(self, t: int) -> int:
         task = self.space.problem.tasks[t]
@@ -247,7 +255,35 @@ class IdealMachine:
             self.body(bodies[0], at)
             return
         dims = [d for d in self.b.dims if d.order_id in node.objects]
-        for k in range(self.trips(dims[0])):
+        iterations = range(self.trips(dims[0]))
+        is_shared = any(
+            d.level == OUTER and self.c.value(self.v.kind[d]) == ch.PARALLEL for d in dims
+        )
+        if self.n_threads == 1 or self.thread is not None or not is_shared or len(iterations) < 2:
+            self.iterate(node, dims, iterations, at)
+            return
+        each, sums, found = -(-len(iterations) // self.n_threads), self.sums, []
+        for thread in range(self.n_threads):
+            self.thread, self.accesses = thread, []
+            self.tile.clear()
+            self.sums = {t: first + thread * _APART for t, first in sums.items()}
+            self.iterate(node, dims, iterations[thread * each : (thread + 1) * each], at)
+            found.append(self.accesses)
+        self.thread, self.sums = None, sums
+        self.tile.clear()
+        for step in zip_longest(*found):
+            for access in step:
+                if access is not None:
+                    self.touch(*access)
+
+    def iterate(
+        self,
+        node: OrderNode,
+        dims: list[Dim],
+        iterations: range,
+        at: dict[tuple[int, str, int], int],
+    ) -> None:
+        for k in iterations:
             for d in dims:
                 at[d.task, d.loop.name, d.level] = k
             for x in (x for x in self.blocks if x.holder in dims):
@@ -337,6 +373,9 @@ class IdealMachine:
         return int(flat * array.dtype.size_bytes)
 
     def touch(self, address: int, is_write: bool) -> None:
+        if self.thread is not None:
+            self.accesses.append((address, is_write))
+            return
         line = address // 64
         lines = self.sets[line % len(self.sets)]
         if line in lines:

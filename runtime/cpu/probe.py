@@ -69,8 +69,7 @@ def load_target(folder: Path | None = None) -> Target | None:
     if found is None:
         return None
     # Calibrations of older versions do not know which threads share a cache, nor its sets.
-    machine = read_machine()
-    facts = {c.name: (machine.cores // c.n_instances, c.ways) for c in machine.caches}
+    facts = {c.name: (c.shared_by, c.ways) for c in read_machine().caches}
     levels = []
     for x in found.target.levels:
         shared_by, ways = facts.get(x.name, (1, 0))
@@ -101,7 +100,7 @@ def guess_target() -> Target:
                 name=c.name,
                 capacity_bytes=c.capacity_bytes,
                 read_bytes_per_ns=per_core.get(c.name, 64.0) * ghz_cores,
-                shared_by=machine.cores // c.n_instances,
+                shared_by=c.shared_by,
                 ways=c.ways,
             )
             for c in machine.caches
@@ -140,7 +139,7 @@ def target_from_samples(machine: HostCpu, samples: dict[str, list[float]]) -> Ta
                 name=c.name,
                 capacity_bytes=c.capacity_bytes,
                 read_bytes_per_ns=best[f"{c.name}_read"],
-                shared_by=machine.cores // c.n_instances,
+                shared_by=c.shared_by,
                 ways=c.ways,
             )
             for c in machine.caches

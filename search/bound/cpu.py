@@ -133,6 +133,7 @@ def _price_tiles(tables: BoundTables, domains: common.Mask, scratch: BoundScratc
             tables.cores,
             tables.capacity,
             tables.own,
+            tables.sharers,
             scratch.tiles,
             scratch.crossing[2:],
             crossing,

@@ -21,7 +21,7 @@ from ...kernels.tasks.shared_values import spared_by
 from ...space.backbone import INNER, MID, OUTER
 from ...space.candidate import Space
 from ...space.families.wavefronts import sweep_of
-from ...space.targets.target import CacheLevel, FunctionRate, Target
+from ...space.targets.target import FunctionRate, Target
 from .bodies import body_bytes, body_operations
 from .columns import Floats, Ints, Table, Universes, table
 from .gathers import gather_tables, single_gathers_ns
@@ -48,6 +48,7 @@ class BoundTables(NamedTuple):
     cores: float
     capacity: Floats  # [n_levels + 1] bytes in the registers and the caches inside level k
     own: Floats  # [n_levels + 1] bytes of them that one core can reach, if none of them were shared by all
+    sharers: Floats  # [n_levels + 1] cores (hardware threads) that share them
     rate: Floats  # [n_levels + 1] bytes per ns read from level k; the last one is the memory
     write_rate: float
     mixed_rate: float
@@ -184,9 +185,10 @@ def _machine(target: Target, is_part: bool) -> dict[str, Any]:
     held = np.cumsum([registers, *(level.capacity_bytes for level in target.levels)])
     rates = [level.read_bytes_per_ns for level in target.levels]
 
-    def own_bytes(level: CacheLevel) -> float:
-        return level.capacity_bytes * min(level.shared_by, target.cores) / target.cores
-
+    # Cores that share a cache of a level share all caches outside of it.
+    sharers = np.maximum.accumulate(
+        [1, *(min(level.shared_by, target.cores) for level in target.levels)]
+    ).astype(np.float64)
     # Updates in place move as much out as in, and may write faster than pure writes were seen to.
     mixed = target.memory_mixed_bytes_per_ns
     read, write = target.memory_read_bytes_per_ns, target.memory_write_bytes_per_ns
@@ -194,7 +196,8 @@ def _machine(target: Target, is_part: bool) -> dict[str, Any]:
         "cores": float(target.cores),
         "registers": float(target.vector_registers),
         "capacity": held.astype(np.float64),
-        "own": np.cumsum([registers / target.cores, *map(own_bytes, target.levels)]),
+        "sharers": sharers,
+        "own": held * sharers / target.cores,
         "rate": np.array([*rates, max(read, mixed / 2)], np.float64),
         "write_rate": float(max(write, mixed / 2)),
         "mixed_rate": float(max(mixed, read, write)),

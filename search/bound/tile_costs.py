@@ -321,6 +321,7 @@ def crossing_bytes(
     cores: float,
     capacity: Floats,
     own_capacity: Floats,
+    sharers: Floats,
     tiles: Floats,
     least: Floats,
     crossing: Floats,
@@ -339,7 +340,8 @@ def crossing_bytes(
             # Registers may hold sums that are added to others later.
             held, n_caches = capacity[k] + capacity[0], 1.0
             if k <= n_private:
-                held, n_caches = own_capacity[k] + own_capacity[0], cores
+                held = own_capacity[k] + own_capacity[0] * sharers[k]
+                n_caches = cores / sharers[k]
             n = _volume_bytes(tiled, row, held, n_caches, cores)
             crossing[k] = max(crossing[k], n)
     for s in range(tiled[row].segment, tiled[row].segment_end):
@@ -363,8 +365,7 @@ def crossing_bytes(
             parallel = _shared_out(
                 loops, segment_order, domains, first_loop, n_loops, own, first_order
             )
-        held = own_capacity[1] - own_capacity[0]
-        n_caches = (capacity[1] - capacity[0]) / held if held > 0 else 1.0
+        n_caches = cores / sharers[1] if n_levels else 1.0
         for a in range(tiled[row].array, tiled[row].array_end):
             # The next segment touches others: registers hold none of its elements.
             is_next = arrays[a].depends >> own & 1 and tiles[LEAST, own] > 1
@@ -374,7 +375,7 @@ def crossing_bytes(
                 is_private = is_alone or parallel >= 0
                 n = _conflict_bytes(arrays, a, n_loops, 1.0 if is_private else n_caches, tiles)
                 # One line that is brought in serves the threads that share the cache, each once.
-                threads = 1.0 if is_alone else max(1.0, cores / n_caches)
+                threads = 1.0 if is_alone else sharers[1]
                 crossing[1] = max(crossing[1], n / threads)
         n_open = 0
         for k in range(n_loops):
@@ -392,8 +393,9 @@ def crossing_bytes(
                     tiles[TRIED, k] = tiles[MOST if corner >> at & 1 else LEAST, k]
                     at += 1
             n_segments = _product(tiles, TRIED, (1 << n_loops) - 1)
-            # Bytes that segments touch: all; of elements that one thread alone has; without parts that others may have packed.
-            every, apart, packed = 0.0, 0.0, 0.0
+            # Bytes that segments touch: all; of elements that one thread alone has, and of those never packed; without parts that
+            # others may have packed.
+            every, apart, unpacked, packed = 0.0, 0.0, 0.0, 0.0
             first = 0.0  # what segments touch where blocks lie before they are packed
             for a in range(tiled[row].array, tiled[row].array_end):
                 staged = arrays[a].staged
@@ -428,6 +430,7 @@ def crossing_bytes(
                 packed += touched if is_direct else touched / cores
                 if parallel >= 0 and arrays[a].depends >> parallel & 1:
                     apart += elements
+                    unpacked += elements if is_direct else 0.0
             for k in range(1, n_levels + 1):
                 each, kept, in_parts = 0.0, capacity[k], 0.0
                 if is_alone:
@@ -437,8 +440,11 @@ def crossing_bytes(
                     in_parts = n + first - held * n_segments
                 elif k <= n_private:
                     held = own_capacity[k] if parallel >= 0 else capacity[k]
-                    n, kept = packed - held * n_segments, held
-                    in_parts = n + first / cores - held * n_segments
+                    kept = held
+                    n = (packed - held * n_segments) / sharers[k]
+                    in_parts = n + (first / cores - held * n_segments) / sharers[k]
+                    if sharers[k] > 1.0:
+                        each = unpacked - held * n_segments
                 elif parallel >= 0:
                     n = apart - capacity[k] * n_segments
                     each, kept = (every - capacity[k] * n_segments) / cores, capacity[k] / cores

@@ -17,6 +17,10 @@ argument holds for each of them, so that both count, less what the cache holds a
 Segments are private to a thread if it shares the segment's loop, or a loop around it, with others;
 then it has its own part of the private caches. In caches that all threads share one of them may
 find elements that another has brought in, except elements that belong to one thread.
+
+Hardware threads of a core share its caches. All bytes that come into them while one thread runs its segments count, whichever
+thread asks for them. So of T threads at least the mean counts: a T-th of what the segments of all together bring in. Elements that
+belong to one thread count in full.
 """
 
 from __future__ import annotations

@@ -148,10 +148,12 @@ class Target:
         """
         if self.is_gpu or not 0 < n < self.cores:
             return self
-        own = (
-            replace(c, capacity_bytes=c.capacity_bytes // self.cores * n) for c in self.levels[:-1]
-        )
-        return replace(self, cores=n, levels=(*own, *self.levels[-1:]))
+        levels = []
+        for c in self.levels[:-1]:
+            # Each may be the only one on its cache, which others share.
+            n_shares = min(n * c.shared_by, self.cores)
+            levels.append(replace(c, capacity_bytes=c.capacity_bytes // self.cores * n_shares))
+        return replace(self, cores=n, levels=(*levels, *self.levels[-1:]))
 
     def lanes(self, size_bytes: int) -> int:
         """Returns the number of elements of `size_bytes` bytes in one vector register."""

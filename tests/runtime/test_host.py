@@ -38,7 +38,22 @@ def test_caches_of_two_sizes_have_no_common_ways(
         _report(tmp_path, cpu, **facts)
     monkeypatch.setattr(host, "_SYSFS", tmp_path)
     monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 1})
-    assert host.read_machine().caches == (host.Cache("L1", 96 << 10, 2, 0),)
+    assert host.read_machine().caches == (host.Cache("L1", 96 << 10, 2, 0, shared_by=2),)
+
+
+def test_cores_that_share_a_cache_are_those_of_the_fullest(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Kind: two threads of a large core beside two small cores, on average one and a third a cache."""
+    for cpu, (shared, size) in enumerate(
+        (("0-1", "48K"), ("0-1", "48K"), ("2", "32K"), ("3", "32K"))
+    ):
+        _report(tmp_path, cpu, shared_cpu_list=shared, size=size)
+    monkeypatch.setattr(host, "_SYSFS", tmp_path)
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 1, 2, 3})
+    (found,) = host.read_machine().caches
+    assert (found.n_instances, found.shared_by) == (3, 2)
+    assert found.capacity_bytes * found.shared_by // 4 >= 48 << 10
 
 
 def test_ways_are_no_part_of_the_key() -> None:
