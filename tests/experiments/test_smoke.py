@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import msgspec
 import numpy as np
 import pytest
 from kernelscape.experiments import (
@@ -22,7 +23,10 @@ from kernelscape.experiments.rows import Job
 from kernelscape.experiments.writing import read_results
 from kernelscape.search.bound.bounder import Bounder
 from kernelscape.search.tree.ordering import NextChoice
+from kernelscape.space.build import build_space
+from kernelscape.space.components import components_of
 from kernelscape.space.engine import cpsat
+from kernelscape.testing.machines import round_target
 
 
 def test_think_speed_writes_a_row_for_each_sequence(tmp_path):
@@ -31,6 +35,26 @@ def test_think_speed_writes_a_row_for_each_sequence(tmp_path):
     assert [r["name"] for r in rows] == ["axpy", "bicgk"]
     assert all(r["descent_ms"]["median"] > 0 and r["n_open"] > 0 for r in rows)
     assert "| bicgk | " in (tmp_path / "think_speed.md").read_text()
+
+
+def test_a_window_of_components_has_a_row_and_a_goal_of_its_own(tmp_path, monkeypatch):
+    monkeypatch.setattr(think_speed, "_N_COMPONENTS", 8)
+    think_speed.run([think_speed.WINDOW], 3, 3, 1, tmp_path)
+    (made,) = read_results("think_speed", tmp_path)["rows"]
+    assert (made["name"], made["sizes"]) == ("window", {"components": 8})
+    assert made["text_ms"]["median"] > 0
+    row = msgspec.convert(made, think_speed.Row)
+    slow, too_slow = (
+        replace(row, bound_us=think_speed.Quartiles(us, us, us)) for us in (100.0, 300.0)
+    )
+    told = [think_speed.failures([r]) for r in (slow, replace(slow, name="axpy"), too_slow)]
+    assert [sum("a bound takes" in line for line in lines) for lines in told] == [0, 1, 1]
+
+
+def test_each_kernel_of_a_window_is_a_component():
+    """Kind: a row that says 100 components and has one."""
+    space = build_space(think_speed.window(25), round_target())
+    assert [len(c.tasks) for c in components_of(space)] == [1] * 25
 
 
 def test_pieces_of_random_bodies_stand_beside_one_another(tmp_path):
