@@ -32,21 +32,31 @@ PROTOCOL = """Random descents, choice by choice, on a machine with vectors of fo
 complete candidate are compared with those that its loop IR has on a machine with all registers (testing/port_counts.py), what
 partial register tiles add to its operations with what they add there, the bytes of its tiles with those that a simulated machine
 with a cache of 16 lines reads (testing/machines.py), and the barriers of another random candidate for two cores with those of its
-loop IR: the median and the largest share of the count. "Not monotone": decisions after which a term fell."""
+loop IR: the median and the largest share of the count. "Sets" are the bytes of tiles for a cache of 32 lines in sets of two. "By
+sets": candidates for which they are more than without sets. "Not monotone": decisions after which a term fell."""
 _SLACK = 1.001  # what registers hold between two loop nests
-_LINES = 16
-_SMALL = CacheLevel(name="L1", capacity_bytes=64 * _LINES, read_bytes_per_ns=1e9)
+_WAYS = 2
+_CACHES = {"bytes": (16, 1), "sets": (32, 32 // _WAYS)}  # lines and sets of the simulated ones
+
+
+def _past(n_lines: int, ways: int = 0) -> dict[str, Any]:
+    """Returns a machine on which all that takes time are the bytes that cross into a cache."""
+    level = CacheLevel(name="L1", capacity_bytes=64 * n_lines, read_bytes_per_ns=1e9, ways=ways)
+    rates = {"memory_read_bytes_per_ns": 1.0, "memory_mixed_bytes_per_ns": 1.0}
+    return {"levels": (level,), **rates}
+
+
 _TERMS: dict[str, dict[str, Any]] = {
     "loads": {"loads_per_ns": 1.0},
     "stores": {"loads_per_ns": 1e12, "stores_per_ns": 1.0},
     "tails": {"f32_flops_per_ns": 2.0},
-    "bytes": {
-        "levels": (_SMALL,),
-        "memory_read_bytes_per_ns": 1.0,
-        "memory_mixed_bytes_per_ns": 1.0,
-    },
+    "bytes": _past(16),
+    "sets": _past(32, _WAYS),
 }
-_GROUPS = (("loads", "stores", "tails"), ("bytes",))  # of terms whose machines have equal spaces
+_GROUPS = (
+    ("loads", "stores", "tails"),
+    tuple(_CACHES),
+)  # of terms whose machines have equal spaces
 _TEAM = {"cores": 2, "barrier_ns": 1.0, "launch_ns": 0.0, "call_ns": 0.0}
 COUNTED = (*_TERMS, "barriers")
 
@@ -55,6 +65,10 @@ JOBS = [
     *(Job(name, {"m": 72, "n": 80}) for name in ("sgemv", "gesummv", "bicgk", "atax", "sgemvt")),
     *(Job(name, {"m": 72, "n": 72}) for name in ("gemver", "madd", "heat")),
     *(Job(name, {"m": 40, "n": 24, "k": 40}) for name in ("matmul", "matmul_strided")),
+    # Rows a power of two apart.
+    *(Job(name, {"m": 72, "n": 64}) for name in ("sgemv", "gesummv", "bicgk", "atax", "sgemvt")),
+    *(Job(name, {"m": 72, "n": 64}) for name in ("gemver", "madd", "heat")),
+    *(Job(name, {"m": 24, "n": 64, "k": 32}) for name in ("matmul", "matmul_strided")),
 ]
 
 
@@ -78,6 +92,7 @@ def make_row(job: Job, options: AdmissibleOptions) -> dict[str, Any]:
         "checked": len(shares["loads"]),
         "above": sum(is_above(x) for each in shares.values() for x in each),
         "fallen": n_fallen,
+        "by_sets": descents.n_by_sets,
         "median": {name: float(np.median(each)) for name, each in shares.items() if each},
         "most": {name: max(each) for name, each in shares.items() if each},
         "stamp": stamp(),
@@ -96,6 +111,10 @@ class Descents:
         problem = row.workload_of(job, seed).problem
         self._groups = [{name: _bounder(problem, _TERMS[name]) for name in x} for x in _GROUPS]
         self._team = _bounder(problem, _TEAM)
+        self._whole = _bounder(problem, _past(32))
+        self.n_by_sets = (
+            0  # candidates for which the bytes of tiles are more with sets than without
+        )
 
     def one(
         self, rng: np.random.Generator, *, by_steps: bool
@@ -110,8 +129,11 @@ class Descents:
             if isinstance(made, int):
                 n_fallen += made
             elif isinstance(made, Candidate):
+                terms = {name: float(_ns(name, group, made).max()) for name in group}
+                if "sets" in terms:
+                    self.n_by_sets += int(terms["sets"] > self._whole.tiles_ns(made).max())
                 for name, n in _counts(group, made).items():
-                    shares.append((name, float(_ns(name, group, made).max()) / max(n, 1)))
+                    shares.append((name, terms[name] / max(n, 1)))
         shared = random_candidate(root_of(self._team.space), rng)
         if isinstance(shared, Candidate):
             ns = float(self._team.terms(shared)[self._team.names.index("launches")])
@@ -148,7 +170,7 @@ def _space(bounders: dict[str, Bounder]) -> Space:
 def _counts(names: Iterable[str], made: Candidate) -> dict[str, float]:
     """Returns the counts of a complete candidate by term; {} where its loops have nodes that are not counted."""
     if "bytes" in names:
-        return {"bytes": IdealMachine(made, _LINES).traffic(calls=1)[0]}
+        return {x: IdealMachine(made, *n).traffic(calls=1)[0] for x, n in _CACHES.items()}
     found = count_ports(made)
     counts = {"loads": found.loads, "stores": found.stores, "tails": found.added_ns}
     return counts if found.is_whole else {}
@@ -157,7 +179,7 @@ def _counts(names: Iterable[str], made: Candidate) -> dict[str, float]:
 def _ns(name: str, bounders: dict[str, Bounder], candidate: Candidate) -> Floats:
     """The ns of a term: of ports and partial register tiles of all tasks, of tiles of each task alone."""
     bounder = bounders[name]
-    if name == "bytes":
+    if name in _CACHES:
         return bounder.tiles_ns(candidate).copy()
     term = "tails" if name == "tails" else "ports"
     return bounder.terms(candidate)[[bounder.names.index(term)]]
@@ -179,6 +201,7 @@ COLUMNS: Columns = {
     "sequence": title,
     "candidates": lambda r: str(r["checked"]),
     **{f"{name}, {what}": _share(what, name) for name in COUNTED for what in ("median", "most")},
+    "by sets": lambda r: str(r.get("by_sets", "-")),
     "above": lambda r: str(r["above"]),
     "not monotone": lambda r: str(r["fallen"]),
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -27,13 +28,24 @@ def test_a_row_of_counts_is_above_none() -> None:
     assert admissible.missed([{"status": "ok", **job._asdict(), **made, "above": 1}]) != []
 
 
+def test_rows_a_power_of_two_apart_are_judged_with_the_sets_of_a_cache() -> None:
+    """Kind: a judge whose sizes leave the term of sets at nothing."""
+    keys = [job.key for job in admissible.JOBS]
+    assert len(keys) == len(set(keys))
+    job = Job("sgemv", {"m": 32, "n": 64})
+    made = admissible.make_row(job, admissible.AdmissibleOptions(sample=6))
+    assert (made["by_sets"] > 0, made["above"], made["fallen"]) == (True, 0, 0)
+    assert made["most"]["sets"] > 0
+    assert json.loads(json.dumps(made)) == made
+
+
 def test_bounds_are_judged_in_pieces(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Kind: a piece that ends well whatever it found."""
     monkeypatch.setattr(admissible, "JOBS", [Job("axpy", {"n": 5000})])
     assert correctness.main(["--bounds", "3", "5"]) == 0
-    assert "descents 3 to 5: 10 terms, 0 wrong" in capsys.readouterr().out
+    assert "descents 3 to 5: 12 terms, 0 wrong" in capsys.readouterr().out
     monkeypatch.setattr(admissible, "_SLACK", 0.0)
     assert correctness.main(["--bounds", "3", "4"]) == 1
     assert "3, axpy: loads are" in capsys.readouterr().out
