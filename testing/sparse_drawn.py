@@ -27,7 +27,7 @@ MOST_CELLS = 160  # of a tree, active or not
 @dataclass(frozen=True)
 class Tree:
     """Two trees: `beside` is the level of the first that lists are at, in chunks of `chunk`; `width` are components of a field;
-    `least` the first indices of its fields, along the axis of lists too.
+    `least` the first indices of its fields, along the axis of lists too. `mirror`: a tree with the cells of the first, if any.
     """
 
     chain: tuple[tuple[str, Cell], ...]
@@ -37,6 +37,7 @@ class Tree:
     dtype: str
     width: int
     least: tuple[int, int, int] = (0, 0, 0)
+    mirror: tuple[tuple[str, Cell], ...] = ()
 
     @property
     def shape(self) -> Cell:
@@ -76,6 +77,17 @@ def drawn_tree(rng: np.random.Generator, most_cells: int = MOST_CELLS) -> Tree:
         )
         if any(kind != "dense" for kind, _ in chain) and np.prod(tree.shape) <= most_cells:
             return tree
+
+
+def drawn_mirror(rng: np.random.Generator, tree: Tree) -> tuple[tuple[str, Cell], ...]:
+    """A chain of nodes with as many cells along each axis as that of a tree: its nodes, some of them as one, of other kinds."""
+    extents = [tree.chain[0][1]]
+    for _, (n, m) in tree.chain[1:]:
+        if rng.integers(3) == 0:
+            rows, columns = extents.pop()
+            n, m = rows * n, columns * m
+        extents.append((n, m))
+    return tuple((str(rng.choice(("pointer", "hash", *KINDS))), x) for x in extents)
 
 
 def _node(rng: np.random.Generator) -> tuple[str, Cell]:

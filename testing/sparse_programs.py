@@ -96,6 +96,12 @@ class World:
         for kind, extents in tree.other:
             node = getattr(node, kind)(ks.ij, extents)
         node.place(self.other)
+        self.z: Any = ks.field(dtype) if tree.mirror else None
+        node = ks.root
+        for kind, extents in tree.mirror:
+            node = getattr(node, kind)(ks.ij, extents)
+        if self.z is not None:
+            node.place(self.z, offset=tree.least[:2])
         self.seen = [ks.field(ks.i32, n.shape) for n in self.nodes]
         self.plain, self.rest = (ks.field(dtype, self.x.shape) for _ in range(2))
         self.grid, self.at = ks.field(ks.i32, (9, 7)), ks.field(ks.i32, _PARTICLES)
@@ -107,6 +113,8 @@ class World:
         self._write_cells()
         self._write_reads()
         self._write_dense()
+        if self.z is not None:
+            self._write_mirror()
 
     def _keep(self, *kernels: Any) -> None:
         self.kernels |= {k.name: k for k in kernels}
@@ -301,6 +309,27 @@ class World:
                 self.plain[i, j] = x[i + a, j + b] + 2 * y[i + a, j + b]
 
         self._keep(carry, down, up, sum_lists, lengths, total, plain)
+
+    def _write_mirror(self) -> None:
+        x, z = self.x, self.z
+        (rows, columns), (a, b, _) = x.shape, self.tree.least
+
+        @ks.kernel
+        def lift():
+            for i, j in x:
+                z[i, j] = ks.min(x[i, j] + 1, _MOST)
+
+        @ks.kernel
+        def sink():
+            for i, j in z:
+                x[i, j] = ks.min(z[i, j] + 2, _MOST)
+
+        @ks.kernel
+        def sprout(c: ks.i32):
+            for k in range(2):
+                z[(c + k) % rows + a, 5 * c % columns + b] = c % 9
+
+        self._keep(lift, sink, sprout)
 
     def _write_dense(self) -> None:
         x, grid, at = self.x, self.grid, self.at

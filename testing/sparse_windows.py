@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeVar
 
@@ -23,7 +23,7 @@ from ..kernels.sparse.recorded import WindowCall
 from ..runtime import engine as engine_room
 from ..runtime.engine.engine import EngineOptions
 from ..runtime.records.signature import number
-from .sparse_drawn import WORDS, Call, Tree, drawn_tree
+from .sparse_drawn import WORDS, Call, Tree, drawn_mirror, drawn_tree
 from .sparse_programs import World, ks
 
 T = TypeVar("T")
@@ -135,6 +135,23 @@ def drawn(of: int, most_calls: int = 40) -> Program:
     return Program(tree, appends, tuple(period), tuple(between))
 
 
+def drawn_pair(of: int) -> Program:
+    """Returns a program with loops over two trees that activate each other's cells, the same for each number `of`.
+
+    At most two other calls are in a period.
+    """
+    program, rng = drawn(of, most_calls=16), np.random.default_rng((47, of))
+    n_others, begin = int(rng.integers(3)), int(rng.integers(len(program.period)))
+    period = [*program.period[begin : begin + n_others]]
+    for what in ("sink", "lift"):
+        period.insert(int(rng.integers(len(period) + 1)), (what, 0))
+    more: Call = "sprout", int(rng.integers(40))
+    between = [(*calls, *[more] * int(rng.integers(5) == 0)) for calls in program.between]
+    between[0] = *between[0], ("store", int(rng.integers(40))), more
+    tree = replace(program.tree, mirror=drawn_mirror(rng, program.tree))
+    return replace(program, tree=tree, period=tuple(period), between=tuple(between))
+
+
 def made(world: World, what: str, c: int) -> Any:
     """Makes a call of a kernel or an operation of Python. Returns what is read, None where nothing is."""
     (rows, columns), (a, b, _) = world.x.shape, world.tree.least
@@ -170,7 +187,7 @@ def seen(program: Program, limit: int) -> tuple[list[list[Any]], int]:
     options = {"async_mode": True, "async_flush_every": limit} if limit else {}
     world = World(program.tree, **options)
     fields = [getattr(world, name) for name in ("x", "y", "other", "mark", "plain", "rest", "grid")]
-    fields += [*world.seen, world.at, world.sums, *([world.v] if world.v is not None else [])]
+    fields += [*world.seen, world.at, world.sums, *(x for x in (world.v, world.z) if x is not None)]
     found = []
     for more in program.between:
         read = []

@@ -1,8 +1,9 @@
 """Redundancy elimination across kernels of a sequence: lists still valid, activations of cells already active.
 
 A list is reused if no mask of its node and of those above has changed since it was made. A cell is surely active if an earlier
-statement has surely activated it, over the same domain by the same index. No cell of its tree may be deactivated between. Both only
-depend on earlier statements, and each demotion leaves fewer changes: one walk in program order finds all of them.
+statement has surely activated it, over the same domain by the same index. No cell of its tree may be deactivated between, and the
+domain may only grow by cells whose counterparts in the tree are active (`_leads_back`). Both only depend on earlier statements, and
+each demotion leaves fewer changes: one walk in program order finds all of them.
 """
 
 from __future__ import annotations
@@ -164,21 +165,62 @@ class Facts:
         nested = {x.number for x in sites if x.around}  # others happen once
         own = _own_sites(s, sites, self.trees)
         demoted = {n for n in nested - own if not self.active.isdisjoint(known[n])}
-        changed: set[Node] = set()
-        for x in sites:
-            if x.number not in demoted | own:
-                tree = x.statement.tree
-                changed |= self._changed(tree, self.trees[tree].path(x.statement.node))
+        left = [x for x in sites if x.number not in demoted | own]
+        grown = [(x, self._grown(x.statement)) for x in left]
+        others: set[Node] = set()  # changed by other than activations
         for y in inside:
             if isinstance(y, kernel.Append):
-                changed |= self._changed(y.tree, self.trees[y.tree].path(y.node))
+                others |= self._grown(y)
             elif isinstance(y, kernel.Deactivate):
-                changed |= self._changed(y.tree, self.trees[y.tree].below(y.node))
+                others |= self._changed(y.tree, self.trees[y.tree].below(y.node))
+        changed = others.union(*(nodes for _, nodes in grown))
         made = {c for x in sites if x.runs for c in known[x.number] if c.guards or x.is_sure}
         active = {x for x in self.active if x.tree not in shrunk} | made
-        self.active = frozenset(x for x in active if changed.isdisjoint(x.over))
+
+        def holds(x: _Cells) -> bool:
+            growing = (site for site, nodes in grown if not nodes.isdisjoint(x.over))
+            return others.isdisjoint(x.over) and all(self._leads_back(x, g) for g in growing)
+
+        self.active = frozenset(filter(holds, active))
         self.lists -= changed
         return demoted, frozenset(tree for tree, _ in changed)
+
+    def _leads_back(self, x: _Cells, growing: ActivationSite) -> bool:
+        """True if `x` holds for all cells that an activation adds to its domain, if nothing of `x.tree` is deactivated.
+
+        `x` says that cell f(s) of tree T is active for each active cell s of tree S. Let the activation be that of g(t) in S, in
+        a loop over active cells t of T, and f(g(t)) = t. That alone is not enough: with g(t) its whole part of S becomes active,
+        which is all cells in the same cell of the lowest sparse node above. A part is an aligned box of the same extents
+        everywhere.
+
+        Let f pick axes, so that f(s)[e] = s[d(e)], and let the extent of S's parts along d(e) divide that of T's along e. A new
+        s lies in the part of g(t), so s[d(e)] and g(t)[d(e)] = t[e] lie in one interval of S's parts, and in one of T's. For all e
+        this says that f(s) lies in the part of t, which is active as a whole: no new s lacks its f(s).
+
+        Guards of `x`, and what decides whether the activation is made, only leave cells out.
+        """
+        if len(x.domain) != 1 or isinstance(x.domain[0], int):
+            return False
+        (name, node), at = x.domain[0], growing.statement
+        t, s = self.trees[x.tree], self.trees[name]
+        if at.tree != name or not _share_parts(s, at.node, node):
+            return False
+        if s.nodes[s.last(node, "is_sparse")].has.length:  # the cells before become active, too
+            return False
+        axes = {f"#1.{d}": d for d in range(len(s.axes(node)))}
+        picked = [axes.get(i.loop) if isinstance(i, kernel.LoopIndex) else None for i in x.indices]
+        extents, wholes = _part(s, node), _part(t, x.node)
+        back: list[kernel.Expr] = []
+        for d, whole in zip(picked, wholes, strict=True):
+            if d is None or whole % extents[d]:
+                return False
+            back.append(_plain(growing.indices[d]))
+        loops = (a for a in growing.around if isinstance(a, kernel.ForActive) and a.tree == t.name)
+        return any(_share_parts(t, a.node, x.node) and _are_indices(back, a.loops) for a in loops)
+
+    def _grown(self, s: kernel.Activate | kernel.Append) -> set[Node]:
+        """Returns the nodes whose active cells may change by an activation."""
+        return self._changed(s.tree, self.trees[s.tree].path(s.node))
 
     def _changed(self, tree: str, nodes: Iterable[int]) -> set[Node]:
         """Returns the nodes whose active cells may change if those of `nodes` do: these nodes and all below."""
@@ -279,6 +321,28 @@ def _plain(e: kernel.Expr) -> kernel.Expr:
     while isinstance(e, kernel.Cast) and e.x.dtype.is_index:
         e = e.x
     return e
+
+
+def _share_parts(t: StructureTree, a: int, b: int) -> bool:
+    """True if cells of nodes `a` and `b` have the same indices, and one sparse node decides whether those of `b` are active.
+
+    A cell of `b` then is active wherever the cell of `a` with its indices is.
+    """
+    lowest = t.last(b, "is_sparse")
+    return lowest in t.path(a) and (t.axes(a), t.shape(a)) == (t.axes(b), t.shape(b))
+
+
+def _part(t: StructureTree, node: int) -> tuple[int, ...]:
+    """Returns the extents of the parts of a node: its cells in one cell of the lowest sparse node of its path."""
+    lowest = t.last(node, "is_sparse")
+    cells = dict(zip(t.axes(lowest), t.shape(lowest), strict=True))
+    return tuple(n // cells.get(a, 1) for a, n in zip(t.axes(node), t.shape(node), strict=True))
+
+
+def _are_indices(indices: Sequence[kernel.Expr], loops: Sequence[str]) -> bool:
+    """True if `indices` are those of a loop, in order."""
+    names = [i.loop if isinstance(i, kernel.LoopIndex) else None for i in indices]
+    return names == list(loops)
 
 
 def _loops_in(indices: Iterable[kernel.Expr]) -> set[str]:

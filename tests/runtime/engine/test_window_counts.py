@@ -258,6 +258,31 @@ def overwritten() -> tuple[Period, list[Any]]:
     return period, [x, y, n]
 
 
+def back_and_forth() -> tuple[Period, list[Any]]:
+    """Two trees whose loops activate each other's cells."""
+    x, y = ks.field(ks.i32), ks.field(ks.i32)
+    sparse(ks.i, 8, 4, x)
+    sparse(ks.i, 8, 4, y)
+
+    @ks.kernel
+    def up():
+        for i in x:
+            y[i] = x[i] + i
+
+    @ks.kernel
+    def carry():
+        for i in y:
+            x[i] = y[i] % 100
+
+    x[5] = 3
+
+    def period() -> None:
+        up()
+        carry()
+
+    return period, [x, y]
+
+
 def three_passes() -> tuple[Period, list[Any]]:
     """Three channels, each advected there and back and mended, in the order of the program."""
     v = ks.field(ks.i32)
@@ -403,6 +428,7 @@ TABLE: tuple[tuple[Program, Counts], ...] = (
     (deep_hierarchy, Counts(5, 0, 0)),
     (clear_twice, Counts(1, 0, 0)),
     (overwritten, Counts(2, 0, 0)),
+    (back_and_forth, Counts(2, 1, 0)),
     (three_passes, Counts(6, 0, 0)),
     (transfers, Counts(4, 1, 4)),
 )
