@@ -778,6 +778,20 @@ FAULTS = (
         (IN_TURN,),
     ),
     Fault(
+        "blocks in turn: tiles of results that the last block combines",
+        "codegen/write",
+        "(tile, p.n_blocks * p.tile)",
+        "(tile, p.tile)",
+        (IN_TURN,),
+    ),
+    Fault(
+        "blocks in turn: sums of many results in registers",
+        "space/families",
+        "return stride == A_TILE or order != INSIDE or free in WITHOUT_LOOP",
+        "return True",
+        (f"{IN_TURN}::test_sums_of_blocks_in_turn_are_inside_loops_over_results",),
+    ),
+    Fault(
         "fragments: the lane of a copy",
         "codegen/write",
         "lane = point.copies[row] % width",

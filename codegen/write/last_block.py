@@ -11,7 +11,7 @@ from math import prod
 
 from ..bodies.iteration_point import LoopIndexAt
 from ..bodies.memory import Value
-from ..passes.map_grid import partial_blocks
+from ..passes.map_grid import blocks_along, partial_blocks
 from ..passes.storage import Buffer
 from ..plan.plan import LoopPlan, TaskPlan
 from ..text import csyntax as c
@@ -88,7 +88,7 @@ class LastBlockWriter:
             at = self.first_along(task, p, digit)
             w.write(c.Declare(self.kernel.index_type, variable, at, constant=True))
             index[name] = LoopIndexAt(c.Id(variable))
-            if p.is_parallel and p.loop.extent % p.tile:
+            if p.is_parallel and p.loop.extent % (blocks_along(p) * size):
                 inside.append(c.Bin("<", c.Id(variable), c.number(p.loop.extent)))
             stride *= size
         with w.scope() as block:
@@ -100,12 +100,18 @@ class LastBlockWriter:
             w.write(statement)
 
     def first_along(self, task: TaskPlan, p: LoopPlan, digit: c.CExpr) -> c.CExpr:
-        """Returns the index along a loop of the group's result with that number along it."""
+        """Returns the index along a loop of the group's result with that number along it.
+
+        Blocks in turn have results of several tiles, which are as far apart as there are blocks.
+        """
         if not p.is_parallel:
             return digit
-        assert not p.n_blocks, "blocks that take tiles in turn have one result"
         block = self.kernel.blocks[task.index, p.loop.name]
-        return c.linear(((block, p.tile), (digit, 1)), 0)
+        if not p.n_blocks:
+            return c.linear(((block, p.tile), (digit, 1)), 0)
+        tile: c.CExpr = c.Bin("/", digit, c.number(p.tile)) if p.tile > 1 else digit
+        inside: c.CExpr = c.Bin("%", digit, c.number(p.tile)) if p.tile > 1 else c.Num("0")
+        return c.linear(((block, p.tile), (tile, p.n_blocks * p.tile), (inside, 1)), 0)
 
     def total_and_finish(self, task: TaskPlan, index: dict[str, LoopIndexAt], alone: bool) -> None:
         """Writes the sum of a result's parts, which are read from L2, its finish and its store."""
@@ -136,7 +142,11 @@ class LastBlockWriter:
 
 
 def _results_along(p: LoopPlan) -> int:
-    return p.tile if p.is_parallel else p.loop.extent
+    """Number of results along a loop that a group of blocks has, or would have with whole tiles."""
+    if not p.is_parallel:
+        return p.loop.extent
+    n_tiles = -(-p.loop.extent // p.tile)
+    return -(-n_tiles // p.n_blocks) * p.tile if p.n_blocks else p.tile
 
 
 def _digit(number: c.CExpr, stride: int, size: int, end: int) -> c.CExpr:

@@ -2,6 +2,7 @@
 
 With a block a tile the number of tiles is in the launch: a loop over a list has blocks for all elements that the list may have.
 Blocks in turn read its length on the device and end there. Their number does not depend on the extent.
+In a nest each loop of the grid has this choice by itself, and the grid is the product of their blocks.
 The bound counts loads and waves that blocks in turn may save, and multiprocessors that they leave idle.
 """
 
@@ -12,8 +13,8 @@ from dataclasses import dataclass
 from ..backbone import OUTER, Dim
 from ..draft import Draft, Family, bits
 from ..targets.kind import GPU
-from .order import APART
-from .tiling import PARALLEL, kinds_of, merged_equal
+from .order import APART, INSIDE
+from .tiling import PARALLEL, WITHOUT_LOOP, kinds_of, merged_equal
 
 A_TILE = 0
 # Blocks a multiprocessor: from one that takes all of its shared memory, to sixteen of the fewest threads that fill it.
@@ -33,13 +34,10 @@ def declare(s: Draft) -> None:
 def may_stride(s: Draft, d: Dim) -> bool:
     """True if a dim may be in the grid, and have more tiles than the fewest blocks in turn.
 
-    It is of a loop over a list, or the only one of its task: in other nests what a block loads for one tile would rarely
-    serve the next. A sum of the only loop is one result, which a block in turn keeps in registers for all of its tiles.
+    A block in turn keeps the sum of a reduction loop in registers for all of its tiles, and leaves one partial result.
     """
     is_long = d.loop.extent > s.target.cores * BLOCKS_A_CORE[1]
-    is_in_grid = bool(kinds_of(s, d) & bits(PARALLEL))
-    is_alone = len(s.problem.tasks[d.task].loops) == 1
-    return is_long and is_in_grid and (is_alone or not d.loop.is_known)
+    return is_long and bool(kinds_of(s, d) & bits(PARALLEL))
 
 
 @dataclass(frozen=True)
@@ -54,6 +52,24 @@ class MoreTiles:
     def __call__(self, stride: int, mid: int, inner: int) -> bool:
         n_tiles = -(-self.extent // (self.mids[mid] * self.inners[inner]))
         return stride == A_TILE or n_tiles > self.cores * BLOCKS_A_CORE[stride]
+
+
+def results_around(stride: int, free: int, order: int) -> bool:
+    """False if a loop over results, of kind `free`, is inside a reduction loop whose tiles blocks take in turn.
+
+    `order`: the relation of the dim of the result to the reduced dim.
+    """
+    return stride == A_TILE or order != INSIDE or free in WITHOUT_LOOP
+
+
+def sums_of_blocks(s: Draft) -> None:
+    """Hardware: accumulators are in registers over all tiles of a block, so loops over results are around these."""
+    for r, var in s.v.of_dims["grid_stride"].items():
+        if r.loop.is_reduction:
+            for f in (d for d in s.ordered_dims(r.task) if not d.loop.is_reduction):
+                around = results_around
+                kind, order = s.v.kind[f], s.order(f, r)
+                s.b.table3("sums of blocks in turn", var, kind, order, around, share=around)
 
 
 def in_the_grid(s: Draft) -> None:
@@ -91,4 +107,4 @@ def tiles_at_most(s: Draft, name: str, where: tuple[int, int], d: Dim, limit: in
             s.b.clause(name, [where, *strided, *((x, mask) for x, mask in sizes if mask)])
 
 
-FAMILY = Family("grid_stride", {GPU: (in_the_grid,)}, declare)
+FAMILY = Family("grid_stride", {GPU: (in_the_grid, sums_of_blocks)}, declare)

@@ -7,24 +7,20 @@ from dataclasses import replace
 import pytest
 from kernelscape.codegen.loops import ir as loop_ir
 from kernelscape.codegen.loops.verify import IllFormedError, verify
-from kernelscape.codegen.lower import lower
-from kernelscape.codegen.passes.map_grid import blocks_along
-from kernelscape.codegen.passes.pipeline import launches_of, verifying
+from kernelscape.codegen.passes.pipeline import launches_of
 from kernelscape.codegen.plan.candidates import plan_of
 from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.search.starts.complete import complete_sketch
 from kernelscape.search.starts.proposals import default_sketch
 from kernelscape.space.build import build_space
-from kernelscape.space.candidate import Candidate
+from kernelscape.space.candidate import Candidate, DeadEnd
 from kernelscape.space.decisions import fix, restore
 from kernelscape.testing import sparse_emulation
 from kernelscape.testing.sparse_emulation import Shape
 
 from .gpu_cases import (
-    MATMUL,
     NEEDS_COMPILER,
     case_of,
-    decided,
     drawn,
     gpu,
     inputs_of,
@@ -143,23 +139,91 @@ def test_ill_formed_loops_of_blocks_are_refused():
             verify(replace(launch, nodes=(fault,)), plan)
 
 
-def strided(candidate, n_blocks):
-    """The plan of a candidate, in which so many blocks take the tiles of each loop of results that has more."""
+# By name of a sequence, loops of nests whose tiles blocks take in turn, with what they leave of a sum.
+NESTS = {
+    "results of a product": ("matmul", {"i": "1", "j": "1"}, ""),
+    "results that the last block combines": ("matmul", {"i": "1", "j": "2"}, "LAST_BLOCK"),
+    "a sum that blocks leave": ("matmul", {"k": "1"}, "PARTIALS"),
+    "a sum that the last block combines": ("matmul", {"j": "1", "k": "2"}, "LAST_BLOCK"),
+    "a sum that blocks add up": ("matmul", {"i": "2", "j": "1", "k": "1"}, "ATOMIC"),
+}
 
-    def loop(p):
-        has_more = p.is_parallel and not p.loop.is_reduction and blocks_along(p) > n_blocks
-        return replace(p, n_blocks=n_blocks) if has_more else p
 
-    plan = plan_of(candidate)
-    tasks = tuple(replace(t, loops=tuple(map(loop, t.loops))) for t in plan.tasks)
-    assert tasks != plan.tasks
-    return replace(plan, tasks=tasks)
+def nest_in_turn(name):
+    """A root of a library sequence with the decisions of `NESTS`."""
+    sequence, strides, way = NESTS[name]
+    case = case_of(sequence, 5)
+    wanted = {f"grid_stride(multiply0.{loop}.outer)": n for loop, n in strides.items()}
+    if way:
+        wanted["reduction(multiply0.k.outer)"] = way
+    root = restore(build_space(case.problem, gpu.target(CORES)), wanted.items())
+    assert isinstance(root, Candidate), root
+    return case, root, len(strides)
 
 
 @NEEDS_COMPILER[1]
-def test_blocks_fill_shared_memory_for_each_of_their_tiles(tmp_path):
-    """The space has no such nests, what writes them does."""
-    case = case_of("matmul", 6)
-    with verifying():
-        source = gpu.printed(lower(strided(decided(case.problem, MATMUL), 1)))
-    assert gpu.check(source, inputs_of(case), tmp_path) == "", source.text
+@pytest.mark.parametrize("name", NESTS)
+def test_loops_of_a_nest_are_right(name, tmp_path):
+    """Each by itself, and all of them; also copies of operands in shared memory, which are made for each tile."""
+    case, root, n_loops = nest_in_turn(name)
+    inputs = inputs_of(case)
+    for candidate in drawn(root, 2, 3):
+        assert len(loops_in_turn(candidate)) >= n_loops
+        source = gpu.source_of(candidate)
+        assert gpu.check(source, inputs, tmp_path) == "", source.text
+
+
+@NEEDS_COMPILER[1]
+def test_fused_tasks_of_a_nest_are_right(tmp_path):
+    case = case_of("gesummv", 5)
+    wanted = {
+        "fused(scaled_gemv0,add_scaled_gemv0)": "SAME_LAUNCH",
+        "grid_stride(scaled_gemv0.i.outer)": "2",
+    }
+    root = restore(build_space(case.problem, gpu.target(CORES)), wanted.items())
+    assert isinstance(root, Candidate), root
+    for candidate in drawn(root, 3, 3):
+        launch, loop = loops_in_turn(candidate)[0]
+        assert {m.task for m in loop.members} == set(launch.tasks)
+        source = gpu.source_of(candidate)
+        assert gpu.check(source, inputs_of(case), tmp_path) == "", source.text
+
+
+@NEEDS_COMPILER[1]
+@pytest.mark.parametrize("staged", ["COPY", "TWO_STAGES", "THREE_STAGES"])
+def test_blocks_copy_operands_for_each_of_their_tiles(staged, tmp_path):
+    case = case_of("matmul", 5)
+    wanted = {
+        "grid_stride(multiply0.i.outer)": "1",
+        "grid_stride(multiply0.j.outer)": "1",
+        "dim_kind(multiply0.k.outer)": "LOOP",
+        "size(multiply0.k.mid)": "4",
+        "size(multiply0.k.inner)": "1",
+        "staged(multiply0.a)": staged,
+        "staged(multiply0.b)": staged,
+    }
+    root = restore(build_space(case.problem, gpu.target(CORES)), wanted.items())
+    assert isinstance(root, Candidate), root
+    for candidate in drawn(root, 3, 2):
+        source = gpu.source_of(candidate)
+        assert gpu.check(source, inputs_of(case), tmp_path) == "", source.text
+
+
+def test_sums_of_blocks_in_turn_are_inside_loops_over_results():
+    """Else a block would have a sum for each of the results in registers at once."""
+    case = case_of("matmul", 5)
+    wanted = {
+        "grid_stride(multiply0.k.outer)": "1",
+        "dim_kind(multiply0.i.outer)": "PARALLEL",
+        "order(multiply0.i.outer,multiply0.k.outer)": "INNER",
+    }
+    for n in ("1", "NONE"):
+        wanted["grid_stride(multiply0.k.outer)"] = n
+        found = restore(build_space(case.problem, gpu.target(CORES)), wanted.items())
+        assert isinstance(found, Candidate if n == "NONE" else DeadEnd)
+
+
+@pytest.mark.skipif(not nvrtc_is_there(), reason="no NVRTC")
+def test_the_compiler_of_cuda_takes_nests(tmp_path):
+    sources = [gpu.source_of(drawn(nest_in_turn(name)[1], 2, 1)[0]) for name in NESTS]
+    compiled(sources, tmp_path)

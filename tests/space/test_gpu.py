@@ -137,7 +137,7 @@ def test_threads_of_a_task_have_an_order(plans):
                 there = plan.tasks[f.consumer].threads
                 assert tuple(names[x] for x in t.threads) == there
     assert min(orders[2, order] for order in ((0, 1), (1, 0))) > 10
-    assert registers > 3
+    assert registers > 0
 
 
 def test_threads_along_three_loops_have_every_order():

@@ -286,8 +286,10 @@ PRODUCT = {
 
 
 def product(more: dict[str, str] | None = None, **facts) -> dict[str, float]:
+    """The terms of a product whose blocks take a tile each."""
     space = library_space("matmul", gpu_target(**facts), m=N, n=N, k=N)
-    return terms(decided(space, PRODUCT | (more or {})))
+    a_tile = {f"grid_stride(multiply0.{loop}.outer)": "NONE" for loop in "ijk"}
+    return terms(decided(space, PRODUCT | a_tile | (more or {})))
 
 
 def tile_of(rows: int) -> dict[str, str]:
