@@ -57,7 +57,7 @@ class WorkTables(NamedTuple):
     # the domain that does; first of its steps; size_bytes; array_bytes
     access: Table
     step: Ints  # elements between neighbours along each loop of the task, by access
-    copy: Table  # staged; loops: mask of those of the operand; elements
+    pack: Table  # staged; loops: mask of those of the operand; elements
     stream: Table  # cache: how a task stores; bytes that it writes in a call
     universe: Ints
     line_bytes: float
@@ -102,14 +102,14 @@ def work_tables(space: Space, bound: BoundTables) -> WorkTables:
     return WorkTables(
         work=table(
             work,
-            "task loop loop_end access access_end copy copy_end order",
+            "task loop loop_end access access_end pack pack_end order",
             "runs points lanes",
         ),
         loop=table(loops, "extent is_reduced kind reduction mid_size mid_at inner_size inner_at"),
         order=np.array([*orders, -1], np.int64),
         access=table(accesses, "is_result staged kept in_register step size_bytes array_bytes"),
         step=np.array([*steps, 0], np.int64),
-        copy=table(copies, "staged loops", "elements"),
+        pack=table(copies, "staged loops", "elements"),
         stream=table(streams, "cache", "n_bytes"),
         universe=universe.array(),
         line_bytes=float(space.target.line_bytes),
@@ -365,16 +365,16 @@ def _count_copies(
 ) -> None:
     """Adds the elements of packed operands, again in each trip of the loops around their blocks."""
     n = 2 * (tables.work[row].loop_end - tables.work[row].loop)
-    for k in range(tables.work[row].copy, tables.work[row].copy_end):
-        if domains[tables.copy[k].staged] & _DIRECT:
+    for k in range(tables.work[row].pack, tables.work[row].pack_end):
+        if domains[tables.pack[k].staged] & _DIRECT:
             continue
         times = 1.0
         for d in range(n):
-            if tables.copy[k].loops >> (d // 2) & 1 or trips[d] <= 1:
+            if tables.pack[k].loops >> (d // 2) & 1 or trips[d] <= 1:
                 continue
             is_around = False
             for own in range(0, n, 2):
-                if tables.copy[k].loops >> (own // 2) & 1 and (trips[own] > 1 or d % 2 == _FIRST):
+                if tables.pack[k].loops >> (own // 2) & 1 and (trips[own] > 1 or d % 2 == _FIRST):
                     is_around = is_around or _is_outside(tables, domains, row, d, own)
             times *= trips[d] if is_around else 1.0
-        counts[COPIES] += tables.copy[k].elements * times * tables.work[row].runs
+        counts[COPIES] += tables.pack[k].elements * times * tables.work[row].runs

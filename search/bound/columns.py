@@ -28,6 +28,10 @@ def table(rows: Iterable[tuple[float, ...]], integers: str, floats: str = "") ->
 def _row(integers: str, floats: str) -> np.dtype[np.void]:
     columns: list[tuple[str, type[np.generic]]] = [(name, np.int64) for name in integers.split()]
     columns += [(name, np.float64) for name in floats.split()]
+    hidden = sorted({name for name, _ in columns} & set(dir(np.record)))
+    assert not hidden, (
+        f"records have methods of these names: {hidden}"
+    )  # interpreted code would find those
     return np.dtype((np.record, np.dtype(columns, align=True)))
 
 

@@ -13,6 +13,7 @@ from kernelscape.search.predict import FACTORS, Predictor
 from kernelscape.space import choices as ch
 from kernelscape.space.backbone import INNER, MID, OUTER
 from kernelscape.space.candidate import Space
+from kernelscape.space.engine.jit import end_interpreting, interpret
 from kernelscape.space.targets.target import CacheLevel
 from kernelscape.testing.machines import library_space, root_of, round_target
 
@@ -125,3 +126,15 @@ def test_open_choices_count_with_the_largest_tiles() -> None:
     for _ in range(20):
         c = root_of(space).random_completion(rng)
         assert c is None or predictor.parts(c)[at] >= least * (1 - 1e-9)
+
+
+def test_interpreted_counts_are_those_of_compiled_code() -> None:
+    """Kind: a column with the name of a method of records, which only interpreted code finds."""
+    space = space_of("matmul", m=N, n=N, k=N)
+    decisions = (space, "ijk", "k", {"k": 16, "i": 4})
+    compiled = counts(*decisions, copied=("b",))
+    interpret()
+    try:
+        assert counts(*decisions, copied=("b",)) == compiled
+    finally:
+        end_interpreting()

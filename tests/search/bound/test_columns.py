@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
 from kernelscape.search.bound import columns
 from kernelscape.search.bound.columns import table
 
@@ -21,3 +22,9 @@ def test_no_column_is_asked_for_by_its_number() -> None:
     by_number = re.compile(r"\w\[[^\[\],]+, \d+\]")
     for path in sorted(Path(columns.__file__).parent.glob("*.py")):
         assert not by_number.findall(path.read_text()), path.name
+
+
+def test_no_column_has_the_name_of_a_method() -> None:
+    """Kind: interpreted code reads a method of records where compiled code reads a column."""
+    with pytest.raises(AssertionError, match="copy"):
+        table([(1, 2)], "copy end")
