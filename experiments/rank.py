@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from msgspec import structs
 
 from ..explorer.predicting import measured
 from ..explorer.workload import Options
@@ -24,10 +25,10 @@ from .question import Question, asked
 from .rows import Columns, Job, Row, page, title
 from .writing import time_text
 
-PROTOCOL = """Random complete candidates, none chosen by a bound, each built, verified and timed. Rank correlations
-(Spearman) of their times with the bound and with the prediction; bounds are rounded to 3 % first. The factors of the
-prediction are fitted to the other half of the rows, both ways. "Proved worse": the share whose bound is above the time of
-the best."""
+PROTOCOL = """Random complete candidates, none chosen by a bound, each built, verified and timed; times are as they were
+measured. Rank correlations (Spearman) of their times with the bound and with the prediction; bounds are rounded to 3 % first.
+The factors of the prediction are fitted to the other half of the rows, both ways. "Proved worse": the share whose bound is
+above the time of the best."""
 _ROUNDED = np.log(1.03)
 _SEARCH_S = 600.0
 
@@ -68,11 +69,13 @@ def make_row(job: Job, options: RankOptions) -> dict[str, Any]:
         store=False,
     )
     with row.explored(workload, told) as (run, folder):
-        records = [r for r in row.evaluations_in(folder) if r.time_ns is not None]
+        records = [
+            structs.replace(r, slowness=1.0)
+            for r in row.evaluations_in(folder)
+            if r.time_ns is not None
+        ]
     parts, times_ns = measured(Predictor(Bounder(space)), records)
-    fastest = sorted(
-        records, key=lambda r: (r.time_ns or 0.0) / r.slowness
-    )  # as `measured` has them
+    fastest = sorted(records, key=lambda r: r.time_ns or 0.0)  # as `measured` has them
     return {
         "bounds_ns": [r.bound_ns for r in fastest[: len(times_ns)]],
         "times_ns": times_ns.tolist(),

@@ -40,11 +40,21 @@ def learn_from(
         stored.learn_factors(fitted(parts, times_ns))
 
 
+def _at_start(r: EvaluationRecord) -> float:
+    """Returns the time of an evaluation on the machine of the session's start; as measured if that were below its bound.
+
+    The slowness is a product of ratios of several controls, so that an error in one of them stays.
+    """
+    assert r.time_ns is not None
+    ns = r.time_ns / r.slowness
+    return ns if ns >= (r.bound_ns or 0.0) else r.time_ns
+
+
 def measured(
     predictor: Predictor, evaluations: Sequence[EvaluationRecord]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Returns terms [n, n_factors] of the fastest measured candidates, and their times [n] in ns."""
-    timed = sorted((r.time_ns / r.slowness, k) for k, r in enumerate(evaluations) if r.time_ns)
+    """Returns terms [n, n_factors] of the fastest measured candidates, and their times [n] in ns on the machine of the start."""
+    timed = sorted((_at_start(r), k) for k, r in enumerate(evaluations) if r.time_ns)
     parts, times_ns = [], []
     for ns, k in timed[:_KEPT]:
         with suppress(StaleError):

@@ -67,7 +67,8 @@ def test_predictions_are_fitted_to_other_rows(monkeypatch: pytest.MonkeyPatch) -
         return NO_FACTORS
 
     monkeypatch.setattr(rank, "fitted", fitted)
-    parts = [[1.0, 0.0, 0.0, 0.0, 1.0], [2.0, 0.0, 0.0, 0.0, 1.0]]
+    rest = [0.0] * (len(NO_FACTORS) - 1)
+    parts = [[1.0, *rest], [2.0, *rest]]
     rows = [{"parts": parts, "times_ns": [k, k + 0.5]} for k in (1.0, 2.0, 3.0)]
     made = rank.with_predictions([{"status": "ok", **r} for r in rows])
     assert fits == [{2.0, 2.5}, {1.0, 1.5, 3.0, 3.5}, {2.0, 2.5}]

@@ -7,14 +7,36 @@ from typing import Any
 
 import numpy as np
 import pytest
-from kernelscape.explorer.predicting import learn_from, predictor_of
+from kernelscape.explorer.predicting import learn_from, measured, predictor_of
 from kernelscape.runtime.fake.device import FakeDevice
 from kernelscape.runtime.records.record import EvaluationRecord
 from kernelscape.search.bound.bounder import Bounder
-from kernelscape.search.predict import NO_FACTORS
+from kernelscape.search.predict import NO_FACTORS, Predictor
 from kernelscape.space.candidate import Candidate
 from kernelscape.space.decisions import to_names
 from kernelscape.testing.machines import library_space, root_of, round_target
+from msgspec import structs
+
+
+def test_a_slowness_that_contradicts_the_bound_is_not_believed() -> None:
+    """Kind: times that are divided by an error of the control, and then are below what the machine can do."""
+    space = library_space("gesummv", round_target(loads_per_ns=10.0), m=512, n=512)
+    predictor, made = (
+        Predictor(Bounder(space)),
+        root_of(space).random_completion(np.random.default_rng(2)),
+    )
+    assert isinstance(made, Candidate)
+    record = EvaluationRecord(
+        at_s=1.0,
+        decisions=tuple(to_names(made)),
+        source_key="",
+        status="ok",
+        time_ns=90.0,
+        bound_ns=40.0,
+    )
+    slow, wrong = (structs.replace(record, slowness=x) for x in (2.0, 5.0))
+    assert measured(predictor, [slow])[1].tolist() == [45.0]
+    assert measured(predictor, [wrong])[1].tolist() == [90.0]
 
 
 def test_factors_go_from_run_to_run(monkeypatch: pytest.MonkeyPatch) -> None:
