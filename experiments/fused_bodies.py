@@ -51,7 +51,7 @@ _FOUND = """
 step, sync = t.load({folder!r}).compile(), lambda: None
 """
 _SEARCH = """
-run = t.explore(step, *given, time_limit={seconds}, max_evals={most}, directory={folder!r})
+run = t.explore(step, *given, time_limit={seconds}, max_evals={most}, directory={folder!r}, store=False)
 if run.best is None:
     sys.exit(f"nothing was found: {{run.status}}")
 found = {{"status": run.status, "closed": str(run.non_affine), "launches": 0}}

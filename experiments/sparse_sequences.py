@@ -46,7 +46,7 @@ TAIL = """
 for _ in range(2):
     step()
 if way == "explore":
-    run = ks.explore(step, time_limit=seconds, directory=folder, unseen=unseen, target=arch)
+    run = ks.explore(step, time_limit=seconds, directory=folder, unseen=unseen, target=arch, store=False)
     best, ended = run.best, run.ended
     n = len(run.frame().get("status", []))
     found = {"status": run.status, "evaluations": n, "tasks": None if best is None else n_tasks(best)}

@@ -29,7 +29,9 @@ from .component_results import part_of, relabelled
 from .run_writer import RunWriter
 from .workload import Workload
 
-_LONGEST_S = 1.0  # for the components of one sequence
+_LONGEST_S = (
+    1.0  # in which components of one sequence are looked for; reading one result may take longer
+)
 
 
 def component_starts(
@@ -37,8 +39,8 @@ def component_starts(
 ) -> list[Candidate]:
     """Returns the candidate with the decisions of all stored components that fit; [] if none does.
 
-    `default`: the sketch that the other choices follow. The journal notes the number of these components, and of those of
-    which no stored result fits.
+    `default`: the sketch that the other choices follow. The journal notes the number of these components, of those of which no
+    stored result fits, and whether there was time to look for all.
     """
     if root.space.target.kind != CPU or root.is_apart:
         return []
@@ -55,9 +57,10 @@ def component_starts(
     made = complete_sketch(starts.candidate, default) if starts.n_taken else None
     n_begun = 0 if made is None else starts.n_taken
     n_left = starts.n_taken + starts.n_left - n_begun
-    if n_begun or n_left:
+    if n_begun or n_left or starts.is_late:
         left = f", and {n_left} of which none fits" if n_left else ""
-        writer.note("store", f"components with stored decisions: {n_begun}{left}")
+        late = f"; not all were looked for in {_LONGEST_S:g} s" if starts.is_late else ""
+        writer.note("store", f"components with stored decisions: {n_begun}{left}{late}")
     return [] if made is None else [made]
 
 
@@ -74,26 +77,30 @@ class _Starts:
     rows: Mapping[str, Sequence[int]]
     n_taken: int = 0
     n_left: int = 0
+    is_late: bool = False
+    _until_s: float = field(default_factory=lambda: time.monotonic() + _LONGEST_S)
     _read: dict[int, tuple[Space, Decisions] | None] = field(default_factory=dict)
 
     def take(self) -> None:
         """Decides what is stored about runs of calls: those of most calls first, then the earliest."""
-        until_s = time.monotonic() + _LONGEST_S
         labels, calls = labels_of(self.recording), self.recording.calls
         is_free = [True] * len(calls)
         for n in sorted({n_calls_of(key) for key in self.rows} - {0}, reverse=True):
             for k in range(len(calls) - n + 1):
-                at = range(k, k + n)
-                key = calls_key((c.ir, c.arrays) for c in calls[k : k + n])
-                if key not in self.rows or not all(is_free[k : k + n]):
+                if not self._has_time():
+                    return
+                if not all(is_free[k : k + n]):
                     continue
-                part = part_of(self.recording, at)
+                key = calls_key((c.ir, c.arrays) for c in calls[k : k + n])
+                part = part_of(self.recording, range(k, k + n)) if key in self.rows else None
                 if part is None:
                     continue
-                if time.monotonic() > until_s:
-                    return
                 if self._decides(self.rows[key], key, part, labels[k : k + n]):
                     is_free[k : k + n] = [False] * n
+
+    def _has_time(self) -> bool:
+        self.is_late = self.is_late or time.monotonic() > self._until_s
+        return not self.is_late
 
     def _decides(
         self, rows: Sequence[int], key: str, part: Recording, labels: Sequence[str]
@@ -115,6 +122,8 @@ class _Starts:
         """Yields the stored decisions with the names of `own`, the space of the same calls alone."""
         for number in rows:
             if number not in self._read:
+                if not self._has_time():
+                    return
                 self._read[number] = self._opened(number, key)
             stored = self._read[number]
             if stored is not None and _are_same(stored[0], own):

@@ -114,6 +114,14 @@ def _no_word_of_compiling(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="module", autouse=True)
+def _nothing_found_is_left_to_others(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Gives each file of tests a tuned store of its own: searches begin with what earlier ones have stored."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_DATA_HOME", str(tmp_path_factory.mktemp("data")))
+        yield
+
+
+@pytest.fixture(scope="module", autouse=True)
 def _no_program_is_left_to_others() -> Iterator[None]:
     """Ends the program that a file of tests has begun: it would give other files' kernels its default types."""
     before = current_program()

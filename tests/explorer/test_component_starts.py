@@ -16,6 +16,7 @@ import kernelscape as ks
 import msgspec
 import numpy as np
 import pytest
+from kernelscape.explorer import component_starts
 from kernelscape.explorer.entry import resume
 from kernelscape.explorer.results import load
 from kernelscape.runtime.files import is_there
@@ -274,3 +275,12 @@ def test_a_session_that_continues_begins_with_its_own_best(store: Path, tmp_path
     again = [r for r in read_journal(tmp_path / "run" / JOURNAL) if isinstance(r, NoteRecord)]
     assert [r.text for r in again if r.kind == "store"] == notes
     assert len(notes) == 1
+
+
+def test_what_there_was_no_time_for_is_said(
+    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Kind: a limit that bounds only some of the work, and cuts without a word."""
+    monkeypatch.setattr(component_starts, "_LONGEST_S", -1.0)
+    _, notes = explored(longer, tmp_path / "run")
+    assert notes == ["components with stored decisions: 0; not all were looked for in -1 s"]
