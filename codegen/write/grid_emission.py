@@ -12,7 +12,7 @@ from ...kernels.ir.arrays import ArrayInfo
 from ...kernels.ir.kernel import DType, Load
 from ...space.backbone import Operand
 from ...space.families.packing import rows_of_layout
-from ...space.targets.gpu_facts import adds_to_result, row_order, start_of
+from ...space.targets.gpu_facts import VECTOR_BYTES, adds_to_result, row_order, start_of
 from ..bodies.iteration_point import affine_offset, row_strides
 from ..loops.ir import Owner
 from ..passes.barriers import copy_name, shared_name
@@ -24,7 +24,6 @@ from ..text.types import type_name
 from .emission import Emission
 
 SWIZZLED_ROWS = 8  # so many vectors of 16 bytes are in all banks
-VECTOR_BYTES = 16  # the widest access of a thread
 
 
 @dataclass(frozen=True)

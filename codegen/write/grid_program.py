@@ -13,7 +13,7 @@ from ..bodies.cuda_vectors import CudaHelpers
 from ..bodies.emitter import Builder
 from ..bodies.vectors import Prelude
 from ..loops.ir import Launch
-from ..passes.map_grid import blocks_along
+from ..passes.map_grid import blocks_along, partial_blocks
 from ..passes.nests import nests
 from ..passes.pipeline import PASSES, Passes, run
 from ..passes.storage import Workspace, place_temporaries
@@ -41,6 +41,10 @@ _RESTRICT = "__restrict__ "
 _INT_LIMIT = (1 << 31) - (1 << 24)  # elements that an int can count, with room for a tile more
 
 
+def _n_results(task: TaskPlan) -> int:
+    return prod(p.loop.extent for p in task.loops if not p.loop.is_reduction)
+
+
 class _Kernels:
     def __init__(self, plan: Plan, passes: Passes) -> None:
         self.passes, self.plan = passes, plan
@@ -57,6 +61,7 @@ class _Kernels:
         sizes += [p.loop.extent + p.n_blocks * p.tile for t in plan.tasks for p in t.loops]
         in_bands = ([p for p in t.loops if p.is_parallel] for t in plan.tasks if t.band > 1)
         sizes += [prod(map(blocks_along, loops)) for loops in in_bands]  # of the numbers of blocks
+        sizes += [partial_blocks(t) * _n_results(t) for t in plan.tasks if t.partials]
         self.index_type = "int" if max(sizes, default=0) < _INT_LIMIT else "long long"
         self.functions: list[c.Function] = []
         self.configured: list[tuple[str, GridKernel, tuple[str, ...], tuple[int, ...]]] = []

@@ -9,7 +9,7 @@ from ...kernels.ir.task import Task
 from ..backbone import INNER, OUTER, Flow, Operand
 from ..draft import Draft, Family, all_but, bits
 from ..engine.declarations import Group, Literal, Term
-from ..targets.gpu_facts import is_small, row_order, shared_bytes
+from ..targets.gpu_facts import VECTOR_BYTES, is_small, row_order, shared_bytes
 from ..targets.kind import GPU
 from ..values import LANES
 from .memory import MEM_SPACE, SHARED, spaces_of
@@ -18,7 +18,6 @@ from .packing import DIRECT, N_GAPS, STAGED, elements_of_window
 from .threads import threads_of
 
 SLACK_BYTES = 80  # of an array in shared memory at most, so that it and its stages are aligned
-VECTOR_BYTES = 16  # between padded rows
 REGISTER_BYTES = 4
 MAX_REGISTERS = 255  # of a thread
 

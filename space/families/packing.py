@@ -17,7 +17,7 @@ from ...kernels.analysis.scatters import scatters
 from ..backbone import INNER, MID, OUTER, Dim, Operand
 from ..draft import Draft, Family, all_but, bits
 from ..engine.declarations import Group, Literal, Term
-from ..targets.gpu_facts import row_order
+from ..targets.gpu_facts import VECTOR_BYTES, row_order
 from ..targets.kind import CPU, GPU
 from .memory import GLOBAL
 from .order import BEFORE, INSIDE, OUTSIDE
@@ -140,18 +140,21 @@ def layout_of_copy(staged: int, layout: int) -> bool:
 class LayoutFits:
     """Predicate: rows of a block (mid times inner elements) are padded or swizzled only if all banks take part.
 
-    Elements have 4 or 8 bytes. Layouts that are transposed otherwise than the block (`is_transposed`) have other rows.
+    Layouts that are transposed otherwise than the block (`is_transposed`) have other rows. Swizzled rows have a vector at least,
+    of `width` elements.
     """
 
     mids: tuple[int, ...]
     inners: tuple[int, ...]
     is_transposed: bool
+    width: int
 
     def __call__(self, layout: int, mid: int, inner: int) -> bool:
         across, gap = divmod(layout, N_GAPS)
         row = self.mids[mid] * self.inners[inner]
         is_power = row & (row - 1) == 0
-        fits = gap == PLAIN or (row % 8 == 0 and (is_power or gap != SWIZZLED))
+        is_swizzled = is_power and row >= self.width
+        fits = gap == PLAIN or (row % 8 == 0 and (is_swizzled or gap != SWIZZLED))
         return fits or across != self.is_transposed
 
 
@@ -311,10 +314,11 @@ def layouts(s: Draft) -> None:
         if len(o.loops) == 1:
             b.restrict(layout, bits(PLAIN))
             continue
+        width = VECTOR_BYTES // s.array(o.access.array).dtype.size_bytes
         for is_transposed in (False, True):
             row = row_order(o, s.array(o.access.array), is_transposed=is_transposed)[-1]
             _, mid, inner = s.levels(o.task, row)
-            fits = LayoutFits(v.universe[mid], v.universe[inner], is_transposed)
+            fits = LayoutFits(v.universe[mid], v.universe[inner], is_transposed, width)
             b.table3("rows of a copy", layout, v.size[mid], v.size[inner], fits, share=fits)
 
 

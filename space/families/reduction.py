@@ -14,7 +14,7 @@ from ..targets.gpu_facts import ATOMIC_OPERATIONS, adds_to_result, start_of
 from ..targets.kind import CPU, GPU
 from ..values import ATOMIC, LANES, LAST_BLOCK, PARTIALS, REDUCTION, SEQUENTIAL, TREE
 from .fusion import SEPARATE
-from .grid_stride import tiles_at_most
+from .grid_stride import BLOCKS_A_CORE, tiles_at_most
 from .tiling import PARALLEL, THREAD, UNROLL, VECTOR
 
 SPLIT = (PARTIALS, ATOMIC, LAST_BLOCK)  # reductions that are shared out
@@ -89,7 +89,12 @@ def over_blocks(s: Draft) -> None:
         outer = [d for d in s.dims_at(t, OUTER) if d in v.reduction]
         for d in outer:
             left = (v.reduction[d], all_but(REDUCTION, *LEAVING))
-            tiles_at_most(s, "partial results", left, d, _most_partials(s, t))
+            most = _most_partials(s, t)
+            tiles_at_most(s, "partial results", left, d, most)
+            if d in v.of_dims["grid_stride"]:
+                n_blocks = (n * s.target.cores for n in BLOCKS_A_CORE)
+                few = bits(*(k for k, n in enumerate(n_blocks) if n <= most))
+                b.clause("partial results", [left, (v.of_dims["grid_stride"][d], few)])
         for d, e in combinations(outer, 2):
             pair = (v.reduction[d], v.reduction[e])
             b.table2("one way over blocks", *pair, combined_alike, share=combined_alike)

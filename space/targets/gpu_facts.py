@@ -10,6 +10,8 @@ from ...kernels.ir.walk import loads, walk
 from ..backbone import Operand
 from .target import Target
 
+VECTOR_BYTES = 16  # the widest access of a thread; between padded rows of a copy
+
 ATOMIC_OPERATIONS = ("add", "min", "max")
 
 

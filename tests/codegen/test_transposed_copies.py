@@ -281,3 +281,29 @@ def test_transposed_copies_are_said_and_ill_formed_ones_refused():
     for wrong, why in faults:
         with pytest.raises(IllFormedError, match=why):
             verify(launch, replace(plan, tasks=(wrong,)))
+
+
+@kernel
+def weigh(a: types.ndarray(), b: types.ndarray(), c: types.ndarray()):
+    for i in range(c.shape[0]):
+        for j in range(c.shape[1]):
+            total = 0.0
+            for k in range(a.shape[1]):
+                total += a[i, k] * b[k, j]
+            c[i, j] = total
+
+
+@pytest.mark.parametrize(("layout", "row"), [("SWIZZLED", "k"), ("TRANSPOSED_SWIZZLED", "i")])
+def test_swizzled_rows_have_a_vector_at_least(layout, row):
+    """Kind: rows of small elements that are fewer than a vector, of which the number of vectors was 0."""
+    arrays = (
+        np.ones((64, 40), np.int8),
+        np.ones((40, 64), np.float32),
+        np.zeros((64, 64), np.float32),
+    )
+    problem = normalise(record_sequence(lambda a, b, c: weigh(a, b, c), arrays, "weigh"))
+    space = build_space(problem, gpu.target())
+    for n, fits in (("8", False), ("16", True)):
+        wanted = {"staged(weigh0.a)": "COPY", "layout(weigh0.a)": layout}
+        wanted |= {f"size(weigh0.{row}.mid)": n, f"size(weigh0.{row}.inner)": "1"}
+        assert isinstance(restore(space, wanted.items()), Candidate) == fits, n

@@ -20,6 +20,7 @@ from kernelscape.space.build import build_space
 from kernelscape.space.candidate import Candidate, DeadEnd
 from kernelscape.space.decisions import restore
 from kernelscape.space.targets.gpu_facts import adds_to_result
+from kernelscape.testing.machines import library_space
 
 from .gpu_target import GPU, LARGE, problem_of
 
@@ -287,6 +288,16 @@ def test_partial_results_of_two_loops_fit_together():
     for size, is_there in (("1", False), ("4", True)):
         wanted = tiles | {f"size({name}.{x}.mid)": size for x in "ij"}
         assert isinstance(restore(build_space(problem, GPU), wanted.items()), Candidate) == is_there
+
+
+@pytest.mark.parametrize("how", ["PARTIALS", "LAST_BLOCK", "ATOMIC"])
+def test_blocks_that_stride_leave_few_partial_results(how):
+    """Kind: a limit that holds for one tile a block alone. A part of this product has 64 MiB; added up in place there is none."""
+    wanted = {"reduction(multiply0.k.outer)": how, "dim_kind(multiply0.k.outer)": "PARALLEL"}
+    space = library_space("matmul", GPU, m=4096, n=4096, k=4096)
+    for stride in ("1", "16"):
+        made = restore(space, {**wanted, "grid_stride(multiply0.k.outer)": stride}.items())
+        assert isinstance(made, Candidate) == (how == "ATOMIC"), stride
 
 
 def test_a_gpu_has_no_arithmetic_on_halves():
