@@ -37,16 +37,23 @@ def carried(
     Preconditions: between two runs nothing changes active cells, except in the trees `unsure`; outer `repeats` come first. A fact
     is left out if no flag would record its end.
     """
-    facts = Facts(trees)
-    derived_in_order(kernels, repeats, facts)
-    facts = facts.noticed().without(unsure)
+    return _behind(kernels, repeats, Facts(trees)).noticed().without(unsure)
+
+
+def held(kernels: Sequence[KernelIR | None], facts: Facts) -> Facts:
+    """Returns those of `facts` that hold behind a run of a sequence if they hold before it: the greatest such set."""
     while True:
-        behind = facts.copy()
-        derived_in_order(kernels, repeats, behind)
-        both = facts.both(behind)
+        both = facts.both(_behind(kernels, (), facts))
         if both == facts:
             return facts
         facts = both
+
+
+def _behind(kernels: Sequence[KernelIR | None], repeats: tuple[Repeat, ...], facts: Facts) -> Facts:
+    """Returns the facts behind a run of a sequence before which `facts` hold."""
+    behind = facts.copy()
+    derived_in_order(kernels, repeats, behind)
+    return behind
 
 
 class _Walk:

@@ -17,9 +17,9 @@ from ..ir.kernel import Activate, ArrayParam, For, ForActive, KernelIR, Param, P
 from ..ir.logical import FieldPlace, LogicalKernel
 from ..ir.structure import StructureTree
 from ..ir.walk import children, identified, loads, nested_statements, rewrite, written_in
-from ..sparse.facts_in_order import carried, derived_in_order
+from ..sparse.facts_in_order import carried, derived_in_order, held
 from ..sparse.recorded import WindowCall
-from ..sparse.redundancy import Derived, Node
+from ..sparse.redundancy import Derived, Facts, Node
 from ..transforms.merged_calls import (
     CallNames,
     IndependentPart,
@@ -159,17 +159,19 @@ class _Window:
         return _Form(form, tuple(parts))
 
     def kernels(self, unsure: frozenset[int], apart: Sequence[range]) -> WindowKernels:
-        assumed, derived, every = self._placed(unsure)
+        facts = carried(self._irs, self.trees, {f"t{n}" for n in unsure})
+        derived, every = self._placed(facts)
         whole, live = self.forms, LiveParts(self.params, self.placed, self.trees)
         placings = every
         # What is found for calls has all of their stores, and its results are compared with theirs.
         left = every if apart else live.of(every)
         if left != every:
             self._keep(left)
-            assumed, derived, placings = self._placed(unsure)
+            # Runs of all calls have made the facts true, and which stores are dead rests on all of them.
+            derived, placings = self._placed(held(self._irs, facts))
             if not _may_fail_alike(placings, left):  # the reason for which stores were dead
                 self.forms = whole
-                assumed, derived, placings = self._placed(unsure)
+                derived, placings = self._placed(facts)
         steps = []
         kept = tuple(_without_loss(apart, placings)) if apart else ()
         ends = [end for calls in kept for end in (calls.start, calls.stop)]
@@ -179,17 +181,18 @@ class _Window:
                 steps.append(self._step(members))
         reshaped = frozenset(int(t[1:]) for x in placings for t in x.reshapes)
         rotation = rotation_of(every, len(self.calls), live.of)
+        assumed = tuple(sorted(int(t[1:]) for t in facts.on))
         return WindowKernels(tuple(steps), assumed, reshaped, rotation, kept)
 
-    def _placed(
-        self, unsure: frozenset[int]
-    ) -> tuple[tuple[int, ...], Sequence[Derived | None], list[PlacedPart]]:
-        """Returns the trees assumed at the head of the window, the facts derived for each call, and the parts of all calls."""
-        irs = [form.ir if form.ir.trees else None for form in self.forms]
-        facts = carried(irs, self.trees, {f"t{n}" for n in unsure})
-        assumed = tuple(sorted(int(t[1:]) for t in facts.on))
-        derived = derived_in_order(irs, (), facts)
-        return assumed, derived, list(self._placings(derived))
+    @property
+    def _irs(self) -> list[KernelIR | None]:
+        """The kernels of the forms, None for those on plain arrays."""
+        return [form.ir if form.ir.trees else None for form in self.forms]
+
+    def _placed(self, facts: Facts) -> tuple[Sequence[Derived | None], list[PlacedPart]]:
+        """Returns the facts derived for each call, with `facts` at the head of the window, and the parts of all calls."""
+        derived = derived_in_order(self._irs, (), facts.copy())
+        return derived, list(self._placings(derived))
 
     def _keep(self, left: Sequence[PlacedPart]) -> None:
         """Makes forms of the parts that are left of all calls; equal forms are one object."""

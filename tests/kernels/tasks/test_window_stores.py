@@ -8,11 +8,12 @@ from typing import Any
 
 import kernelscape as ks
 import pytest
+from kernelscape.kernels.fields.program import current_program
 from kernelscape.kernels.frontend.recorder import record_program
 from kernelscape.kernels.ir.kernel import Store, Update
 from kernelscape.kernels.ir.walk import nested_statements
 from kernelscape.kernels.tasks.window_kernels import WindowKernels, window_kernels
-from kernelscape.testing.sparse_windows import window_of
+from kernelscape.testing.sparse_windows import interpreting, window_of
 
 
 def planned(p: SimpleNamespace, names: str) -> WindowKernels:
@@ -219,3 +220,43 @@ def test_what_may_fail_sees_all_stores() -> None:
     assert planned(p, "store store").n_loops == 1
     assert n_stores(planned(p, "store check store")) == 2
     ks.reset()
+
+
+def test_a_call_without_stores_runs_again_where_its_loop_has_more_cells() -> None:
+    """Its stores are dead as long as it activates no cell: a plan without it assumes the tree that it loops over."""
+
+    def seen(**options: Any) -> list[Any]:
+        ks.init(**options)
+        x, y = ks.field(ks.i32), ks.field(ks.i32)
+        for z in (x, y):
+            ks.root.pointer(ks.i, 8).dense(ks.i, 4).place(z)
+
+        @ks.kernel
+        def down():
+            for i in x:
+                y[i] = 3
+
+        @ks.kernel
+        def clear():
+            for i in y:
+                y[i] = i
+
+        found = []
+        for k in range(12):
+            if k % 6 == 0:
+                x[2 * k + 5] = 1
+            down()
+            clear()
+            ks.sync()
+            if options:
+                current_program().follower.plans.complete()  # type: ignore[union-attr]
+            if k % 3 == 2:
+                found.append(y.to_numpy().tolist())
+        return found
+
+    with ks.interpret():
+        wanted = seen()
+    with interpreting():
+        found = seen(async_mode=True)
+        assert ks.engine.stats().n_planned > 0
+    assert found == wanted
