@@ -21,6 +21,7 @@ PROBES = "tests/kernels/sparse/test_probes.py"
 PLANS = "tests/runtime/engine/test_planned_window.py::test_plans_notice_what_changes_cells_between_windows"
 ACCESSES = "tests/runtime/engine/test_planned_window.py::test_an_access_ends_a_window_only_where_a_call_of_it_depends_on_it"
 WINDOWS = "tests/kernels/tasks/test_window_kernels.py"
+MUTUAL = "tests/kernels/sparse/test_mutual_activation.py"
 WINDOW_STORES = "tests/kernels/tasks/test_window_stores.py"
 SEQUENCES = "tests/kernels/sparse/test_sequences.py"
 FIELD_COPIES = "tests/kernels/sparse/test_field_copies.py"
@@ -224,6 +225,13 @@ FAULTS = (
         "return not (a.changed.isdisjoint(b.uses) and b.changed.isdisjoint(a.uses))",
         "return not a.changed.isdisjoint(b.uses)",
         (WINDOWS, MERGED),
+    ),
+    Fault(
+        "a legality rule: a plan behind fewer runs than make true what it assumes",
+        "runtime/engine",
+        "return all(self._n_runs[t] >= n_runs for t in trees)",
+        "return True",
+        (MUTUAL,),
     ),
     Fault(
         "a legality rule: dead stores of a window in front of what may fail",

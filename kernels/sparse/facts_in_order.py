@@ -40,6 +40,26 @@ def carried(
     return _behind(kernels, repeats, Facts(trees)).noticed().without(unsure)
 
 
+def settled(
+    kernels: Sequence[KernelIR | None],
+    trees: Mapping[str, StructureTree],
+    unsure: Container[str] = (),
+    most_runs: int = 1,
+) -> tuple[Facts, int]:
+    """Returns the facts that hold at the begin of each run of a sequence, except the first ones, and the number of these.
+
+    The number is at most `most_runs`, and the least one behind which nothing is gained: more facts before a run leave more facts
+    behind it. Precondition: that of `carried`.
+    """
+    facts = carried(kernels, trees, unsure)
+    for n_runs in range(1, most_runs):
+        behind = _behind(kernels, (), facts).noticed().without(unsure)
+        if behind == facts:
+            return facts, n_runs
+        facts = behind
+    return facts, most_runs
+
+
 def held(kernels: Sequence[KernelIR | None], facts: Facts) -> Facts:
     """Returns those of `facts` that hold behind a run of a sequence if they hold before it: the greatest such set."""
     while True:

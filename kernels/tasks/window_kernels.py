@@ -17,7 +17,7 @@ from ..ir.kernel import Activate, ArrayParam, For, ForActive, KernelIR, Param, P
 from ..ir.logical import FieldPlace, LogicalKernel
 from ..ir.structure import StructureTree
 from ..ir.walk import children, identified, loads, nested_statements, rewrite, written_in
-from ..sparse.facts_in_order import carried, derived_in_order, held
+from ..sparse.facts_in_order import derived_in_order, held, settled
 from ..sparse.recorded import WindowCall
 from ..sparse.redundancy import Derived, Facts, Node
 from ..transforms.merged_calls import (
@@ -67,8 +67,9 @@ class WindowStep:
 class WindowKernels:
     """The kernels of a window, in order.
 
-    They assume lists and active cells of the trees `assumed` as a run of the window leaves them. A window that follows itself has
-    fewer loops if it begins `rotation` calls later. Calls of each range in `apart` have kernels of their own, one after the other.
+    They assume lists and active cells of the trees `assumed` as `n_runs` runs of the window in a row leave them. A window that
+    follows itself has fewer loops if it begins `rotation` calls later. Calls of each range in `apart` have kernels of their own,
+    one after the other.
     """
 
     steps: tuple[WindowStep, ...]
@@ -76,6 +77,7 @@ class WindowKernels:
     reshaped: frozenset[int]  # trees whose active cells they may change
     rotation: int = 0
     apart: tuple[range, ...] = ()
+    n_runs: int = 1
 
     @cached_property
     def n_loops(self) -> int:
@@ -94,14 +96,16 @@ def window_kernels(
     calls: Sequence[WindowCall],
     unsure: frozenset[int] = frozenset(),
     apart: Sequence[range] = (),
+    most_runs: int = 1,
 ) -> WindowKernels:
     """Returns the kernels that do the work of `calls` in order.
 
     Positions of scalars count the scalars of all calls in order. `apart`: ranges of calls, in order, whose work is to be in kernels
     of their own; those that would cost a common loop are left out.
-    Precondition: a run of the same calls came before, and nothing between has changed active cells, except in the trees `unsure`.
+    Precondition: as many runs of the same calls came before as the result says, at most `most_runs`. Nothing between has changed
+    active cells, except in the trees `unsure`.
     """
-    return _Window(calls).kernels(unsure, apart)
+    return _Window(calls).kernels(unsure, apart, most_runs)
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,8 +162,10 @@ class _Window:
         form = replace(ir, arrays=tuple(params), body=body, trees=used, placed=placed)
         return _Form(form, tuple(parts))
 
-    def kernels(self, unsure: frozenset[int], apart: Sequence[range]) -> WindowKernels:
-        facts = carried(self._irs, self.trees, {f"t{n}" for n in unsure})
+    def kernels(
+        self, unsure: frozenset[int], apart: Sequence[range], most_runs: int
+    ) -> WindowKernels:
+        facts, n_runs = settled(self._irs, self.trees, {f"t{n}" for n in unsure}, most_runs)
         derived, every = self._placed(facts)
         whole, live = self.forms, LiveParts(self.params, self.placed, self.trees)
         placings = every
@@ -182,7 +188,7 @@ class _Window:
         reshaped = frozenset(int(t[1:]) for x in placings for t in x.reshapes)
         rotation = rotation_of(every, len(self.calls), live.of)
         assumed = tuple(sorted(int(t[1:]) for t in facts.on))
-        return WindowKernels(tuple(steps), assumed, reshaped, rotation, kept)
+        return WindowKernels(tuple(steps), assumed, reshaped, rotation, kept, n_runs)
 
     @property
     def _irs(self) -> list[KernelIR | None]:

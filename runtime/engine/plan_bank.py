@@ -34,7 +34,9 @@ if TYPE_CHECKING:  # the rules of plans are imported with the first of them
 
 _LEAST_TIMES = 2  # that a window is met before its plan is built
 _MOST_PLANS = 256
-_MOST_MISSES = 3  # runs in a row before which cells have changed
+# Runs in a row that make true what a plan assumes. Trees that activate each other are known not to grow from the second one on.
+_MOST_RUNS = 2
+_MOST_MISSES = 3  # runs in a row before which cells have changed, or had lately
 
 Values = tuple[Any, ...]
 
@@ -43,14 +45,16 @@ Values = tuple[Any, ...]
 class WindowPlan:
     """The plan of all windows with one signature.
 
-    It assumes properties that a run of the window leaves behind, except for the trees (by number) in `unsure`. It runs the
-    components in `stored` as they were found, except for the ranges of calls in `left_out`.
+    It assumes properties that a run of the window leaves behind, or also those of several in a row if it `is_patient`, except for
+    the trees (by number) in `unsure`. It runs the components in `stored` as they were found, except for the ranges of calls in
+    `left_out`.
     """
 
     calls: tuple[WindowCall, ...]
     stored: StoredComponents | None = None
     unsure: frozenset[int] = frozenset()
     left_out: frozenset[range] = frozenset()
+    is_patient: bool = True
     n_met: int = 0
     is_usable: bool = True
     _planned: Work[PlannedCalls] | None = field(default=None, repr=False)
@@ -62,7 +66,10 @@ class WindowPlan:
             return None
         if self._planned is None:
             try:
-                begun = partial(_begun, self.calls, self.unsure, self.stored, self.left_out)
+                most_runs = _MOST_RUNS if self.is_patient else 1
+                begun = partial(
+                    _begun, self.calls, self.unsure, self.stored, self.left_out, most_runs
+                )
                 self._planned = current_engine().submit(begun)
             except RuntimeError:  # Python ends, and starts no thread
                 return None
@@ -80,6 +87,10 @@ class WindowPlan:
     def assume_less(self, trees: Iterable[int]) -> None:
         """Adds trees to `unsure`, the trees without assumptions; the plan is built anew."""
         self.unsure, self._planned = self.unsure.union(trees), None
+
+    def wait_less(self) -> None:
+        """Assumes only what one run leaves behind; the plan is built anew."""
+        self.is_patient, self._planned = False, None
 
     def leave_out(self, parts: Iterable[FoundPart]) -> None:
         """Runs these calls by default, and those of other parts as before; the plan is built anew.
@@ -236,7 +247,8 @@ class BoundPlan:
         self._reshapes = not self.kernels.reshaped.isdisjoint(self.kernels.assumed)
         self._runs: list[Values] | None = None  # callers with their arrays
         self._has_numbers = any(unit.scalars for unit in self._units)
-        self._n_missed = 0  # runs in a row
+        # Runs in a row, since the plan ran: before which cells had changed, and so soon behind them that it could not run.
+        self._n_missed = self._n_waited = 0
         self.unsure: set[int] = set()  # trees whose cells had changed before these
         self._others: list[FoundPart] = []  # stored implementations for other numbers
 
@@ -247,22 +259,29 @@ class BoundPlan:
             return False
         assumed = self.kernels.assumed
         gone = self._marks.gone(assumed) if assumed else ()
-        if not gone:
-            self._n_missed = 0
-            self.unsure.clear()
-        elif self._marks.are_set:
-            self._n_missed += 1
-            self.unsure.update(gone)
-        return not gone
+        if gone:
+            if self._marks.are_set:
+                self._n_missed += 1
+                self.unsure.update(gone)
+            return False
+        if not self._marks.are_behind(self.kernels.n_runs, assumed):
+            self._n_waited += 1
+            return False
+        self._n_missed = self._n_waited = 0
+        self.unsure.clear()
+        return True
 
     def is_kept(self, plan: WindowPlan) -> bool:
         """True if this is still how `plan` should run; else the plan is built anew.
 
-        It is not if the assumptions fail repeatedly, since other calls change cells before each run, nor if a stored implementation
-        is refused or for other numbers.
+        It is not if the assumptions fail repeatedly, since other calls change cells before each run or every other one, nor if a
+        stored implementation is refused or for other numbers.
         """
-        if self._n_missed > _MOST_MISSES:
-            plan.assume_less(self.unsure)
+        if self._n_missed + self._n_waited > _MOST_MISSES:
+            if self._n_waited:
+                plan.wait_less()
+            else:
+                plan.assume_less(self.unsure)
         elif self._others or any(x.stored.refusal for x in self.planned.parts):
             plan.leave_out(self._others)
         else:
@@ -278,8 +297,7 @@ class BoundPlan:
         if self._has_numbers:
             units = zip(runs, self._units, strict=True)
             runs = [(*run, *(numbers[k] for k in unit.scalars)) for run, unit in units]
-        if self._reshapes:
-            self._marks.drop()
+        marked = self._marks.begin() if self._reshapes else None
         results = takewhile(bool, starmap(call, runs))
         # Kernels of the extension run inside of one call of Python's, and signals are handled behind it.
         may_interrupt = self._runs is None
@@ -300,8 +318,8 @@ class BoundPlan:
                         at.complete()
                 self._run_rest(runs, numbers, begun)
         self._run_rest(runs, numbers, begun)
-        if self._reshapes:
-            self._marks.set()
+        if marked is not None:
+            self._marks.set(marked)
 
     def _run_rest(self, runs: Sequence[Values], numbers: Sequence[Any], begun: list[bool]) -> None:
         """Runs what has not run; the first of them may have refused its arguments."""
@@ -335,12 +353,13 @@ def _begun(
     unsure: frozenset[int],
     stored: StoredComponents | None,
     left_out: frozenset[range],
+    most_runs: int,
 ) -> PlannedCalls:
     """Returns the kernels of a window's calls, after starting their compilation."""
     from ...kernels.tasks.window_kernels import window_kernels
 
     found = [] if stored is None else stored.parts(calls, left_out)
-    kernels = window_kernels(calls, unsure, [x.calls for x in found])
+    kernels = window_kernels(calls, unsure, [x.calls for x in found], most_runs)
     planned = PlannedCalls(kernels, [x for x in found if x.calls in kernels.apart])
     current_engine().prepare(planned.irs)
     return planned

@@ -452,11 +452,11 @@ class PlannedWindow(AbstractDeferringExecutor):
         stats.n_lists += ran.n_lists
         stats.n_activations += ran.n_activations
         begin = perf_counter()
-        ran.marks.drop()
+        begun = ran.marks.begin()
         for kernel, values in calls:
             self._run_one(kernel, values)
         if ran.plan is not None and not self.behind.waits:
-            ran.marks.set()
+            ran.marks.set(begun)
         stats.backend_s += perf_counter() - begin
 
     def _behind(self, ran: RanWindow) -> RanWindow:

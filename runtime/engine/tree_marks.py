@@ -23,6 +23,7 @@ class TreeMarks:
     def __init__(self, counters: Sequence[NDArray[Any]]) -> None:
         self._flags = [x[:-1, CHANGED] for x in counters]
         self._seen: list[bytes] = []
+        self._n_runs = [0] * len(self._flags)
 
     @property
     def are_set(self) -> bool:
@@ -33,8 +34,25 @@ class TreeMarks:
         flags, seen = self._flags, self._seen
         return [t for t in trees if not seen or seen[t] != flags[t].tobytes()]
 
-    def set(self) -> None:
-        """Sets the marks. Nodes that have a mark keep it, since other `TreeMarks` may compare it."""
+    def are_behind(self, n_runs: int, trees: Iterable[int]) -> bool:
+        """True if the marks were set behind `n_runs` runs or more in a row, between which no cell of `trees` has changed."""
+        return all(self._n_runs[t] >= n_runs for t in trees)
+
+    def begin(self) -> Sequence[int]:
+        """Begins a run, which may change cells and lists: drops the marks.
+
+        Returns the number of runs in a row before it, for each tree.
+        """
+        n_runs = self._kept(0)
+        self._seen = []
+        return n_runs
+
+    def set(self, begun: Sequence[int] | None = None) -> None:
+        """Sets the marks behind a run; `begun` is from its `begin`, without which it does not count as one more in a row.
+
+        Nodes that have a mark keep it, since other `TreeMarks` may compare it.
+        """
+        self._n_runs = self._kept(1) if begun is None else [n + 1 for n in begun]
         for flags in self._flags:
             number = next(_numbers)
             flags[flags == 0] = -number
@@ -44,3 +62,8 @@ class TreeMarks:
     def drop(self) -> None:
         """Drops the marks: all cells count as changed until marks are set again."""
         self._seen = []
+
+    def _kept(self, other: int) -> list[int]:
+        """Returns the number of runs in a row for each tree; `other` where its cells may have changed since."""
+        gone = set(self.gone(range(len(self._flags))))
+        return [other if t in gone else n for t, n in enumerate(self._n_runs)]

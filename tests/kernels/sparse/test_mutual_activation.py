@@ -11,6 +11,8 @@ from kernelscape.kernels.fields.program import current_program
 from kernelscape.kernels.frontend.recorder import record_program
 from kernelscape.kernels.sparse.redundancy import Facts
 from kernelscape.kernels.tasks.window_kernels import window_kernels
+from kernelscape.runtime.engine import plan_bank
+from kernelscape.runtime.engine.tree_marks import TreeMarks
 from kernelscape.testing.sparse_windows import interpreting, window_of
 
 Change = Callable[[], None]
@@ -335,7 +337,87 @@ def test_facts_that_outlive_other_cells_would_be_seen(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Facts, "_leads_back", lambda *_: True)
+    monkeypatch.setattr(plan_bank, "_MOST_RUNS", 1)  # two runs would have activated all cells
     assert differs(NEEDED[name])
+
+
+@pytest.mark.parametrize("name", ["equal", "larger parts", "transposed", "some"])
+def test_facts_of_two_runs_behind_one_would_be_seen(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first run still adds cells, so the list that its loop has made is old behind it."""
+    monkeypatch.setattr(TreeMarks, "are_behind", lambda *_: True)
+    assert differs(NEEDLESS[name])
+
+
+@pytest.mark.parametrize(
+    ("changed", "grows", "wanted"),
+    [
+        ({0}, False, (22, 0)),  # the first two make true what the plan assumes
+        ({0}, True, (22, 1)),
+        ({0, 12}, False, (20, 0)),
+        (set(range(0, 24, 3)), False, (8, 0)),
+        (set(range(0, 24, 2)), False, (10, 1)),  # two runs never come in a row
+        (set(range(24)), False, (19, 2)),
+    ],
+)
+def test_a_plan_comes_back_behind_changes(
+    changed: set[int], grows: bool, wanted: tuple[int, int]
+) -> None:
+    """`changed`: periods before which Python adds a cell. `grows`: the plan adds cells to a third tree, about which it assumes.
+
+    `wanted`: the number of periods that run by plan, and of lists that the last plan makes.
+    """
+
+    def told(**options: Any) -> list[Any]:
+        ks.init(arch=ks.cpu, **options)
+        a, _ = tree(ks.i, ("pointer", 64))
+        b, _ = tree(ks.i, ("pointer", 64))
+        c, _ = tree(ks.i, ("pointer", 64))
+        n = ks.field(ks.i32, ())
+
+        @ks.kernel
+        def up():
+            for i in a:
+                b[i] = a[i] + i
+
+        @ks.kernel
+        def carry():
+            for i in b:
+                a[i] = b[i] % 50
+
+        @ks.kernel
+        def grow():
+            for _ in range(1):
+                c[n[None]] = 1
+                n[None] += 1
+
+        @ks.kernel
+        def add():
+            for i in c:
+                c[i] += i
+
+        period = (up, carry, grow, add) if grows else (up, carry)
+        stats = [ks.engine.stats()] * 2
+        for k in range(24):
+            if k in changed:
+                (a, b)[k % 2][2 * k] = 7
+            for kernel in period:
+                kernel()
+            ks.sync()
+            if options:
+                current_program().follower.plans.complete()  # type: ignore[union-attr]
+            stats.append(ks.engine.stats())
+        found: list[Any] = [x.to_numpy().tolist() for x in (a, b, c)]
+        if options:
+            n_planned = (stats[-1].n_planned - stats[0].n_planned) // len(period)
+            found.append((n_planned, stats[-1].n_lists - stats[-2].n_lists))
+        return found
+
+    with ks.interpret():
+        values = told()
+    with interpreting():
+        assert told(async_mode=True) == [*values, wanted]
 
 
 @pytest.mark.parametrize("name", [*NEEDLESS, *NEEDED])

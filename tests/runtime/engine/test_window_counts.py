@@ -428,7 +428,7 @@ TABLE: tuple[tuple[Program, Counts], ...] = (
     (deep_hierarchy, Counts(5, 0, 0)),
     (clear_twice, Counts(1, 0, 0)),
     (overwritten, Counts(2, 0, 0)),
-    (back_and_forth, Counts(2, 1, 0)),
+    (back_and_forth, Counts(2, 0, 0)),
     (three_passes, Counts(6, 0, 0)),
     (transfers, Counts(4, 1, 4)),
 )
