@@ -9,7 +9,7 @@ import msgspec
 from ..space.backbone import MID
 from ..space.candidate import Candidate
 from ..space.targets.kind import CPU, GPU
-from .loops.ir import Barrier, InBlocks, Launch, Loop, Node, Schedule, has_parallel
+from .loops.ir import Barrier, GridBarrier, InBlocks, Launch, Loop, Node, Schedule, has_parallel
 from .lower import lower
 from .passes.pipeline import launches_of
 from .plan.candidates import plan_of
@@ -63,7 +63,7 @@ def _runs(plan: Plan, launch: Launch) -> int:
 def _meetings(plan: Plan, nodes: Sequence[Node]) -> int:
     n = 0
     for node in nodes:
-        if isinstance(node, Barrier):
+        if isinstance(node, Barrier | GridBarrier):
             n += 1
         elif isinstance(node, InBlocks):
             n += max(0, node.n_colours - 1) * has_parallel(node)

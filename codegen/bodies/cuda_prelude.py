@@ -71,3 +71,28 @@ template <typename T, typename X> __device__ __forceinline__ void publish(T *p, 
 }
 """
 """Defines publish; needs STRONG."""
+
+MEET_GRID = """\
+/* All blocks of a grid synchronise. The last one to arrive leaves the count of arrived blocks at 0, and turns the sense around,
+   for which the others wait. */
+__device__ __forceinline__ void meet_grid(int *n_arrived, int *sense) {
+    __syncthreads();
+    if (threadIdx.x + threadIdx.y + threadIdx.z == 0) {
+        const unsigned last = gridDim.x * gridDim.y * gridDim.z - 1;
+        const int before = load_strong(sense);
+        __threadfence();
+        if (atomicInc((unsigned *)n_arrived, last) == last) {
+            publish(sense, before ^ 1);
+        } else {
+            while (load_strong(sense) == before) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 700
+                __nanosleep(32);
+#endif
+            }
+        }
+        __threadfence();
+    }
+    __syncthreads();
+}
+"""
+"""Defines meet_grid; needs STRONG and PUBLISH. Count and sense need no reset before a later launch; the first one begins at 0."""

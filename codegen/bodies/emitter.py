@@ -154,6 +154,11 @@ class Builder:
             for key in [k for k in block.known if k[0] == array]:
                 del block.known[key]
 
+    def forget_all(self) -> None:
+        """Discards all reusable loads in the open scopes, since other blocks may have stored anything."""
+        for block in self.blocks:
+            block.known.clear()
+
     # --- memory ---
 
     def load(

@@ -3,13 +3,14 @@
 Its nodes are frozen; passes make new ones (codegen/passes).
 
     Launch  ::= tasks, Node*, and what the team does when it is done: Node*
-    Node    ::= Loop | Late | Alone | InBlocks | Barrier | Phase
+    Node    ::= Loop | Late | Alone | InBlocks | Barrier | GridBarrier | Phase
     Loop    ::= members, extent, step, level, schedule, Node*        a loop; where it packs operands, in strips
     Late    ::= the loop around it, Node*                            for the iteration of that loop before the present one
     Alone   ::= n, Node*                                             for the first n threads of those that are here
     InBlocks ::= task, Loop                                          the iterations of the loop, sorted by block: one colour of
                                                                      blocks after another; its threads synchronise in between
     Barrier ::=                                                      all threads of a team, or of a block of a GPU, synchronise
+    GridBarrier ::=                                                  all threads of all blocks of a grid synchronise
     Phase   ::= Body                                                 one register tile of a task
               | JoinedBodies                                         of several tasks with bodies of statements, as one body
               | FillSums | PrefetchSums | ResetSums | FlushSums | ReduceThreads | FinishSums | CombineSums
@@ -462,7 +463,15 @@ class Barrier:
     """All threads of a team, or of a block of a GPU, synchronise."""
 
 
-Node = Loop | Late | Alone | InBlocks | Barrier | Phase
+@dataclass(frozen=True)
+class GridBarrier:
+    """All threads of all blocks of a grid synchronise; behind it each finds what others have stored before.
+
+    No block ends before the last one begins, so all blocks of the launch must be resident at once.
+    """
+
+
+Node = Loop | Late | Alone | InBlocks | Barrier | GridBarrier | Phase
 
 
 # --- other parts of a launch ---
@@ -566,6 +575,11 @@ class Launch:
     def is_parallel(self) -> bool:
         return self.runs is not Runs.ONE_THREAD
 
+    @property
+    def stays(self) -> bool:
+        """True if blocks of a grid wait for each other, so that all of them stay until the last one is done."""
+        return any(isinstance(n, GridBarrier) for n in self.nodes)
+
 
 # --- questions ---
 
@@ -602,6 +616,18 @@ def loops_in(nodes: Sequence[Node]) -> Iterator[Loop]:
             yield from loops_in(n.children)
 
 
+def grid_nests(nodes: Sequence[Node]) -> Iterator[tuple[Loop, ...]]:
+    """Yields the loops of the grid, outermost first, of each nest that blocks share; nests run one after the other."""
+    for n in nodes:
+        if isinstance(n, Loop) and n.is_parallel:
+            yield tuple(x for x in loops_in([n]) if x.is_parallel)
+
+
+def blocks_of(loop: Loop) -> int:
+    """Number of blocks along a loop of the grid."""
+    return loop.n_blocks or -(-loop.extent // loop.step)
+
+
 def has_parallel(node: Node) -> bool:
     if isinstance(node, InBlocks):
         return any(map(has_parallel, node.children))
@@ -614,7 +640,7 @@ def phases_of(node: Node) -> Iterator[Phase]:
         case Loop() | Late() | Alone() | InBlocks():
             for c in node.children:
                 yield from phases_of(c)
-        case Barrier():
+        case Barrier() | GridBarrier():
             pass
         case _:
             yield node

@@ -50,6 +50,8 @@ def _line(plan: Plan, node: loop_ir.Node) -> str:
             return "one thread alone" if n_threads == 1 else f"{n_threads} threads"
         case loop_ir.Barrier():
             return "barrier"
+        case loop_ir.GridBarrier():
+            return "barrier of the grid"
         case loop_ir.TileBody(task):
             return f"body of {_task(plan, task)}"
         case loop_ir.JoinedBodies(tasks):

@@ -41,6 +41,7 @@ def verify(launch: loop_ir.Launch, plan: Plan) -> None:
     """Raises IllFormedError with the first rule that a launch breaks."""
     nodes = (*launch.nodes, *launch.after)
     _lists(nodes, ())
+    _grid(launch)
     places = list(_places(nodes, ()))
     _bodies(launch, plan, places)
     _sums(launch, [p for p in places if not p.is_late], is_whole=True)
@@ -67,7 +68,7 @@ def _places(
         match n:
             case loop_ir.Loop() | loop_ir.Late() | loop_ir.Alone() | loop_ir.InBlocks():
                 yield from _places(n.children, (*around, n))
-            case loop_ir.Barrier():
+            case loop_ir.Barrier() | loop_ir.GridBarrier():
                 pass
             case loop_ir.JoinedBodies(tasks):
                 for t in tasks:
@@ -102,10 +103,38 @@ def _lists(nodes: Sequence[loop_ir.Node], around: tuple[loop_ir.Node, ...]) -> N
                     for x in around
                 )
                 _expect(not apart, "a barrier where threads have parted")
-                _expect(not isinstance(before, loop_ir.Barrier), "two barriers in a row")
+                met = isinstance(before, loop_ir.Barrier | loop_ir.GridBarrier)
+                _expect(not met, "two barriers in a row")
+            case loop_ir.GridBarrier():
+                _expect(not around, "a barrier of the grid where blocks have parted")
+                met = isinstance(before, loop_ir.Barrier | loop_ir.GridBarrier)
+                _expect(not met, "two barriers in a row")
         if isinstance(n, loop_ir.Loop | loop_ir.Late | loop_ir.Alone | loop_ir.InBlocks):
             _expect(bool(n.children), f"nothing is in {type(n).__name__}")
             _lists(n.children, (*around, n))
+
+
+def _grid(launch: loop_ir.Launch) -> None:
+    """Verifies the blocks of a grid: all nests have as many along each axis, and where the grid stays, no block is apart.
+
+    In the only nest each block has a tile.
+    """
+    if launch.stays:
+        _expect(launch.runs is loop_ir.Runs.GRID, "a barrier of the grid in a launch without one")
+        for loops, _ in loop_ir.paths(launch.nodes):
+            shared = any(n.is_parallel for n in loops)
+            _expect(shared, "all blocks of a grid that stays run the same body")
+    if launch.runs is not loop_ir.Runs.GRID:
+        return
+    nests = list(loop_ir.grid_nests(launch.nodes))
+    grids = {tuple(map(loop_ir.blocks_of, loops)) for loops in nests}
+    _expect(len(grids) <= 1, f"nests of one grid have {sorted(grids)} blocks")
+    for loop in (loop for loops in nests for loop in loops):
+        n_tiles = -(-loop.extent // loop.step)
+        each = loop.n_blocks < n_tiles or len(nests) > 1
+        _expect(each, f"loop {loop.members} has {loop.n_blocks} blocks for {n_tiles} tiles")
+        is_plain = len(nests) == 1 or loop.band == 1
+        _expect(is_plain, f"loop {loop.members} in bands is one of several nests")
 
 
 def _in_blocks(
@@ -223,7 +252,7 @@ def _loop(loop: loop_ir.Loop, around: tuple[loop_ir.Node, ...]) -> None:
         not loop.ends or loop.step == 1 or is_strided, f"{names} in steps ends where a run says"
     )
     n_tiles = -(-loop.extent // loop.step)
-    is_counted = 0 < loop.n_blocks < n_tiles if is_strided else loop.n_blocks == 0
+    is_counted = loop.n_blocks > 0 if is_strided else loop.n_blocks == 0
     _expect(is_counted, f"{names} has {loop.n_blocks} blocks for {n_tiles} tiles")
     if loop.band != 1:
         inside = [x.schedule for x in loop_ir.loops_in(loop.children) if x.is_parallel]

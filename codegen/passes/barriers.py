@@ -83,7 +83,7 @@ def of_block(launch: loop_ir.Launch, plan: Plan) -> ThreadScope:
     ]
 
     def touches(node: loop_ir.Node) -> list[Touch]:
-        found = list(_block_touches(plan, node))
+        found = list(block_touches(plan, node))
         if users:
             here = tasks_in(node)
             at = ((place, name) for place, name, tasks in users if tasks & here)
@@ -150,7 +150,7 @@ def _reached(
     """
     found: list[Touch] = []
     for n in nodes[::step]:
-        if isinstance(n, loop_ir.Barrier):
+        if isinstance(n, loop_ir.Barrier | loop_ir.GridBarrier):
             return found, True
         if isinstance(n, loop_ir.Loop) and threads.enter(n):
             inside, has_met = _reached(threads, n.children, step)
@@ -274,7 +274,7 @@ def _is_serial(plan: Plan, node: loop_ir.Node) -> bool:
             return all(not plan.tasks[p.task].is_parallel for p in loop_ir.phases_of(node))
 
 
-def _block_touches(plan: Plan, node: loop_ir.Node) -> Iterator[Touch]:
+def block_touches(plan: Plan, node: loop_ir.Node) -> Iterator[Touch]:
     """Yields a node's touches of data that a GPU block shares: arrays, and values and operand blocks in shared memory."""
     on_chip = {
         (f.consumer, f.array): kind

@@ -71,7 +71,7 @@ def share_block(launch: loop_ir.Launch, plan: Plan) -> loop_ir.Launch:
 
 def _threads_of(plan: Plan, node: loop_ir.Node) -> int:
     match node:
-        case loop_ir.Barrier() | loop_ir.Alone() | loop_ir.Late():
+        case loop_ir.Barrier() | loop_ir.GridBarrier() | loop_ir.Alone() | loop_ir.Late():
             return _ALL
         case (
             loop_ir.PackBlock()

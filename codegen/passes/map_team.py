@@ -131,7 +131,7 @@ def _left_alone(
 
     def is_alone(node: loop_ir.Node) -> bool:
         match node:
-            case loop_ir.Barrier() | loop_ir.Late() | loop_ir.Alone():
+            case loop_ir.Barrier() | loop_ir.GridBarrier() | loop_ir.Late() | loop_ir.Alone():
                 return False
             case loop_ir.Loop() | loop_ir.InBlocks():
                 return not loop_ir.has_parallel(node) and all(map(is_alone, node.children))

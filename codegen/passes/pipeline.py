@@ -14,6 +14,7 @@ from ..text import csyntax as c
 from ..text.addresses import share_addresses
 from .barriers import place_block_barriers, place_team_barriers
 from .dynamic_extents import end_loops
+from .grid_barriers import place_grid_barriers
 from .joining import join_bodies
 from .length_orders import place_length_orders
 from .map_grid import map_grid, share_block
@@ -76,6 +77,7 @@ GPU = Passes(
         end_loops,
         place_block_sums,
         place_block_copies,
+        place_grid_barriers,
         share_places,
         place_block_barriers,
         share_block,

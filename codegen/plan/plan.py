@@ -332,6 +332,10 @@ class Plan:
         """True for a standalone kernel, and for calls that are not split: tasks whose loops are inside their bodies."""
         return bool(self.choices.get("nests"))
 
+    def stays(self, task: int) -> bool:
+        """True if all blocks of the task's launch are resident, and may synchronise."""
+        return self.choice("team", task) == "WHOLE_GRID"
+
     def choice(self, kind: str, site: Site) -> str:
         """Returns the name of the decided value of a choice; "" if `site` has no choice of this kind."""
         return self.choices.get(kind, {}).get(site, "")

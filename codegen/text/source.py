@@ -47,6 +47,8 @@ class KernelLaunch:
     # Numbers of steps of repeats, its last arguments: none in the keys of texts before there were any.
     steps: tuple[int, ...] = field(default=(), repr=False)
     component: int = field(default=-1, repr=False)  # that it is of; -1: of none, or of the only one
+    # True if its blocks wait for each other, so that all must be resident at once. Its text says so too.
+    stays: bool = field(default=False, repr=False)
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 from ...kernels.ir.access import access_of, flat_strides
@@ -14,7 +14,7 @@ from ...space.backbone import Operand
 from ...space.families.packing import rows_of_layout
 from ...space.targets.gpu_facts import VECTOR_BYTES, adds_to_result, row_order, start_of
 from ..bodies.iteration_point import affine_offset, row_strides
-from ..loops.ir import Owner
+from ..loops.ir import Launch, Owner
 from ..passes.barriers import copy_name, shared_name
 from ..passes.map_grid import AXES, WARP, block_shape, blocks_along, partial_blocks
 from ..passes.storage import AccumulatorLayout, Buffer, SharedLayout, Workspace
@@ -100,24 +100,30 @@ def _piece(
 
 @dataclass(frozen=True)
 class BlockCounters:
-    """Counters of finished blocks in the workspace, of all sums whose partial results a last block combines.
+    """Counters of blocks in the workspace: finished ones, of all sums that a last block combines, and those that wait.
 
     A task has a counter for each group of blocks with the same results; `first`: the number of its
     first counter, by task. They are 0 before and after each launch.
+    `meeting`: number of the counter of blocks that have arrived at a barrier of the grid. It is 0
+    between launches; the sense of the barrier, 0 or 1, is behind it.
     """
 
     buffer: Buffer | None
     first: dict[int, int]
+    meeting: int = 0
 
     @staticmethod
-    def of(plan: Plan, workspace: Workspace) -> BlockCounters:
+    def of(plan: Plan, launches: Sequence[Launch], workspace: Workspace) -> BlockCounters:
         first, n = {}, 0
         for task in plan.tasks:
             if task.by_last_block:
                 first[task.index] = n
                 n += prod(map(blocks_along, groups_along(task)))
-        buffer = workspace.allocate("n_finished", DType.i32, n, is_private=False) if n else None
-        return BlockCounters(buffer, first)
+        n_all = n + 2 * any(launch.stays for launch in launches)
+        buffer = None
+        if n_all:
+            buffer = workspace.allocate("n_finished", DType.i32, n_all, is_private=False)
+        return BlockCounters(buffer, first, n)
 
 
 def groups_along(task: TaskPlan) -> list[LoopPlan]:
@@ -144,6 +150,7 @@ class KernelScene:
         self.kept_copies: dict[tuple[int, str], Buffer] = {}
         # Begins of the blocks in use, of copies in several stages.
         self.stages: dict[tuple[int, str], c.CExpr] = {}
+        self.opened_counters: Buffer | None = None
 
     # --- threads ---
 
@@ -304,6 +311,16 @@ class KernelScene:
         n_bytes = sum(map(_bytes_of, self.in_shared))
         met = 8 * self.n_threads if self.meets_warps else 0
         return n_bytes if n_bytes + met > self.scene.target.shared_bytes_per_block else 0
+
+    def open_counters(self) -> Buffer:
+        """Makes the counters of blocks accessible to this kernel, and returns them."""
+        if self.opened_counters is None:
+            buffer = self.counters.buffer
+            assert buffer is not None
+            name = self.scene.w.fresh(buffer.name)
+            self.opened_counters = replace(buffer, name=name)
+            self.scene.opened.append(self.opened_counters)
+        return self.opened_counters
 
     def open_buffer(self, b: Buffer) -> c.CStmt:
         kind = type_name(b.dtype, 0)

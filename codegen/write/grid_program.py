@@ -47,12 +47,13 @@ def _n_results(task: TaskPlan) -> int:
 
 class _Kernels:
     def __init__(self, plan: Plan, passes: Passes) -> None:
-        self.passes, self.plan = passes, plan
+        self.plan = plan
         self.prelude = Prelude(CudaHelpers())
         self.workspace = Workspace(1)
         placed = place_temporaries(self.plan, self.workspace)
         self.offsets = {array.name: offset for array, offset in placed}
-        self.counters = BlockCounters.of(plan, self.workspace)
+        self.loops = [run(passes.loops, nests(plan, roots), plan) for roots in plan.launches]
+        self.counters = BlockCounters.of(plan, self.loops, self.workspace)
         self.workspace.hold()
         problem = self.plan.problem
         self.names = c_names(named_in(problem), RESERVED_CUDA)
@@ -69,13 +70,9 @@ class _Kernels:
         self.owners: list[int] = []  # and the component
 
     def program(self) -> LoweredProgram:
-        launches = [
-            run(self.passes.loops, nests(self.plan, roots), self.plan)
-            for roots in self.plan.launches
-        ]
         if self.counters.buffer is not None:
-            self.add_emptied_counters(launches[0])
-        for launch in launches:
+            self.add_emptied_counters(self.loops[0])
+        for launch in self.loops:
             tasks = [self.plan.tasks[t] for t in launch.tasks]
             n_before = len(self.functions)
             if any(task.is_of_grid for task in tasks):
@@ -105,8 +102,8 @@ class _Kernels:
         )
 
     def add_emptied_counters(self, first: Launch) -> None:
-        """Adds the kernel that empties the counters of finished blocks, once and before all steps."""
-        self.add(self.writer(first).emptying(), "empties the counters of finished blocks")
+        """Adds the kernel that empties the counters of blocks, once and before all steps."""
+        self.add(self.writer(first).emptying(), "empties the counters of blocks")
         self.around.append(())
         self.owners.append(self.plan.component_of(first.tasks[0]))
 
@@ -147,9 +144,9 @@ class _Kernels:
         # Behind a barrier a thread finds what others wrote, but where one assignment is all there is, whose elements are a thread's
         # own. A compiler that takes such a pointer for the only one reads before the barrier.
         plans = [self.plan.tasks[t] for t in tasks]
-        is_last = any(t.by_last_block for t in plans)  # it meets inside of a helper
+        in_helper = kernel.stays or any(t.by_last_block for t in plans)
         is_one = len(plans) <= 1 and all(t.task.is_structured for t in plans)
-        meet = is_last or (threads_meet(body) and not is_one)
+        meet = in_helper or (threads_meet(body) and not is_one)
         opening = []
         for a in self.plan.problem.arrays:
             own = self.names[a.name]
@@ -193,6 +190,7 @@ class _Kernels:
                 arguments=tuple(place[p] for p in names if p in place),
                 tasks=tasks,
                 component=owner,
+                stays=kernel.stays,
             )
             for (name, kernel, names, tasks), owner in zip(
                 self.configured, self.owners, strict=True

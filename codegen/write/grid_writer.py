@@ -6,12 +6,13 @@ each barrier.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from math import prod
 
 from ...space.backbone import MID
+from ..bodies.cuda_prelude import MEET_GRID, PUBLISH, STRONG
 from ..loops import ir as loop_ir
 from ..passes.map_grid import AXES
 from ..plan.plan import TaskPlan
@@ -39,6 +40,7 @@ class GridKernel:
     grid: tuple[int, int, int]
     block: tuple[int, int, int]
     shared_bytes: int = 0  # that its launch asks for
+    stays: bool = False  # its blocks wait for each other
 
     @property
     def n_threads(self) -> int:
@@ -51,23 +53,42 @@ class BlockThreads(Threads):
 
     def __init__(self, kernel: KernelScene, sums: Accumulators) -> None:
         self.kernel, self.scene, self.sums = kernel, kernel.scene, sums
+        self.last = LastBlockWriter(kernel, sums)
+        self.unfinished: list[int] = []  # tasks whose sums a last block has yet to combine
         self.index_type = kernel.index_type
-        self.axes = list(_grid(kernel.scene.launch.nodes))  # outermost first
-        self.numbers = [self.counted_along(x) for x in self.axes]  # of this block, along each
+        # The loops of the grid in each nest, outermost first. All nests have as many blocks along each.
+        self.nests = list(loop_ir.grid_nests(kernel.scene.launch.nodes))
+        self.axes = self.nests[0] if self.nests else ()
+        self.numbers = [self.counted_along(k) for k in range(len(self.axes))]  # of this block
 
     def is_among(self, n_threads: int) -> c.CExpr:
         self.kernel.uses_tid = True
         return c.Bin("<", c.Id("tid"), c.number(n_threads))
 
     def block_along(self, loop: loop_ir.Loop) -> c.CExpr:
-        number = self.numbers[self.axes.index(loop)]
+        number = self.numbers[next(x.index(loop) for x in self.nests if loop in x)]
         for m in loop.members:
             self.kernel.blocks[m.task, m.loop] = number
         return number
 
-    def counted_along(self, loop: loop_ir.Loop) -> c.CExpr:
-        """Returns the number that the GPU gives this block along a loop of the grid."""
-        axis = AXES[len(self.axes) - 1 - self.axes.index(loop)]
+    def meet_grid(self) -> None:
+        self.finish_sums()
+        write_grid_barrier(self.kernel)
+
+    def flushed(self, node: loop_ir.Node) -> None:
+        """Notes the sums of which blocks have left partial results behind a node of the launch."""
+        phases = (p for p in loop_ir.phases_of(node) if isinstance(p, loop_ir.FlushSums))
+        self.unfinished += (p.task for p in phases if self.scene.plan.tasks[p.task].by_last_block)
+
+    def finish_sums(self) -> None:
+        """Writes the combinations, by the last block of each group, of all sums whose blocks have left partial results."""
+        for t in (t for t in self.scene.launch.tasks if t in self.unfinished):
+            self.last.write(self.scene.plan.tasks[t])
+        self.unfinished = []
+
+    def counted_along(self, k: int) -> c.CExpr:
+        """Returns the number that the GPU gives this block along loop number `k` of the grid."""
+        axis = AXES[len(self.axes) - 1 - k]
         return c.CastTo(self.index_type, c.Id(f"blockIdx.{axis}"))
 
     def start_in_bands(self) -> Iterator[c.Declare]:
@@ -79,7 +100,7 @@ class BlockThreads(Threads):
         if not any(x.band > 1 for x in self.axes):
             return
         rows, columns = self.axes[-2:]
-        n_rows, n_columns = map(blocks_of, (rows, columns))
+        n_rows, n_columns = map(loop_ir.blocks_of, (rows, columns))
         band = min(rows.band, n_rows)
         number = c.linear(((self.numbers[-1], 1), (self.numbers[-2], n_columns)), 0)
         block, opened = self.named("block", number)
@@ -162,17 +183,15 @@ class BlockThreads(Threads):
         raise AssertionError("threads of a block do not pack in strips")
 
 
-def _grid(nodes: Sequence[loop_ir.Node]) -> Iterator[loop_ir.Loop]:
-    """Yields the loops whose iterations the blocks of the grid run, outermost first."""
-    for n in nodes:
-        if isinstance(n, loop_ir.Loop) and n.is_parallel:
-            yield n
-            yield from _grid(n.children)
-
-
-def blocks_of(loop: loop_ir.Loop) -> int:
-    """Number of blocks along a loop of the grid."""
-    return loop.n_blocks or -(-loop.extent // loop.step)
+def write_grid_barrier(kernel: KernelScene) -> None:
+    """Writes a call of the function in which all blocks synchronise, with their count and its sense."""
+    counters, w = kernel.open_counters(), kernel.scene.w
+    for name, text in (("strong", STRONG), ("publish", PUBLISH), ("meet_grid", MEET_GRID)):
+        w.prelude.defined.setdefault(name, text)
+    first = kernel.counters.meeting
+    places = (c.Index(c.Id(counters.name), c.number(first + k)) for k in range(2))
+    w.write(c.Evaluate(c.Call("meet_grid", tuple(c.Un("&", x) for x in places))))
+    w.forget_all()
 
 
 class KernelWriter:
@@ -194,16 +213,16 @@ class KernelWriter:
         with scene.w.scope() as body:
             for statement in threads.start_in_bands():
                 scene.w.write(statement)
-            writer.children(scene.launch.nodes, Context(is_team=True))
-            last = LastBlockWriter(kernel, self.sums)
-            for task in (scene.plan.tasks[t] for t in scene.launch.tasks):
-                if task.by_last_block:
-                    last.write(task)
+            for node in scene.launch.nodes:
+                writer.node(node, Context(is_team=True))
+                threads.flushed(node)
+            threads.finish_sums()
         return GridKernel(
             self.opened(tuple(body.statements)),
-            _along_axes(map(blocks_of, reversed(threads.axes))),
+            _along_axes(map(loop_ir.blocks_of, reversed(threads.axes))),
             _along_axes(kernel.shape),
             kernel.asks_for_bytes,
+            scene.launch.stays,
         )
 
     def combining(self, task: TaskPlan, buffers: KernelScene) -> GridKernel:

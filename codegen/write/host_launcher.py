@@ -104,6 +104,7 @@ def _launch(source: Source, problem: Problem, launch: KernelLaunch) -> list[str]
     places = ", ".join(f"&{name}" for name in (*given, *steps))
     grid, block = (", ".join(map(str, sizes)) for sizes in (launch.grid, launch.block))
     asked = f"{launch.kernel}, cudaFuncAttributeMaxDynamicSharedMemorySize, {launch.shared_bytes}"
+    start = "cudaLaunchCooperativeKernel" if launch.stays else "cudaLaunchKernel"
     failed = "        if (error != cudaSuccess) return error;"
     return [
         "    {",
@@ -114,7 +115,7 @@ def _launch(source: Source, problem: Problem, launch: KernelLaunch) -> list[str]
             if launch.shared_bytes > _UNASKED_BYTES
             else []
         ),
-        f"        error = cudaLaunchKernel({launch.kernel}, dim3({grid}), dim3({block}), args, {launch.shared_bytes}, stream);",
+        f"        error = {start}({launch.kernel}, dim3({grid}), dim3({block}), args, {launch.shared_bytes}, stream);",
         failed,
         "    }",
     ]

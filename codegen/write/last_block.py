@@ -6,13 +6,11 @@ group. The one that completes the count finds what all have left, and finishes t
 
 from __future__ import annotations
 
-from dataclasses import replace
 from math import prod
 
 from ..bodies.iteration_point import LoopIndexAt
 from ..bodies.memory import Value
 from ..passes.map_grid import blocks_along, partial_blocks
-from ..passes.storage import Buffer
 from ..plan.plan import LoopPlan, TaskPlan
 from ..text import csyntax as c
 from ..text.constants import neutral
@@ -27,11 +25,10 @@ class LastBlockWriter:
 
     def __init__(self, kernel: KernelScene, sums: Accumulators) -> None:
         self.kernel, self.scene, self.sums = kernel, kernel.scene, sums
-        self.opened: Buffer | None = None
 
     def empty_counters(self) -> int:
         """Writes a kernel that sets all counters to 0. Returns its number of blocks."""
-        buffer, w = self.counters(), self.scene.w
+        buffer, w = self.kernel.open_counters(), self.scene.w
         self.kernel.shape, self.kernel.uses_tid = (FINISHING_THREADS,), True
         k = w.fresh("k")
         emptied = c.Assign(c.Index(c.Id(buffer.name), c.Id(k)), c.Num("0"))
@@ -39,18 +36,9 @@ class LastBlockWriter:
         w.write(c.For(k, c.Id("tid"), n, threads, (emptied,)))
         return 1
 
-    def counters(self) -> Buffer:
-        """Makes the counters accessible to this kernel, and returns them."""
-        if self.opened is None:
-            buffer = self.kernel.counters.buffer
-            assert buffer is not None
-            self.opened = replace(buffer, name=self.scene.w.fresh(buffer.name))
-            self.scene.opened.append(self.opened)
-        return self.opened
-
     def write(self, task: TaskPlan) -> None:
         """Writes the end of a kernel, which all threads of a block reach."""
-        buffer, w = self.counters(), self.scene.w
+        buffer, w = self.kernel.open_counters(), self.scene.w
         self.kernel.uses_tid = True
         terms, const = c.flatten(block_among(self.kernel, task, groups_along(task)))
         counter = c.linear(tuple(terms), const + self.kernel.counters.first[task.index])

@@ -98,6 +98,8 @@ class LaunchWriter:
         match node:
             case loop_ir.Barrier():
                 self.scene.w.write(c.Barrier())
+            case loop_ir.GridBarrier():
+                self.threads.meet_grid()
             case loop_ir.Loop():
                 self.loop(node, ctx)
             case loop_ir.Late():

@@ -64,6 +64,9 @@ class TeamThreads(Threads):
     def block_along(self, loop: Loop) -> c.CExpr:
         raise AssertionError("a CPU has no blocks of threads")
 
+    def meet_grid(self) -> None:
+        raise AssertionError("a CPU has no blocks of threads")
+
     @contextmanager
     def inside(
         self, loop: Loop, variable: c.CExpr, ctx: Context

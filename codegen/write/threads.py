@@ -27,6 +27,10 @@ class Threads(ABC):
         """Returns this block's index along a loop of the grid."""
 
     @abstractmethod
+    def meet_grid(self) -> None:
+        """Writes a barrier of all blocks of the grid."""
+
+    @abstractmethod
     def inside(
         self, loop: Loop, variable: c.CExpr, ctx: Context
     ) -> AbstractContextManager[tuple[Statements, Context]]:

@@ -75,3 +75,10 @@ EMULATOR_OWN cudaError_t cudaLaunchKernel(void (*kernel)(A...), dim3 grid, dim3 
   emulator::end();
   return emulator_error() ? cudaErrorLaunchFailure : cudaSuccess;
 }
+
+/* The emulator itself says where blocks wait for one that cannot begin. */
+template <class... A>
+EMULATOR_OWN cudaError_t cudaLaunchCooperativeKernel(void (*kernel)(A...), dim3 grid, dim3 block, void **args, size_t shared_bytes,
+                                                     cudaStream_t stream) {
+  return cudaLaunchKernel(kernel, grid, block, args, shared_bytes, stream);
+}
