@@ -14,7 +14,7 @@ from .compiler import Cubin, CudaCompiler, nvcc_command
 from .dialect import CUDA
 from .gpu import Gpu
 from .profiles import target_of
-from .resources import build_report, refusal
+from .resources import build_report, refusal, unheld_grid
 from .runner import CudaRunner
 
 if TYPE_CHECKING:
@@ -75,9 +75,9 @@ class CudaBuilder(AbstractBuilder):
         report = build_report(source, built, self.gpu.profile)
         if isinstance(report, Failure):
             return report
-        return refusal(report, self.gpu.profile.name) or Artifact.of(
-            source, built.key, built.path, built.build_ns
-        )
+        profile = self.gpu.profile
+        refused = refusal(report, profile.name) or unheld_grid(source, report, profile)
+        return refused or Artifact.of(source, built.key, built.path, built.build_ns)
 
     def compile(self, source: Source) -> Cubin | Failure:
         """Compiles a source to a cubin with the compiler's reports. Raises DeviceError without NVRTC."""

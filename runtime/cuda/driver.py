@@ -91,6 +91,12 @@ _MEANINGS: tuple[tuple[str, FailureKind, str, bool], ...] = (
     ("illegal instruction", "crash", "it came upon an illegal instruction", True),
     ("timed out", "timeout", "the driver ended it for its time", True),
     (
+        "too many blocks",
+        "launch",
+        "its blocks wait for each other, and the GPU does not hold all at once",
+        False,
+    ),
+    (
         "too many resources",
         "launch",
         "a block needs more registers or memory than there are",

@@ -14,6 +14,7 @@ from ...kernels.ir.kernel import DType
 from ..api.arguments import fitting_array
 from ..api.artifact import Artifact
 from ..api.backend import AbstractArray, AbstractModule, RunError
+from .cooperative import CooperativeModule
 from .driver import driver, explain
 from .memory import AbstractGpuArray, CudaArray
 
@@ -49,10 +50,18 @@ class PreparedLaunch:
 class CudaModule(AbstractModule):
     """A loaded cubin. If it needs a workspace and gets none, it allocates one and reuses it."""
 
-    def __init__(self, artifact: Artifact, functions: dict[str, Any], stream: Any) -> None:
+    def __init__(
+        self,
+        artifact: Artifact,
+        functions: dict[str, Any],
+        stream: Any,
+        cooperative: CooperativeModule | None = None,
+    ) -> None:
+        """`cooperative`: holds the functions of launches that stay, if there are any."""
         self._artifact = artifact
         self._functions = functions
         self.stream = stream
+        self._cooperative = cooperative
         self._workspace: AbstractGpuArray | None = None
 
     @property
@@ -92,6 +101,9 @@ class CudaModule(AbstractModule):
 
     def close(self) -> None:
         self._functions = {}
+        if self._cooperative is not None:
+            self._cooperative.close()
+            self._cooperative = None
         if self._workspace is not None:
             self._workspace.free()
             self._workspace = None
@@ -122,6 +134,15 @@ class CudaModule(AbstractModule):
         return PreparedLaunch(
             function, launch.kernel, launch.grid, launch.block, buffer, launch.shared_bytes
         )
+
+
+def parameter_offsets(artifact: Artifact, launch: KernelLaunch) -> list[int]:
+    """Returns the offset of each parameter of a launch in its packed arguments, in bytes."""
+    given = (artifact.arguments[k] for k in launch.arguments)
+    formats = [_FORMATS[DType(a.dtype)] if a.kind == "scalar" else "P" for a in given]
+    formats += [_FORMATS[DType.i64]] * len(launch.steps)
+    # Of none of the last type: only the gap before it.
+    return [struct.calcsize("".join(formats[:k]) + f"0{x}") for k, x in enumerate(formats)]
 
 
 def packed_scalar(dtype: str, value: Any) -> tuple[str, Any]:

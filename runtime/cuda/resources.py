@@ -50,6 +50,26 @@ def refusal(report: BuildReport, gpu: str) -> Failure | None:
     return None
 
 
+def unheld_grid(source: Source, report: BuildReport, p: DataSheet) -> Failure | None:
+    """Returns a Failure if blocks of some launch wait for each other, and the GPU of data sheet `p` does not hold all at once."""
+    for launch, x in zip(source.launches, report.launches, strict=True):
+        if launch.stays:
+            found = too_many_blocks(launch, x.blocks_per_core * p.multiprocessors, p.name)
+            if found is not None:
+                return found
+    return None
+
+
+def too_many_blocks(launch: KernelLaunch, most: int, gpu: str) -> Failure | None:
+    """Returns a Failure if a launch has more blocks than `most`, those that a GPU holds at once."""
+    n = prod(launch.grid)
+    if n <= most:
+        return None
+    return Failure(
+        "launch", f"{launch.kernel}: {n} blocks wait for each other, and {gpu} holds {most} at once"
+    )
+
+
 def launch_resources(report: KernelReport, launch: KernelLaunch, p: DataSheet) -> LaunchResources:
     """Returns the resources and the occupancy of one launch on the GPU of data sheet `p`."""
     n_threads = prod(launch.block)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from math import prod
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,12 +15,17 @@ from ..api.backend import AbstractModule, AbstractRunner, CallArguments, RunErro
 from ..api.outcome import Failure, FailureKind, Measurement, Protocol
 from ..files import read_own
 from ..measure.timing import Sampler, interleave
+from .cooperative import CooperativeKernel, CooperativeModule
 from .driver import driver, enter_context, explain, gpu
 from .graph import CudaGraph, GraphError
 from .growing import GrowingArray, has_virtual_memory
 from .memory import AbstractGpuArray, CudaArray
-from .module import CudaModule
+from .module import CudaModule, parameter_offsets
+from .resources import too_many_blocks
 from .windows import CudaWindows
+
+if TYPE_CHECKING:
+    from ...codegen.text.source import KernelLaunch
 
 Array = NDArray[Any]
 
@@ -40,8 +45,12 @@ class CudaRunner(AbstractRunner):
     def load(self, artifact: Artifact) -> CudaModule | Failure:
         enter_context()
         cuda = driver()
+        cooperative = None
         try:
-            module = cuda.module_from_buffer(read_own(Path(artifact.path)))
+            cubin = read_own(Path(artifact.path))
+            module = cuda.module_from_buffer(cubin)
+            if any(launch.stays for launch in artifact.launches):
+                cooperative = CooperativeModule(cubin)
         except OSError as e:
             return Failure(
                 "launch", "the built module cannot be loaded", f"{artifact.path}: {e.strerror}"
@@ -54,6 +63,13 @@ class CudaRunner(AbstractRunner):
             return Failure(kind, "the built module cannot be loaded", str(e))
         functions = {}
         for launch in artifact.launches:
+            if cooperative is not None and launch.stays:
+                found = _staying(cooperative, artifact, launch)
+                if isinstance(found, Failure):
+                    cooperative.close()
+                    return found
+                functions[launch.kernel] = found
+                continue
             try:
                 functions[launch.kernel] = function = module.get_function(launch.kernel)
             except cuda.Error:
@@ -65,7 +81,7 @@ class CudaRunner(AbstractRunner):
                 except cuda.Error as e:
                     advice = f"{launch.kernel}: {launch.shared_bytes} bytes of shared memory are too many"
                     return Failure("launch", advice, str(e))
-        return CudaModule(artifact, functions, cuda.Stream())
+        return CudaModule(artifact, functions, cuda.Stream(), cooperative)
 
     def allocate(
         self,
@@ -101,6 +117,22 @@ class CudaRunner(AbstractRunner):
         finally:
             for r in runs:
                 r.close()
+
+
+def _staying(
+    module: CooperativeModule, artifact: Artifact, launch: KernelLaunch
+) -> CooperativeKernel | Failure:
+    """Returns the kernel of a launch whose blocks wait for each other; a Failure if the GPU does not hold all at once."""
+    try:
+        kernel = module.kernel(launch.kernel, parameter_offsets(artifact, launch))
+        if launch.shared_bytes > _SHARED_BYTES:
+            kernel.allow_shared_bytes(launch.shared_bytes)
+        most = kernel.most_blocks(launch.block, launch.shared_bytes)
+    except driver().Error as e:
+        return Failure(
+            "launch", f"{launch.kernel} cannot be launched with a grid that stays", str(e)
+        )
+    return too_many_blocks(launch, most, gpu().name()) or kernel
 
 
 class TimedCalls:
@@ -161,7 +193,7 @@ class TimedCalls:
                 self._graph = CudaGraph(
                     self._module.stream, lambda: self._call(self._calls_a_graph)
                 )
-            except GraphError:
+            except (GraphError, self._cuda.Error):  # it may not record what it launches
                 self._has_graphs = False
         return self._graph is not None
 
