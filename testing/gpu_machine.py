@@ -9,7 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from ..codegen.loops.ir import GridBarrier, paths
 from ..codegen.passes.map_grid import blocks_along
+from ..codegen.passes.pipeline import loops_of
 from ..codegen.plan.candidates import plan_of
 from ..codegen.plan.plan import LoopPlan, PlannedBody, PlannedNode, TaskPlan
 from ..kernels.ir.access import Access, access_of, flat_strides
@@ -47,10 +49,21 @@ class SimulatedGpu:
             tasks = [self.plan.tasks[t] for t in bodies(nodes)]
             # One block runs its tasks one after the other.
             together = [tasks] if any(t.is_parallel for t in tasks) else [[t] for t in tasks]
+            if any(self.plan.stays(t.index) for t in tasks):
+                together = self.between_barriers(nodes)
             self.ns += sum(self.run(group) for group in together)
             n_launches += 1 + sum(t.partials and not t.by_last_block for t in tasks)
         self.busy["launches"] = n_launches * self.target.launch_ns
         self.ns = max(self.ns, self.busy["launches"])
+
+    def between_barriers(self, nodes: tuple[PlannedNode, ...]) -> list[list[TaskPlan]]:
+        """Returns the tasks of a launch in groups, between which all of its blocks synchronise."""
+        groups: list[list[TaskPlan]] = [[]]
+        for node in loops_of(self.plan, nodes, self.target).nodes:
+            if isinstance(node, GridBarrier):
+                groups.append([])
+            groups[-1] += (self.plan.tasks[t] for _, t in paths([node]))
+        return groups
 
     def run(self, tasks: list[TaskPlan]) -> float:
         """ns of tasks that share blocks."""

@@ -64,6 +64,8 @@ IN_BANDS = "tests/codegen/test_block_order.py"
 WARPS = "tests/codegen/test_warp_tile.py"
 WARPS_BOUND = "tests/search/bound/test_gpu.py"
 ACTIVATION = "tests/kernels/sparse/test_emulated_activation.py::test_threads_activate_at_once_in_three_periods"
+GRID_BARRIERS = "tests/codegen/test_grid_barriers.py"
+STAYING = "tests/codegen/test_whole_grid.py"
 LAST_BLOCK = "tests/codegen/test_last_block.py"
 RECLAIMED = "tests/kernels/sparse/test_emulated.py::test_many_threads_reclaim_pools"
 KEPT_COLOURS = (
@@ -917,6 +919,62 @@ FAULTS = (
         "    __threadfence();\n    __syncthreads();\n    if (tid == 0) {{{{\n",
         "    __syncthreads();\n    if (tid == 0) {{{{\n",
         (LAST_BLOCK,),
+    ),
+    Fault(
+        "grids that stay: what the blocks before a barrier left is seen",
+        "codegen/bodies",
+        "        __threadfence();\n        if (atomicInc((unsigned *)n_arrived, last) == last) {",
+        "        if (atomicInc((unsigned *)n_arrived, last) == last) {",
+        (GRID_BARRIERS,),
+    ),
+    Fault(
+        "grids that stay: the barrier behind a sum of several blocks",
+        "codegen/passes",
+        "            yield Touch(task.target.array, True, by)\n            yield from (",
+        "            yield from (",
+        (STAYING,),
+    ),
+    Fault(
+        "grids that stay: sums that a last block combines before the barrier",
+        "codegen/write",
+        "        self.finish_sums()\n        write_grid_barrier(self.kernel)",
+        "        write_grid_barrier(self.kernel)",
+        (STAYING,),
+    ),
+    Fault(
+        "grids that stay: values that a block keeps from the others",
+        "space/families",
+        '_own_loops_keep(s, f, var, "one block")',
+        "pass",
+        (STAYING,),
+    ),
+    Fault(
+        "grids that stay: sums that another kernel finishes",
+        "space/families",
+        's.b.clause("another kernel finishes a sum", [finished, reasons[1]])',
+        "pass",
+        (STAYING,),
+    ),
+    Fault(
+        "grids that stay: nests with as many blocks",
+        "space/families",
+        's.b.clause("as many blocks", [*apart, other, same])',
+        "pass",
+        (STAYING,),
+    ),
+    Fault(
+        "grids that stay: threads of all resident blocks",
+        "space/families",
+        "terms = [*threads_of(s, t), *blocks_of_a_core(s, t)]",
+        "terms = threads_of(s, t)",
+        (STAYING,),
+    ),
+    Fault(
+        "grids that stay: shared memory of all resident blocks",
+        "space/families",
+        "groups = [g._replace(terms=(*blocks, *g.terms)) for g in groups]",
+        "groups = []",
+        (STAYING,),
     ),
     Fault(
         "pools of a GPU: counters that change before the last pool's loop",

@@ -36,6 +36,7 @@ from ...space.families.row_stores import BY_ELEMENT, IN_ROWS
 from ...space.families.scatter_colours import GENERATE, IF_CHANGED, REUSE
 from ...space.families.scatter_sorts import SORT_ANEW, SORT_IF_CHANGED
 from ...space.families.settling import ALL_BLOCKS, ONE_THREAD
+from ...space.families.team import BLOCKS, WHOLE_GRID
 from ...space.families.tiling import widest_vector
 from ...space.families.warp_tile import LINEAR, WARP_TILE
 from ...space.targets.gpu_facts import row_order
@@ -222,7 +223,8 @@ class _Wanted:
         merges = [var for *_, var in sorted(outer)]
         # Loops that a third task shares with both would be one otherwise.
         rescaling = self.v.of_tasks["rescaling"].values()
-        first = np.array([*self.v.fused.values(), *rescaling, *merges], np.int32)
+        teams = self.v.of_tasks["team"].values()
+        first = np.array([*self.v.fused.values(), *teams, *rescaling, *merges], np.int32)
         return np.concatenate([first, open_in_order(self.space)])
 
     def launches(self) -> None:
@@ -485,8 +487,12 @@ class _Wanted:
             self.want(var, *((BLOCK_SCAN,) if self.is_in_blocks else ()), SERIAL)
         for d, var in self.v.of_dims["grid_stride"].items():
             # A list may be much shorter than its capacity. Eight blocks of 256 threads fill a multiprocessor.
-            is_list = not d.loop.is_known
-            self.want(var, *([BLOCKS_A_CORE.index(8)] if is_list else []), *range(len(GRID_STRIDE)))
+            best = [BLOCKS_A_CORE.index(8)] if not d.loop.is_known else []
+            if self.block.stays and d.task in self.v.of_tasks["team"]:
+                best = [BLOCKS_A_CORE.index(n) for n in (8, 4, 2, 1)]
+            self.want(var, *dict.fromkeys((*best, *range(len(GRID_STRIDE)))))
+        for var in self.v.of_tasks["team"].values():
+            self.want(var, *((WHOLE_GRID,) if self.block.stays else ()), BLOCKS)
         for var in self.v.of_tasks["block_order"].values():
             self.want(var, *range(len(BLOCK_ORDER)))
         for var in self.v.of_tasks["register_stages"].values():

@@ -390,6 +390,11 @@ def _of_gpu(space: Space, greedy: Sketch) -> Iterator[Sketch]:
         for sums in (Sums.PARTIALS, Sums.ATOMIC, Sums.LAST_BLOCK):
             yield replace(greedy, threads=ThreadBlock(BLOCK_THREADS, sums=sums))
         yield replace(warps, threads=ThreadBlock(32, 8, Sums.PARTIALS))
+        # What one task has read is in L2 for the next, and a launch less is waited for.
+        apart = replace(greedy, fusion=Fusion(loops=False))
+        may_stay = bool(space.variables.of_tasks["team"])
+        for threads, rows in ((BLOCK_THREADS, 1), (32, 8)) if may_stay else ():
+            yield replace(apart, tile=TileSizes(1), threads=ThreadBlock(threads, rows, stays=True))
     yield replace(greedy, stores=ch.STREAM)
     yield replace(greedy, fusion=Fusion(launch=False, loops=False))
 

@@ -98,11 +98,15 @@ class Sums(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ThreadBlock:
-    """Threads of a GPU block: numbers along the contiguous loop and along a second one."""
+    """Threads of a GPU block: numbers along the contiguous loop and along a second one.
+
+    `stays`: all blocks of a launch are resident, and synchronise between tasks.
+    """
 
     contiguous: int = 1
     rows: int = 1
     sums: Sums = Sums.WHOLE
+    stays: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,6 +179,8 @@ class Sketch:
             yield f"{threads.rows} x {threads.contiguous} threads"
             if threads.sums is not Sums.WHOLE:
                 yield threads.sums.name.lower()
+            if threads.stays:
+                yield "whole grid"
             return
         if threads.axis is Axis.CONTIGUOUS:
             yield "contiguous"

@@ -15,6 +15,7 @@ from ..values import LANES
 from .memory import MEM_SPACE, SHARED, spaces_of
 from .order import MERGED, ORDER
 from .packing import DIRECT, N_GAPS, STAGED, elements_of_window
+from .team import blocks_of_a_core, staying
 from .threads import threads_of
 
 SLACK_BYTES = 80  # of an array in shared memory at most, so that it and its stages are aligned
@@ -34,6 +35,11 @@ def shared_memory(s: Draft) -> None:
         ]
         name = f"what {s.problem.tasks[t].name} and tasks with it have in shared memory"
         s.b.groups_at_most(name, groups, max(0, shared_bytes(s.target)))
+        if staying(s, t) and s.target.shared_bytes_per_core:
+            blocks = _resident(s, t)
+            groups = [g._replace(terms=(*blocks, *g.terms)) for g in groups]
+            most = s.target.shared_bytes_per_core
+            s.b.groups_at_most(f"{name}, in all resident blocks", groups, most)
 
 
 def _if_fused(s: Draft, t: int, u: int, group: Group) -> Group:
@@ -41,6 +47,12 @@ def _if_fused(s: Draft, t: int, u: int, group: Group) -> Group:
         return group
     same = Term(None, s.v.fused[t, u], (1, 0))  # SAME_LAUNCH, SEPARATE
     return group._replace(terms=(same, *group.terms))
+
+
+def _resident(s: Draft, t: int) -> list[Term]:
+    """Returns factors whose product is the number of resident blocks of a multiprocessor, or 0 if the grid does not stay."""
+    stays = Term(None, s.v.of_tasks["team"][t], (0, 1))
+    return [stays, *(x._replace(condition=None) for x in blocks_of_a_core(s, t))]
 
 
 def _shared_arrays(s: Draft) -> Iterator[tuple[int, Group]]:

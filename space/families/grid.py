@@ -12,6 +12,7 @@ from ..targets.kind import GPU
 from .fusion import SEPARATE
 from .grid_stride import tiles_at_most
 from .order import INSIDE, MERGED
+from .team import staying
 from .tiling import DIM_KIND, LOOP, PARALLEL, WITHOUT_LOOP
 
 MAX_BLOCK_DIMS = 3
@@ -36,7 +37,7 @@ def results_outside(free: int, reduced: int, order: int) -> bool:
 
 
 def one_grid(s: Draft) -> None:
-    """Coherence: all tasks of a launch have the same grid."""
+    """Coherence: all tasks of a launch have the same grid, and the same loops of it unless all of its blocks synchronise."""
     b, v, partners = s.b, s.v, s.backbone.partners
     for t, u in s.backbone.launch_pairs():
         for here, there in ((t, u), (u, t)):
@@ -46,6 +47,7 @@ def one_grid(s: Draft) -> None:
                     (v.fused[t, u], bits(SEPARATE)),
                     (v.kind[d], all_but(DIM_KIND, PARALLEL)),
                     *((s.order(d, e), bits(MERGED)) for e in own),
+                    *staying(s, t),
                 ]
                 b.clause("one grid a launch", literals)
 

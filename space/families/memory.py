@@ -17,6 +17,7 @@ from .fusion import SAME_LAUNCH
 from .guard import BLEND, GUARD
 from .order import APART, BEFORE, MERGED, OUTSIDE
 from .reduction import SPLIT
+from .team import staying
 from .threads import THREAD_LEVEL, opposite
 from .tiling import DIM_KIND, PARALLEL, THREAD, VECTOR, merged_equal
 from .warp_tile import LINEAR, WARP_TILE, turned
@@ -131,6 +132,8 @@ def of_blocks(s: Draft) -> None:
                 reasons, differ = _thread_reasons(s, f, var), _other_threads(s, f, var)
                 _register_flow(s, f, var, reasons, differ)
             _one_block_keeps(s, f, var)
+            if staying(s, f.producer):
+                _own_loops_keep(s, f, var, "one block")
 
 
 def sums_together(s: Draft) -> None:
@@ -288,13 +291,18 @@ def _same_launch(s: Draft, f: Flow, var: int) -> None:
 
 def _one_thread_keeps(s: Draft, f: Flow, var: int) -> None:
     _same_launch(s, f, var)
+    _own_loops_keep(s, f, var, "one thread")
+
+
+def _own_loops_keep(s: Draft, f: Flow, var: int, who: str) -> None:
+    """Requires that a value on chip passes between tasks with the same parallel loops."""
     partners = s.backbone.partners
     for here, there in ((f.producer, f.consumer), (f.consumer, f.producer)):
         for d in s.dims_at(here, OUTER):
             literals = [(var, bits(GLOBAL)), (s.v.kind[d], all_but(DIM_KIND, PARALLEL))]
             own = [e for e in partners[d] if e.task == there]
             literals += [(s.order(d, e), bits(MERGED)) for e in own]
-            s.b.clause(f"one thread keeps {f.name}", literals)
+            s.b.clause(f"{who} keeps {f.name}", literals)
 
 
 def _one_block_keeps(s: Draft, f: Flow, var: int) -> None:

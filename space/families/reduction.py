@@ -15,6 +15,8 @@ from ..targets.kind import CPU, GPU
 from ..values import ATOMIC, LANES, LAST_BLOCK, PARTIALS, REDUCTION, SEQUENTIAL, TREE
 from .fusion import SEPARATE
 from .grid_stride import BLOCKS_A_CORE, tiles_at_most
+from .order import APART
+from .team import staying
 from .tiling import PARALLEL, THREAD, UNROLL, VECTOR
 
 SPLIT = (PARTIALS, ATOMIC, LAST_BLOCK)  # reductions that are shared out
@@ -116,7 +118,10 @@ def _most_partials(s: Draft, t: int) -> int:
 
 
 def whole_at_the_end(s: Draft) -> None:
-    """Semantics: a reduction over blocks is complete only when its launch ends, so its readers are in later launches."""
+    """Semantics: a reduction over blocks is complete only when all of them have ended, so its readers are in later launches.
+
+    In a grid that stays they may be in other loops of the same launch, unless a kernel of its own finishes the sum.
+    """
     b, v = s.b, s.v
     for d, var in v.reduction.items():
         if d.level != OUTER:
@@ -127,9 +132,25 @@ def whole_at_the_end(s: Draft) -> None:
                 continue
             if dep.source == d.task:
                 separate = (v.fused[dep.source, dep.sink], bits(SEPARATE))
-                b.clause("partial results end a launch", [whole, separate])
+                b.clause("partial results end a launch", [whole, separate, *staying(s, d.task)])
+                if staying(s, d.task):
+                    _whole_at_the_barrier(s, dep, d, [whole, separate])
             elif dep.sink == d.task:
                 _set_before(s, dep, var)
+
+
+def _whole_at_the_barrier(
+    s: Draft, dep: Dependence, d: Dim, reasons: list[tuple[int, int]]
+) -> None:
+    """Semantics: the last block or all blocks leave a whole sum, whose readers are in other loops."""
+    var, partners = s.v.reduction[d], s.backbone.partners
+    task = s.problem.tasks[d.task]
+    others = (PARTIALS,) if adds_to_result(s.problem, task) else (PARTIALS, ATOMIC)
+    finished = (var, all_but(REDUCTION, *others))
+    s.b.clause("another kernel finishes a sum", [finished, reasons[1]])
+    for x in s.dims_at(d.task, OUTER):
+        for e in (e for e in partners[x] if e.task == dep.sink):
+            s.b.clause("a sum is whole behind its loops", [*reasons, (s.order(x, e), APART)])
 
 
 def _set_before(s: Draft, dep: Dependence, var: int) -> None:

@@ -178,6 +178,7 @@ def test_fused_tasks_of_a_nest_are_right(tmp_path):
     case = case_of("gesummv", 5)
     wanted = {
         "fused(scaled_gemv0,add_scaled_gemv0)": "SAME_LAUNCH",
+        "team(scaled_gemv0)": "BLOCKS",
         "grid_stride(scaled_gemv0.i.outer)": "2",
     }
     root = restore(build_space(case.problem, gpu.target(CORES)), wanted.items())

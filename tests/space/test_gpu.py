@@ -41,7 +41,8 @@ def test_a_launch_has_one_grid(plans):
     for candidate, plan in plans:
         for t in plan.tasks:
             for u in plan.tasks[: t.index]:
-                if is_together(candidate, t.index, u.index):
+                stays = plan.choice("team", t.index) == "WHOLE_GRID"
+                if is_together(candidate, t.index, u.index) and not stays:
                     grids = [
                         sorted((p.loop.extent, p.tile) for p in x.loops if p.is_parallel)
                         for x in (t, u)

@@ -46,6 +46,7 @@ def test_every_file_of_choices_is_found_and_says_for_which_kinds_it_is():
         "load_hints",
         "register_stages",
         "settling",
+        "team",
         "threads",
         "warp_tile",
     }

@@ -149,6 +149,24 @@ def test_no_bound_of_an_ancestor_is_above_the_simulated_gpu(name, seed, cores, d
     is_below_simulated(bounder, here, ns)
 
 
+@pytest.mark.parametrize("name", ["atax", "waxpby"])
+def test_no_bound_of_a_grid_that_stays_is_above_the_simulated_gpu(name):
+    """Nests that exchange values follow one another; the barrier between them has no term, and saves a launch."""
+    space = library_space(name, gpu_target(cores=2, launch_ns=0.5, call_ns=0.0), **SMALL[name])
+    first, second = (t.name for t in space.problem.tasks[:2])
+    root = decided(
+        space,
+        {f"team({first})": "WHOLE_GRID", f"fused({first},{second})": "SAME_LAUNCH"},
+    )
+    bounder = Bounder(space)
+    rng = np.random.default_rng(4)
+    drawn = [random_candidate(root, rng) for _ in range(12)]
+    found = [c for c in drawn if isinstance(c, Candidate)]
+    assert found
+    for candidate in found:
+        is_below_simulated(bounder, candidate, bounder.ns(candidate))
+
+
 def is_below_simulated(bounder: Bounder, candidate: Candidate, ns: float = 0.0) -> None:
     """Asserts that no term of a complete candidate's bound is above the simulated machine. `ns`: bound of an ancestor."""
     simulated = SimulatedGpu(candidate)

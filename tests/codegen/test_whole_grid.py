@@ -1,0 +1,227 @@
+"""Grids that stay: dependent tasks in one launch, whose blocks are all resident and synchronise between them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import prod
+
+import numpy as np
+import pytest
+from kernelscape.codegen.loops import ir as loop_ir
+from kernelscape.codegen.loops.text import show_launch
+from kernelscape.codegen.loops.verify import IllFormedError, verify
+from kernelscape.codegen.lower import lower
+from kernelscape.codegen.passes.grid_barriers import place_grid_barriers
+from kernelscape.codegen.passes.pipeline import PASSES, launches_of, verifying
+from kernelscape.codegen.plan.candidates import plan_of
+from kernelscape.kernels.frontend.kernel import kernel, types
+from kernelscape.kernels.frontend.recorder import record_sequence
+from kernelscape.kernels.tasks.pipeline import normalise
+from kernelscape.search.starts.complete import sketched_candidates
+from kernelscape.space.build import build_space
+from kernelscape.space.candidate import Candidate, DeadEnd
+from kernelscape.space.decisions import restore
+from kernelscape.space.families.packing import DIRECT
+from kernelscape.testing import checking
+from kernelscape.testing.machines import library_space
+
+from ..space.gpu_target import GPU
+from .gpu_cases import NEEDS_COMPILER, case_of, drawn, gpu, inputs_of, nvrtc_is_there
+
+CORES = 2
+nd = types.ndarray()
+
+
+@kernel
+def total(x: nd, s: nd):
+    acc = 0.0
+    for i in range(x.shape[0]):
+        acc += x[i] * x[i]
+    s[0] = acc
+
+
+@kernel
+def scale(x: nd, s: nd):
+    for i in range(x.shape[0]):
+        x[i] = x[i] * 0.5 + s[0]
+
+
+@kernel
+def offset(x: nd, s: nd, y: nd):
+    for i in range(x.shape[0]):
+        y[i] = x[i] + s[0]
+
+
+def three_steps(x, s, y):
+    for _ in range(3):
+        total(x, s)
+        scale(x, s)
+
+
+def once(x, s, y):
+    total(x, s)
+    offset(x, s, y)
+
+
+def staying(problem, target=None, **decided):
+    """A root in which the first two tasks of a problem are in a grid that stays."""
+    first, second = (t.name for t in problem.tasks[:2])
+    wanted = {f"team({first})": "WHOLE_GRID", f"fused({first},{second})": "SAME_LAUNCH"}
+    return restore(build_space(problem, target or gpu.target(CORES)), (wanted | decided).items())
+
+
+def sums_of_squares(way, calls=three_steps):
+    """A sum over blocks, which the task behind it reads, in steps that repeat or once."""
+    rng = np.random.default_rng(1)
+    arrays = [rng.uniform(-1, 1, n).astype(np.float32) for n in (300, 1, 300)]
+    recording = record_sequence(calls, arrays, "stepping")
+    problem = normalise(recording)
+    root = staying(problem, **{"reduction(total0.i.outer)": way})
+    given = dict(zip((a.name for a in recording.arrays), arrays, strict=True))
+    return root, checking.make_inputs(recording, problem, given, {})
+
+
+def has_barrier(candidate):
+    plan = plan_of(candidate)
+    found = launches_of(plan, candidate.space.target)
+    return any(isinstance(n, loop_ir.GridBarrier) for x in found for n in x.nodes)
+
+
+@NEEDS_COMPILER[1]
+@pytest.mark.parametrize("name", ["atax", "sgemvt", "gemver"])
+def test_dependent_tasks_of_one_launch_are_right(name, tmp_path):
+    case = case_of(name, 5)
+    root = staying(case.problem)
+    assert isinstance(root, Candidate), root
+    found = drawn(root, 6, 3)
+    assert any(map(has_barrier, found))
+    with verifying():
+        for candidate in found:
+            source = gpu.source_of(candidate)
+            assert gpu.check(source, inputs_of(case), tmp_path) == "", source.text
+
+
+@NEEDS_COMPILER[1]
+@pytest.mark.parametrize("calls", [three_steps, once])
+@pytest.mark.parametrize("way", ["LAST_BLOCK", "ATOMIC"])
+def test_sums_over_blocks_are_whole_behind_the_barrier(way, calls, tmp_path):
+    """Also in steps: a barrier leaves its counters as it found them. Once, the sum alone is what blocks wait for."""
+    root, inputs = sums_of_squares(way, calls)
+    assert isinstance(root, Candidate), root
+    for candidate in drawn(root, 2, 2):
+        source = gpu.source_of(candidate)
+        assert any(x.stays for x in source.launches)
+        assert gpu.check(source, inputs, tmp_path) == "", source.text
+
+
+def test_another_kernel_finishes_no_sum_of_such_a_launch():
+    root, _ = sums_of_squares("PARTIALS")
+    assert isinstance(root, DeadEnd)
+
+
+@NEEDS_COMPILER[1]
+def test_a_missing_barrier_is_found(tmp_path):
+    case = case_of("sgemvt", 5)
+    root = staying(case.problem)
+    (candidate,) = drawn(root, 3, 1)
+    plan = plan_of(candidate)
+    passes = PASSES[plan.target.kind].without(place_grid_barriers)
+    said = gpu.check(gpu.printed(lower(plan, passes)), inputs_of(case), tmp_path)
+    assert "another block of this launch" in said
+
+
+def test_all_blocks_are_resident_and_have_one_loop_of_the_grid():
+    for name in ("atax", "gemver"):
+        root = staying(case_of(name, 5).problem)
+        target = root.space.target
+        for candidate in drawn(root, 5, 12):
+            plan = plan_of(candidate)
+            for launch in launches_of(plan, target):
+                tasks = [plan.tasks[t] for t in launch.tasks if plan.stays(t)]
+                if not tasks:
+                    continue
+                (n_blocks,) = {p.n_blocks for t in tasks for p in t.loops if p.is_parallel}
+                assert all(sum(p.is_parallel for p in t.loops) == 1 for t in tasks)
+                n_threads = max(t.n_threads for t in tasks)
+                assert n_blocks // CORES * n_threads <= target.max_threads_per_core
+
+
+@pytest.mark.parametrize(("n_blocks", "fits"), [("8", True), ("16", False)])
+def test_the_threads_of_all_blocks_are_resident(n_blocks, fits):
+    """A multiprocessor has room for 2048 threads."""
+    space = library_space("waxpby", gpu.target(CORES), n=1 << 16)
+    assert space.target.max_threads_per_core == 2048
+    first, second = (t.name for t in space.problem.tasks)
+    wanted = {
+        f"team({first})": "WHOLE_GRID",
+        f"fused({first},{second})": "SAME_LAUNCH",
+        f"grid_stride({first}.i.outer)": n_blocks,
+        f"dim_kind({first}.i.mid)": "THREAD",
+        f"size({first}.i.mid)": "256",
+    }
+    assert isinstance(restore(space, wanted.items()), Candidate) == fits
+
+
+def test_what_all_blocks_copy_is_resident():
+    """A multiprocessor has shared memory of one KiB, a block may have all of it."""
+    most = 1 << 10
+    problem = case_of("atax", 5).problem
+    root = staying(problem, replace(gpu.target(CORES), shared_bytes_per_core=most))
+    for var in root.space.variables.staged.values():
+        copied = [root.decide(var, 1 << k) for k in root.values(var) if k != DIRECT]
+        root = next((c for c in copied if isinstance(c, Candidate)), root)
+    n_bytes = []
+    for candidate in drawn(root, 5, 12):
+        plan = plan_of(candidate)
+        for tasks in ([plan.tasks[t] for t in x.tasks] for x in launches_of(plan, plan.target)):
+            (n_blocks,) = {p.n_blocks for t in tasks for p in t.loops if p.is_parallel}
+            blocks = [
+                prod(t.loop(name).tile for name in o.loops) * 4 * t.stages[o.site]
+                for t in tasks
+                for o in t.copies
+            ]
+            n_bytes.append(sum(blocks) * n_blocks // CORES)
+    assert 0 < max(n_bytes) <= most
+
+
+def test_a_block_keeps_no_value_that_others_read():
+    root = staying(case_of("atax", 5).problem)
+    for space in ("SHARED", "REGISTER"):
+        kept = staying(case_of("atax", 5).problem, **{"mem_space(gemv0->add_gemvt0.t)": space})
+        assert isinstance(root, Candidate) and isinstance(kept, DeadEnd)
+
+
+def test_ill_formed_grids_are_refused():
+    root = staying(case_of("sgemvt", 5).problem)
+    (candidate,) = drawn(root, 3, 1)
+    plan = plan_of(candidate)
+    (launch,) = launches_of(plan, root.space.target)
+    verify(launch, plan)
+    assert "barrier of the grid" in show_launch(launch, plan)
+    loops = [n for n in launch.nodes if isinstance(n, loop_ir.Loop)]
+    barrier = loop_ir.GridBarrier()
+    faults = {
+        "where blocks have parted": [replace(loops[0], children=(*loops[0].children, barrier))],
+        "two barriers in a row": [barrier, barrier],
+        "nests of one grid have": [loops[0], barrier, replace(loops[1], n_blocks=1)],
+    }
+    for words, nodes in faults.items():
+        with pytest.raises(IllFormedError, match=words):
+            verify(replace(launch, nodes=tuple(nodes)), plan)
+
+
+@pytest.mark.skipif(not nvrtc_is_there(), reason="no NVRTC")
+def test_the_compiler_of_cuda_takes_them(tmp_path):
+    """For two architectures: first candidates of three sequences, one launch each."""
+    for name in ("atax", "sgemvt", "gemver"):
+        space = (
+            library_space(name, GPU, m=2048, n=2048)
+            if name != "gemver"
+            else library_space(name, GPU, n=2048)
+        )
+        made = [c for _, c in sketched_candidates(space) if has_barrier(c)]
+        assert made
+        sources = [gpu.source_of(c) for c in made]
+        assert {len([x for x in s.launches if x.tasks]) for s in sources} == {1}
+        for sheet in gpu.SHEETS:
+            assert gpu.compiler_says(sources[0], tmp_path, [sheet]) == ""
