@@ -93,6 +93,7 @@ def test_a_product_on_a_gpu_is_the_one_that_it_was():
     later = {"block_order(multiply0)": "BY_ROWS", "register_stages(multiply0)": "ONE"}
     later["warp_tile(multiply0.i.mid,multiply0.j.mid)"] = "LINEAR"
     later |= {f"fragments(multiply0.{x})": "ELEMENTS" for x in "ab"}
+    later |= {f"grid_stride(multiply0.{x}.outer)": "NONE" for x in "ijk"}
     stored = (*read(STORED["loads"]), *later.items())
     made = restore_complete(space, stored)
     assert isinstance(made, Candidate)
