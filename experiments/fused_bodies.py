@@ -51,7 +51,7 @@ _FOUND = """
 step, sync = t.load({folder!r}).compile(), lambda: None
 """
 _SEARCH = """
-run = t.explore(step, *given, time_limit={seconds}, max_evals={most}, directory={folder!r}, store=False)
+run = t.explore(step, *given, time_limit={seconds}, max_evals={most}, directory={folder!r})
 if run.best is None:
     sys.exit(f"nothing was found: {{run.status}}")
 found = {{"status": run.status, "closed": str(run.non_affine), "launches": 0}}
@@ -237,7 +237,8 @@ def search(name: str, seconds: float, folder: Path, most: int | None = None) -> 
     """Explores a program, with `most` evaluations at most; the run is in `folder`/run. How it ended."""
     text = _OPENING.format(module="kernelscape") + PROGRAMS[name]
     text += _SEARCH.format(seconds=seconds, most=most, folder=str(folder / "run"))
-    return run_text(sys.executable, text, folder, LIMIT_S)
+    store = str(folder / "data")  # of this search alone
+    return run_text(sys.executable, text, folder, LIMIT_S, XDG_DATA_HOME=store)
 
 
 def make_row(name: str, who: str, python: str, folder: Path) -> dict[str, Any]:

@@ -46,7 +46,7 @@ TAIL = """
 for _ in range(2):
     step()
 if way == "explore":
-    run = ks.explore(step, time_limit=seconds, directory=folder, unseen=unseen, target=arch, store=False)
+    run = ks.explore(step, time_limit=seconds, directory=folder, unseen=unseen, target=arch)
     best, ended = run.best, run.ended
     n = len(run.frame().get("status", []))
     found = {"status": run.status, "evaluations": n, "tasks": None if best is None else n_tasks(best)}
@@ -231,7 +231,10 @@ def measure(
 
     def once(way: str, python: str, _: str = name) -> dict[str, Any]:
         limit_s = LIMIT_S + seconds
-        return run_text(python, text, folder, limit_s, way, *told, str(seconds), arch)
+        store = str(folder / f"{name}.data")  # of these searches alone
+        return run_text(
+            python, text, folder, limit_s, way, *told, str(seconds), arch, XDG_DATA_HOME=store
+        )
 
     ways = {PLAIN: sys.executable, **peers}
     explored = None
