@@ -22,6 +22,7 @@ from kernelscape.search.starts.proposals import greedy_sketch
 from kernelscape.space.candidate import Candidate, Space
 from kernelscape.space.decisions import fix, restore, to_names
 from kernelscape.space.targets.target import CacheLevel, Target
+from kernelscape.testing import gpu_checking
 from kernelscape.testing.checking import random_candidate
 from kernelscape.testing.gpu_machine import SimulatedGpu
 from kernelscape.testing.machines import MEBI, library_space, root_of, round_target
@@ -449,6 +450,20 @@ def test_first_candidates_use_blocks_and_threads(name):
             continue
         tasks = plan_of(candidate).tasks
         assert all(t.is_parallel and t.n_threads >= 32 for t in tasks), tag
+
+
+def test_the_best_first_candidate_of_a_product_is_near_the_peak():
+    """Tiles of 128 x 128 leave half of 132 multiprocessors idle. Smaller ones do not, and wait for instructions to start."""
+    target = gpu_checking.target()
+    space = library_space("matmul", target, m=1024, n=1024, k=1024)
+    bounder, peak_ns = Bounder(space), 2 * 1024**3 / target.f32_flops_per_ns
+    found = [(sketch, bounder.bound(c)) for sketch, c in sketched_candidates(space, limit=8)]
+    least = min((bound for _, bound in found), key=lambda bound: bound.ns)
+    assert 1.0 <= least.ns / peak_ns <= 1.18
+    assert least.limiting == "issue"
+    packed = [bound for sketch, bound in found if sketch.packing is not None]
+    assert max(bound.ns for bound in packed) >= 1.6 * peak_ns
+    assert all(dict(bound.terms)["shared memory"] < peak_ns for bound in packed)
 
 
 def test_sums_of_which_one_waits_for_another_keep_their_threads():
