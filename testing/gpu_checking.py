@@ -106,7 +106,7 @@ def compiler_says(source: Source, folder: Path, sheets: Sequence[str] = ()) -> s
     """Returns the warnings and errors of NVRTC for a text. Texts take turns with architectures where none is given."""
     said = []
     for sheet in sheets or (SHEETS[zlib.crc32(source.text.encode()) % len(SHEETS)],):
-        report = _device_for(sheet, folder).reporter.report(source)
+        report = device_for(sheet, folder).reporter.report(source)
         if isinstance(report, Failure):
             said.append(f"{sheet}: {report.kind}: {report.advice} {report.log}")
         elif report.warnings:
@@ -116,6 +116,6 @@ def compiler_says(source: Source, folder: Path, sheets: Sequence[str] = ()) -> s
 
 # Kept: its processes take as long to start as a small text to compile.
 @lru_cache(maxsize=len(SHEETS))
-def _device_for(sheet: str, folder: Path) -> AbstractDevice:
+def device_for(sheet: str, folder: Path) -> AbstractDevice:
     options = DeviceOptions(build_folder=folder, profile=sheet, compile_timeout_s=_SECONDS)
     return open_device("cuda", options)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -61,26 +62,13 @@ class CudaRunner(AbstractRunner):
                 raise RunError(failure, is_lost=True) from e
             kind: FailureKind = "memory" if failure.kind == "memory" else "launch"
             return Failure(kind, "the built module cannot be loaded", str(e))
-        functions = {}
-        for launch in artifact.launches:
-            if cooperative is not None and launch.stays:
-                found = _staying(cooperative, artifact, launch)
-                if isinstance(found, Failure):
-                    cooperative.close()
-                    return found
-                functions[launch.kernel] = found
-                continue
-            try:
-                functions[launch.kernel] = function = module.get_function(launch.kernel)
-            except cuda.Error:
-                return Failure("launch", f"the built module does not export {launch.kernel}")
-            if launch.shared_bytes > _SHARED_BYTES:
-                most = cuda.function_attribute.MAX_DYNAMIC_SHARED_SIZE_BYTES
-                try:
-                    function.set_attribute(most, launch.shared_bytes)
-                except cuda.Error as e:
-                    advice = f"{launch.kernel}: {launch.shared_bytes} bytes of shared memory are too many"
-                    return Failure("launch", advice, str(e))
+        with ExitStack() as opened:
+            if cooperative is not None:
+                opened.callback(cooperative.close)
+            functions = _functions(artifact, module, cooperative)
+            if isinstance(functions, Failure):
+                return functions
+            opened.pop_all()
         return CudaModule(artifact, functions, cuda.Stream(), cooperative)
 
     def allocate(
@@ -117,6 +105,35 @@ class CudaRunner(AbstractRunner):
         finally:
             for r in runs:
                 r.close()
+
+
+def _functions(
+    artifact: Artifact, module: Any, cooperative: CooperativeModule | None
+) -> dict[str, Any] | Failure:
+    """Returns the kernels of a loaded module by name; a Failure if one is missing, or the GPU has not what it needs."""
+    cuda = driver()
+    functions: dict[str, Any] = {}
+    for launch in artifact.launches:
+        if cooperative is not None and launch.stays:
+            found = _staying(cooperative, artifact, launch)
+            if isinstance(found, Failure):
+                return found
+            functions[launch.kernel] = found
+            continue
+        try:
+            functions[launch.kernel] = function = module.get_function(launch.kernel)
+        except cuda.Error:
+            return Failure("launch", f"the built module does not export {launch.kernel}")
+        if launch.shared_bytes > _SHARED_BYTES:
+            most = cuda.function_attribute.MAX_DYNAMIC_SHARED_SIZE_BYTES
+            try:
+                function.set_attribute(most, launch.shared_bytes)
+            except cuda.Error as e:
+                advice = (
+                    f"{launch.kernel}: {launch.shared_bytes} bytes of shared memory are too many"
+                )
+                return Failure("launch", advice, str(e))
+    return functions
 
 
 def _staying(

@@ -85,12 +85,15 @@ class WindowPlan:
         self.is_usable = False
 
     def assume_less(self, trees: Iterable[int]) -> None:
-        """Adds trees to `unsure`, the trees without assumptions; the plan is built anew."""
-        self.unsure, self._planned = self.unsure.union(trees), None
+        """Adds trees to `unsure`, the trees without assumptions; the plan is built anew if there are new ones."""
+        unsure = self.unsure.union(trees)
+        if unsure != self.unsure:
+            self.unsure, self._planned = unsure, None
 
     def wait_less(self) -> None:
-        """Assumes only what one run leaves behind; the plan is built anew."""
-        self.is_patient, self._planned = False, None
+        """Assumes only what one run leaves behind; the plan is built anew if it assumed more."""
+        if self.is_patient:
+            self.is_patient, self._planned = False, None
 
     def leave_out(self, parts: Iterable[FoundPart]) -> None:
         """Runs these calls by default, and those of other parts as before; the plan is built anew.

@@ -489,7 +489,8 @@ class _Wanted:
             # A list may be much shorter than its capacity. Eight blocks of 256 threads fill a multiprocessor.
             best = [BLOCKS_A_CORE.index(8)] if not d.loop.is_known else []
             if self.block.stays and d.task in self.v.of_tasks["team"]:
-                best = [BLOCKS_A_CORE.index(n) for n in (8, 4, 2, 1)]
+                # All are resident: four blocks of 256 threads leave each thread 64 registers.
+                best = [BLOCKS_A_CORE.index(n) for n in (4, 2, 1)]
             self.want(var, *dict.fromkeys((*best, *range(len(GRID_STRIDE)))))
         for var in self.v.of_tasks["team"].values():
             self.want(var, *((WHOLE_GRID,) if self.block.stays else ()), BLOCKS)

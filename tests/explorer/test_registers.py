@@ -146,16 +146,16 @@ def test_a_run_is_explained_with_what_was_reported(runs, monkeypatch):
 
 
 def test_a_resumed_run_has_learned_what_the_first_one_learned(runs):
-    first = runs(20, 20)
+    first = runs(20, 40)
     model, rooms = first.model, first.rooms
-    assert model.n_reports >= 20
+    assert model.n_reports >= 40
     assert model.least_ratio < 1
     assert rooms
     assert rooms[-1] == model.room > 1
     second = runs(255, 1, again=True)
     assert second.rooms[0] == rooms[-1]
     known = RegisterModel()
-    for r in evaluations(runs.folder)[:20]:
+    for r in evaluations(runs.folder)[:40]:
         known.note(Compiled(x.counted, x.registers, x.spill_bytes) for x in r.launches)
     assert (known.line, known.least_ratio) == (model.line, model.least_ratio)
     assert second.model.n_reports > known.n_reports

@@ -121,6 +121,18 @@ def test_more_blocks_than_the_driver_counts_are_refused(stand_in, driver):  # no
 
 
 @compiled
+def test_a_launch_that_cannot_be_loaded_leaves_no_module(stand_in, driver):  # noqa: F811
+    """Kind: a module that is loaded twice, and closed once."""
+    built = stand_in.builder.build(staying())
+    (launch,) = built.launches
+    other = replace(launch, kernel="absent", stays=False)
+    refused = stand_in.runner.load(replace(built, launches=(launch, other)))
+    assert isinstance(refused, Failure)
+    assert refused.advice == "the built module does not export absent"
+    assert driver.n_open == 0
+
+
+@compiled
 def test_more_blocks_than_the_compiler_s_report_has_room_for_are_not_built(stand_in):  # noqa: F811
     """1024 threads a block: two of them a multiprocessor, of which an H200 has 132."""
     s = staying(block=1024)
