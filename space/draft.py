@@ -94,8 +94,6 @@ class Variables:
     )  # by task, and name in its body
     # Dominated choices: a later value is never worse. They get the last possible value, unless a user fixes them.
     dominated: list[int] = field(default_factory=list)
-    # Choices that others rest on: a completion decides them first, unless it is told an order.
-    first: list[int] = field(default_factory=list)
     # Choices whose first value the tree of a search has. Each other value is one implementation, which is measured by itself.
     apart: list[int] = field(default_factory=list)
 

@@ -30,9 +30,6 @@ def declare(s: Draft) -> None:
     for t, task in enumerate(s.problem.tasks):
         if task.is_structured and strided_dims(s, t) and _dependent(s, t):
             s.v.of_tasks["team"][t] = s.b.add("team", (task.name,), TEAM)
-            s.v.first.append(
-                s.v.of_tasks["team"][t]
-            )  # orders of tasks that only a grid that stays allows ask much of it
 
 
 def strided_dims(s: Draft, t: int) -> list[Dim]:
