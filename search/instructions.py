@@ -23,7 +23,8 @@ from ..space.engine.jit import jit_flat, jit_flat_internal
 from ..space.targets.target import PAGE_BYTES
 from .bound.columns import Floats, Ints, Table, Universes, table
 from .bound.common import Int, Mask
-from .bound.overlap import MAYBE
+from .bound.overlap import MAYBE, largest
+from .bound.ports import staged_at
 from .bound.tables import BoundTables
 
 # Loads and stores of vectors and of single elements that all lanes share. Lanes one by one, where a vector's elements lie apart.
@@ -42,10 +43,10 @@ _LANES = 1 << ch.LANES
 _REGISTER = 1 << ch.REGISTER
 _STREAM = 1 << ch.STREAM
 _ELIDED = 1 << ch.ELIDED
-_FIRST, _SECOND = range(2)  # of the dims of a loop that are loops: outer and mid
+_OUTER = 0  # place of the outer dim among the two of a loop that are loops; behind it the mid dim
 
 
-class WorkTables(NamedTuple):
+class InstructionTables(NamedTuple):
     """Facts of structured tasks, by position; variables are positions in the domain vector, -1 if there is none."""
 
     # task; its loops, accesses and packed operands; first of its orders; runs in a call; points of all; lanes of its vectors
@@ -65,7 +66,7 @@ class WorkTables(NamedTuple):
     line_loads: Floats  # [n_levels + 1] loads that take as long as a line from level k if all cores read; 0 from the first cache
 
 
-def work_tables(space: Space, bound: BoundTables) -> WorkTables:
+def instruction_tables(space: Space, bound: BoundTables) -> InstructionTables:
     """Returns the tables of a space's structured tasks. `bound`: the tables of its bound."""
     n_cores = space.target.cores
     rate = space.target.loads_per_ns or n_cores / UNIT_NS
@@ -76,7 +77,7 @@ def work_tables(space: Space, bound: BoundTables) -> WorkTables:
     accesses: list[tuple[int, ...]] = []
     steps: list[int] = []
     copies: list[tuple[float, ...]] = []
-    streams = [(var, _bytes_of(space, t)) for t, var in v.cache.items()]
+    streams = [(var, _written_bytes(space, t)) for t, var in v.cache.items()]
     for t, task in enumerate(space.problem.tasks):
         if not task.is_structured or task.value is None:
             continue
@@ -99,7 +100,7 @@ def work_tables(space: Space, bound: BoundTables) -> WorkTables:
         ends = (first[0], len(loops), first[1], len(accesses), first[2], len(copies), at)
         n = float(points(task)) * task.n_runs
         work.append((t, *ends, task.n_runs, n, space.target.lanes(task.lane_bytes)))
-    return WorkTables(
+    return InstructionTables(
         work=table(
             work,
             "task loop loop_end access access_end pack pack_end order",
@@ -142,14 +143,17 @@ def _accesses(space: Space, t: int, task: Task) -> Iterator[tuple[tuple[int, ...
             ),
             -1,
         )
-        staged = next((var for o, var in v.staged.items() if o.task == t and o.holds(access)), -1)
-        yield (0, staged, kept, _REGISTER, *_bytes(space, access)), _steps(space, task, access)
+        yield (
+            (0, staged_at(space, t, access), kept, _REGISTER, *_bytes(space, access)),
+            _steps(space, task, access),
+        )
     store = v.store.get(t, -1)
     row = (int(task.is_reduction), -1, store, _ELIDED, *_bytes(space, task.target))
     yield row, _steps(space, task, task.target)
 
 
-def _bytes_of(space: Space, t: int) -> float:
+def _written_bytes(space: Space, t: int) -> float:
+    """Returns the bytes that a task stores in a call."""
     task = space.problem.tasks[t]
     free = [loop.name for loop in task.loops if not loop.is_reduction]
     return float(points(task, free)) * task.n_runs * _bytes(space, task.target)[0]
@@ -169,21 +173,11 @@ def _steps(space: Space, task: Task, access: Access) -> list[int]:
 
 
 @jit_flat_internal
-def _largest(universe: Ints, at: Int, domain: Int) -> Int:
-    size, k = 1, 0
-    while domain >> k:
-        if domain >> k & 1 and universe[at + k] > size:
-            size = universe[at + k]
-        k += 1
-    return size
-
-
-@jit_flat_internal
-def _is_outside(tables: WorkTables, domains: Mask, row: Int, d: Int, e: Int) -> bool:
+def _is_outside(tables: InstructionTables, domains: Mask, row: Int, d: Int, e: Int) -> bool:
     """True if dim `d` of a task is around dim `e`; an open order has reduced loops inside."""
     first, n = tables.work[row].loop, 2 * (tables.work[row].loop_end - tables.work[row].loop)
     if d // 2 == e // 2:
-        return bool(d % 2 == _FIRST)
+        return bool(d % 2 == _OUTER)
     domain = domains[tables.order[tables.work[row].order + d * n + e]]
     if not domain & _INSIDE:
         return True
@@ -194,7 +188,9 @@ def _is_outside(tables: WorkTables, domains: Mask, row: Int, d: Int, e: Int) -> 
 
 
 @jit_flat_internal
-def _count_sizes(tables: WorkTables, domains: Mask, row: Int, trips: Floats, inner: Floats) -> Int:
+def _count_sizes(
+    tables: InstructionTables, domains: Mask, row: Int, trips: Floats, inner: Floats
+) -> Int:
     """Fills in the trips of a task's outer and mid dims ([2 * n]) and the iterations of its inner dims ([n]).
 
     Returns the loop whose iterations are lanes of vectors, counted within the task; -1 if there is none.
@@ -202,8 +198,8 @@ def _count_sizes(tables: WorkTables, domains: Mask, row: Int, trips: Floats, inn
     vector, is_sure = -1, False
     for k in range(tables.work[row].loop_end - tables.work[row].loop):
         loop = tables.loop[tables.work[row].loop + k]
-        mid = _largest(tables.universe, loop.mid_at, np.int64(domains[loop.mid_size]))
-        size = _largest(tables.universe, loop.inner_at, np.int64(domains[loop.inner_size]))
+        mid = largest(tables.universe, loop.mid_at, np.int64(domains[loop.mid_size]))
+        size = largest(tables.universe, loop.inner_at, np.int64(domains[loop.inner_size]))
         inner[k], trips[2 * k + 1] = size, mid
         trips[2 * k] = max(1.0, np.ceil(loop.extent / (mid * size)))
         kind = domains[loop.kind]
@@ -215,7 +211,7 @@ def _count_sizes(tables: WorkTables, domains: Mask, row: Int, trips: Floats, inn
 
 
 @jit_flat_internal
-def _run(tables: WorkTables, domains: Mask, row: Int, trips: Floats) -> tuple[Int, float]:
+def _run(tables: InstructionTables, domains: Mask, row: Int, trips: Floats) -> tuple[Int, float]:
     """Returns the innermost dim of a task with more than one trip (-1: none), and the trips of reduced loops that are innermost."""
     n = 2 * (tables.work[row].loop_end - tables.work[row].loop)
     innermost, run = -1, 1.0
@@ -239,7 +235,7 @@ def _run(tables: WorkTables, domains: Mask, row: Int, trips: Floats) -> tuple[In
 
 
 @jit_flat_internal
-def _level(tables: WorkTables, n_bytes: float) -> Int:
+def _level(tables: InstructionTables, n_bytes: float) -> Int:
     """Returns the level of memory that `n_bytes` are read from if they were the last to be read: 0 is the first cache."""
     level = 0
     while level + 1 < tables.inside.size and tables.inside[level + 1] < n_bytes:
@@ -249,7 +245,7 @@ def _level(tables: WorkTables, n_bytes: float) -> Int:
 
 @jit_flat_internal
 def _count_accesses(
-    tables: WorkTables,
+    tables: InstructionTables,
     domains: Mask,
     row: Int,
     vector: Int,
@@ -288,7 +284,7 @@ def _count_accesses(
         if innermost >= 0 and not packed:
             along = tables.step[access.step + innermost // 2] * access.size_bytes
             along *= np.int64(inner[innermost // 2])
-            along *= np.int64(trips[innermost + 1]) if innermost % 2 == _FIRST else 1
+            along *= np.int64(trips[innermost + 1]) if innermost % 2 == _OUTER else 1
             if along >= tables.line_bytes:
                 # Lines that a tile uses in part are entered again by a later run of the innermost loop.
                 n_bytes = lines * trips[innermost] * tables.line_bytes
@@ -302,7 +298,7 @@ def _count_accesses(
 
 @jit_flat_internal
 def _count_folds(
-    tables: WorkTables, domains: Mask, row: Int, vector: Int, n_runs: float, inner: Floats
+    tables: InstructionTables, domains: Mask, row: Int, vector: Int, n_runs: float, inner: Floats
 ) -> float:
     """Returns the vectors of sums that a task folds, one for each of its sums behind each of `n_runs`."""
     first, sums = tables.work[row].loop, 1.0
@@ -316,8 +312,29 @@ def _count_folds(
     return float(sums * n_runs)
 
 
+@jit_flat_internal
+def _count_copies(
+    tables: InstructionTables, domains: Mask, row: Int, trips: Floats, counts: Floats
+) -> None:
+    """Adds the elements of packed operands, again in each trip of the loops around their blocks."""
+    n = 2 * (tables.work[row].loop_end - tables.work[row].loop)
+    for k in range(tables.work[row].pack, tables.work[row].pack_end):
+        if domains[tables.pack[k].staged] & _DIRECT:
+            continue
+        times = 1.0
+        for d in range(n):
+            if tables.pack[k].loops >> (d // 2) & 1 or trips[d] <= 1:
+                continue
+            is_around = False
+            for own in range(0, n, 2):
+                if tables.pack[k].loops >> (own // 2) & 1 and (trips[own] > 1 or d % 2 == _OUTER):
+                    is_around = is_around or _is_outside(tables, domains, row, d, own)
+            times *= trips[d] if is_around else 1.0
+        counts[COPIES] += tables.pack[k].elements * times * tables.work[row].runs
+
+
 @jit_flat
-def streamed_bytes(tables: WorkTables, domains: Mask) -> float:
+def streamed_bytes(tables: InstructionTables, domains: Mask) -> float:
     """Returns the bytes that surely go around the caches."""
     total = 0.0
     for k in range(tables.stream.shape[0]):
@@ -328,7 +345,7 @@ def streamed_bytes(tables: WorkTables, domains: Mask) -> float:
 
 @jit_flat
 def count_instructions(
-    tables: WorkTables,
+    tables: InstructionTables,
     domains: Mask,
     parallel: Ints,
     cores: float,
@@ -357,24 +374,3 @@ def count_instructions(
         shared = cores if parallel[tables.work[row].task] & MAYBE else 1.0
         for kind in range(total.size):
             total[kind] += counts[kind] / shared
-
-
-@jit_flat_internal
-def _count_copies(
-    tables: WorkTables, domains: Mask, row: Int, trips: Floats, counts: Floats
-) -> None:
-    """Adds the elements of packed operands, again in each trip of the loops around their blocks."""
-    n = 2 * (tables.work[row].loop_end - tables.work[row].loop)
-    for k in range(tables.work[row].pack, tables.work[row].pack_end):
-        if domains[tables.pack[k].staged] & _DIRECT:
-            continue
-        times = 1.0
-        for d in range(n):
-            if tables.pack[k].loops >> (d // 2) & 1 or trips[d] <= 1:
-                continue
-            is_around = False
-            for own in range(0, n, 2):
-                if tables.pack[k].loops >> (own // 2) & 1 and (trips[own] > 1 or d % 2 == _FIRST):
-                    is_around = is_around or _is_outside(tables, domains, row, d, own)
-            times *= trips[d] if is_around else 1.0
-        counts[COPIES] += tables.pack[k].elements * times * tables.work[row].runs

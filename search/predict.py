@@ -56,7 +56,7 @@ class Predictor:
     bounder: Bounder
     factors: Sequence[float] = NO_FACTORS
     _groups: npt.NDArray[np.int64] = field(init=False, repr=False, compare=False)
-    _work: instructions.WorkTables | None = field(init=False, repr=False, compare=False)
+    _work: instructions.InstructionTables | None = field(init=False, repr=False, compare=False)
     _counting: tuple[Floats, ...] = field(init=False, repr=False, compare=False)
     _known: dict[bytes, float] = field(default_factory=dict, repr=False, compare=False)
 
@@ -68,7 +68,7 @@ class Predictor:
         scratch = (np.ones(2 * most), np.ones(most), np.zeros(len(KINDS)), np.zeros(len(KINDS)))
         object.__setattr__(self, "_counting", scratch)
         tables = (
-            instructions.work_tables(space, self.bounder.tables)
+            instructions.instruction_tables(space, self.bounder.tables)
             if self.bounder.gpu is None
             else None
         )
@@ -87,7 +87,7 @@ class Predictor:
             parts[_AGAIN] = np.maximum(parts[_AGAIN], self.bounder.lost_ns())
         return parts
 
-    def _instructions_ns(self, work: instructions.WorkTables, domains: Mask) -> Floats:
+    def _instructions_ns(self, work: instructions.InstructionTables, domains: Mask) -> Floats:
         """Returns [len(KINDS)]: the ns of each kind of instruction on the busiest core, each as long as a load."""
         tables, target = self.bounder.tables, self.bounder.space.target
         parallel = self.bounder.parallel()
