@@ -326,6 +326,8 @@ class Candidate:
         """Returns a completion that takes preferred values where possible; see `propagate.guided_completion`."""
         space = self.space
         out = self.domains.copy()
+        if var_order is None:
+            var_order = np.array(space.variables.first, np.int32)
         status = guided_completion(
             space.model, space.scratch, out, preference, var_order, max_backtracks
         )

@@ -21,7 +21,7 @@ from ..kernels.ir.text import problem_key
 from .backbone import Backbone, Dim, Flow, Operand, Shift
 from .candidate import Candidate, Elsewhere, PartOf, Space
 from .components import Component, components_of, coupling_of
-from .draft import Variables
+from .draft import LISTS, Variables
 from .engine.declarations import Declaration
 
 
@@ -153,7 +153,7 @@ class _Cut:
         made: dict[str, Any] = {}
         for f in fields(variables):
             given = getattr(variables, f.name)
-            if f.name in ("dominated", "apart"):
+            if f.name in LISTS:
                 made[f.name] = [v for v in given if v in chosen]
             elif f.name == "universe":
                 made[f.name] = {self.moved(d): x for d, x in given.items() if d.task in self._tasks}

@@ -8,8 +8,9 @@ from typing import Any
 
 from .backbone import Flow, Shift
 from .candidate import Space
+from .draft import LISTS
 
-_NO_TABLES = ("universe", "dominated", "apart")  # values of sizes; choices that are elsewhere, too
+_NO_TABLES = ("universe", *LISTS)  # values of sizes; choices that are elsewhere, too
 
 
 @dataclass(frozen=True)

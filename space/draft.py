@@ -56,6 +56,13 @@ Decisions = Mapping[str, Mapping[Any, str]]
 """Names of values, by kind of choice, then by the object that has the choice: the keys of the tables of `Variables`."""
 
 
+LISTS = (
+    "dominated",
+    "first",
+    "apart",
+)  # fields of `Variables` that list positions which stand in its tables, too
+
+
 @dataclass
 class Variables:
     """Positions of all choices in the domain vector: for each kind, by the backbone object (site) that has the choice."""
@@ -94,6 +101,8 @@ class Variables:
     )  # by task, and name in its body
     # Dominated choices: a later value is never worse. They get the last possible value, unless a user fixes them.
     dominated: list[int] = field(default_factory=list)
+    # Choices that many others rest on: a completion decides them first, unless it is told an order.
+    first: list[int] = field(default_factory=list)
     # Choices whose first value the tree of a search has. Each other value is one implementation, which is measured by itself.
     apart: list[int] = field(default_factory=list)
 

@@ -29,7 +29,9 @@ TEAM = (
 def declare(s: Draft) -> None:
     for t, task in enumerate(s.problem.tasks):
         if task.is_structured and strided_dims(s, t) and _dependent(s, t):
-            s.v.of_tasks["team"][t] = s.b.add("team", (task.name,), TEAM)
+            s.v.of_tasks["team"][t] = var = s.b.add("team", (task.name,), TEAM)
+            # Orders of tasks that only a grid that stays allows ask much of its loops.
+            s.v.first.append(var)
 
 
 def strided_dims(s: Draft, t: int) -> list[Dim]:

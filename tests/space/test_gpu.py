@@ -20,6 +20,7 @@ from kernelscape.space.build import build_space
 from kernelscape.space.candidate import Candidate, DeadEnd
 from kernelscape.space.decisions import restore
 from kernelscape.space.targets.gpu_facts import adds_to_result
+from kernelscape.testing.checking import random_candidate
 from kernelscape.testing.machines import library_space
 
 from .gpu_target import GPU, LARGE, problem_of
@@ -41,8 +42,12 @@ def test_a_launch_has_one_grid(plans):
     for candidate, plan in plans:
         for t in plan.tasks:
             for u in plan.tasks[: t.index]:
-                stays = plan.choice("team", t.index) == "WHOLE_GRID"
-                if is_together(candidate, t.index, u.index) and not stays:
+                if not is_together(candidate, t.index, u.index):
+                    continue
+                if plan.stays(t.index):  # nests of their own, with as many blocks
+                    blocks = [{p.n_blocks for p in x.loops if p.is_parallel} for x in (t, u)]
+                    assert blocks[0] == blocks[1] != {0}
+                else:
                     grids = [
                         sorted((p.loop.extent, p.tile) for p in x.loops if p.is_parallel)
                         for x in (t, u)
@@ -123,11 +128,24 @@ def test_what_blocks_add_to_is_touched_by_nothing_else_in_their_launch(plans):
     assert atomic > 10
 
 
+IN_REGISTERS = {
+    "mem_space(add_two_outer0->add_scaled_gemvt0.b)": "REGISTER",
+    "dim_kind(add_two_outer0.i.mid)": "THREAD",
+    "dim_kind(add_two_outer0.j.mid)": "THREAD",
+    "team(add_two_outer0)": "BLOCKS",
+}
+
+
 def test_threads_of_a_task_have_an_order(plans):
     """Each order of two loops occurs, and a register is read by the thread that has it."""
     orders = Counter()
     registers = 0
-    for _, plan in plans:
+    root = restore(build_space(problem_of("gemver"), GPU), IN_REGISTERS.items())
+    rng = np.random.default_rng(5)
+    drawn = [
+        c for c in (random_candidate(root, rng) for _ in range(40)) if isinstance(c, Candidate)
+    ]
+    for plan in (*(plan for _, plan in plans), *map(plan_of, drawn)):
         for t in plan.tasks:
             assert sorted(t.threads) == sorted(p.loop.name for p in t.loops if p.is_thread)
             if len(t.threads) > 1:
@@ -139,7 +157,7 @@ def test_threads_of_a_task_have_an_order(plans):
                 there = plan.tasks[f.consumer].threads
                 assert tuple(names[x] for x in t.threads) == there
     assert min(orders[2, order] for order in ((0, 1), (1, 0))) > 10
-    assert registers > 0
+    assert registers > 3
 
 
 def test_threads_along_three_loops_have_every_order():

@@ -72,9 +72,6 @@ from .gpu_target import GPU, LARGE, problem_of
                 "fused(add_two_outer0,add_scaled_gemvt0)": "SAME_LAUNCH",
                 "order(add_two_outer0.i.outer,add_scaled_gemvt0.i.outer)": "MERGED",
                 "order(add_two_outer0.j.outer,add_scaled_gemvt0.j.outer)": "MERGED",
-                # Else a completion may begin with nests that only a grid that stays allows, and finds no end in time.
-                "team(add_two_outer0)": "BLOCKS",
-                "team(add_scaled_gemvt0)": "BLOCKS",
             },
         ),
         (
