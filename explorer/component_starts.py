@@ -29,9 +29,7 @@ from .component_results import part_of, relabelled
 from .run_writer import RunWriter
 from .workload import Workload
 
-_LONGEST_S = (
-    1.0  # in which components of one sequence are looked for; reading one result may take longer
-)
+_LONGEST_S = 1.0  # to look for components of one sequence; reading one result may take longer
 
 
 def component_starts(
@@ -136,7 +134,7 @@ class _Starts:
             best = self.store.read_component(number)
             check_best(f"row {number} of {self.store.name}", best)
             space = self._space_of(best, key)
-        except Exception:  # whatever is stored, it is a suggestion
+        except (RecordError, StaleError, LanguageError):  # torn, or of another version
             return None
         is_known = all(name in space.model.positions for name, _ in best.decisions)
         return (space, best.decisions) if is_known else None

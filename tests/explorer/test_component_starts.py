@@ -117,7 +117,7 @@ NAMES = {"x": "p", "y": "q", "s": "r"}
 def explored(
     sequence: Callable[..., None], folder: Path, most: int = 4, **fixed: str
 ) -> tuple[list[EvaluationRecord], list[str]]:
-    """What a search on the fake device measured, and its notes about the store."""
+    """The evaluations of a search on the fake device, and its notes about the store."""
     arrays = [np.ones(n, np.float32) for n in SIZES.get(sequence, (41, 67, 67, 1))]
     given = {"target": "fake", "time_limit": None, "max_evals": most, "decisions": fixed}
     ks.explore(sequence, *arrays, directory=folder, **given)
