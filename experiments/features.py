@@ -21,7 +21,8 @@ FEATURES = (
 GPU_FEATURES = (
     "several launches", "several tasks in a launch", "BLOCK", "THREAD", "LOOP", "UNROLL", "VECTOR", "partial tiles", "TREE",
     "tree over warps", "PARTIALS", "ATOMIC", "LAST_BLOCK", "LANES", "REGISTER", "SHARED", "STREAM", "COPY", "copies ahead",
-    "PADDED", "SWIZZLED", "load hints", "barrier", "closed task", "blocks of two dims", "blocks of three dims",
+    "PADDED", "SWIZZLED", "transposed copies", "fragments", "loads ahead", "warp tiles", "tiles in turn", "grid that stays",
+    "load hints", "barrier", "closed task", "blocks of two dims", "blocks of three dims",
 )  # fmt: skip
 
 
@@ -49,6 +50,7 @@ def gpu_features(candidate: Candidate, source: Source) -> set[str]:
         "barrier": "__syncthreads" in kernels,
         "blocks of two dims": any(x.block[1] > 1 == x.block[2] for x in source.launches),
         "blocks of three dims": any(x.block[2] > 1 for x in source.launches),
+        "grid that stays": any(x.stays for x in source.launches),
     }
     used = {name for name, holds in facts.items() if holds}
     return used.union(*(_gpu_task_features(t) for t in plan.tasks))
@@ -102,6 +104,11 @@ def _gpu_task_features(t: TaskPlan) -> set[str]:
         "load hints": bool(t.load_hints),
         "PADDED": any(t.layouts[o.access.array].endswith("PADDED") for o in t.copies),
         "SWIZZLED": any(t.layouts[o.access.array].endswith("SWIZZLED") for o in t.copies),
+        "transposed copies": any(x.startswith("TRANSPOSED") for x in t.layouts.values()),
+        "fragments": bool(t.fragments),
+        "loads ahead": t.loads_ahead,
+        "warp tiles": bool(t.warp_tile),
+        "tiles in turn": any(p.n_blocks for p in t.loops),
     }
     return {name for name, holds in facts.items() if holds}
 

@@ -1,4 +1,4 @@
-"""How fast does the search think? Space, descents, propagation, bound and texts of every library sequence, and of a long window.
+"""Speed of the search itself: space, descents, propagation, bound and texts of every library sequence, and of a long window.
 
     python -m kernelscape.experiments.think_speed [--descents 200] [--walks 2000] [--only bicgk]
 

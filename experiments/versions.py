@@ -151,7 +151,7 @@ def imports(package: Path) -> dict[str, str]:
 
 
 def _run(package: Path, scratch: Path, *arguments: str) -> str:
-    """What a Python in which `kernelscape` is the package of that folder prints. Raises RuntimeError.
+    """Returns the output of a Python in which `kernelscape` is the package of that folder. Raises RuntimeError.
 
     Its tuned store is empty: a search does not begin with what another version found.
     """

@@ -79,7 +79,7 @@ def test_a_row_of_memory_that_is_no_whole_vector_has_narrower_loads(depth, dtype
 
 
 def test_copies_that_travel_are_transposed_by_element():
-    """What `cp.async` moves keeps its order: 16 bytes of a block along memory, 4 of a transposed one."""
+    """Pieces of `cp.async` keep their order: 16 bytes of a block along memory, 4 of a transposed one."""
     problem, _ = product(64, 32, 64)
     stages = {"staged(multiply0.a)": "TWO_STAGES"}
     program = program_of(decided(problem, {**ACROSS, **stages}))

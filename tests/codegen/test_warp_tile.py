@@ -141,7 +141,7 @@ def test_rectangles_divide_the_two_fastest_loops_and_are_none_already(tile, chan
 
 
 def test_only_loops_that_operands_are_read_by_apart_have_rectangles():
-    """Of a matrix-vector product one loop is a sum, and each element of a sum of matrices is read once."""
+    """One loop of a matrix-vector product is a sum, and each element of a sum of matrices is read once."""
     for name in ("sgemv", "bicgk", "madd", "vadd"):
         assert not root_of(case_of(name).problem).space.variables.warp_tile
     for name in ("matmul", "matmul_strided", "gemver"):
