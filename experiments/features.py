@@ -94,6 +94,7 @@ def _task_features(t: TaskPlan) -> set[str]:
 
 def _gpu_task_features(t: TaskPlan) -> set[str]:
     facts = _of_both(t)
+    layouts = [t.layouts.get(o.site, "PLAIN") for o in t.copies]
     facts |= {
         "BLOCK": any(p.is_parallel for p in t.loops),
         "THREAD": any(p.is_thread for p in t.loops),
@@ -102,9 +103,9 @@ def _gpu_task_features(t: TaskPlan) -> set[str]:
         "ATOMIC": t.is_atomic,
         "LAST_BLOCK": t.by_last_block,
         "load hints": bool(t.load_hints),
-        "PADDED": any(t.layouts[o.access.array].endswith("PADDED") for o in t.copies),
-        "SWIZZLED": any(t.layouts[o.access.array].endswith("SWIZZLED") for o in t.copies),
-        "transposed copies": any(x.startswith("TRANSPOSED") for x in t.layouts.values()),
+        "PADDED": any(x.endswith("PADDED") for x in layouts),
+        "SWIZZLED": any(x.endswith("SWIZZLED") for x in layouts),
+        "transposed copies": any(x.startswith("TRANSPOSED") for x in layouts),
         "fragments": bool(t.fragments),
         "loads ahead": t.loads_ahead,
         "warp tiles": bool(t.warp_tile),
