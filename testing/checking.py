@@ -364,16 +364,21 @@ RARE = (
     "layout",
     "thread_level",
     "warp_tile",
+    "grid_stride",
+    "team",
 )
 
 
 def random_candidate(root: Candidate, rng: np.random.Generator) -> Candidate | DeadEnd:
-    """A random completion, in two of three cases after up to three choices of RARE kinds have got random values, so that no value
+    """A random completion, in two of three cases after choices of up to three RARE kinds have got random values, so that no value
     is left to chance at the end of a descent.
     """
-    choices = root.space.choices
-    rare = [int(k) for k in root.open_choices() if choices[k].kind in RARE]
-    wanted = rng.permutation(rare)[: rng.integers(1, 4)].tolist() if rng.integers(3) else []
+    choices, rare = root.space.choices, dict[str, list[int]]()
+    for k in root.open_choices():
+        if choices[k].kind in RARE:
+            rare.setdefault(choices[k].kind, []).append(int(k))
+    kinds = rng.permutation(sorted(rare))[: rng.integers(1, 4)] if rng.integers(3) else []
+    wanted = [int(rng.choice(rare[str(kind)])) for kind in kinds]
     made = root
     for var in wanted:
         value = int(rng.choice(made.values(var)[1:] or made.values(var)))

@@ -476,6 +476,8 @@ class LaunchWriter:
         if task.task.is_guarded and task.index not in ctx.inside:
             GuardWriter(self.scene, self.values).write(task, ctx)
             return
+        if not (task.is_stored or task.shared or task.registers):
+            return  # its readers' loops are empty
         if not task.task.is_guarded and may_compute_twice(self.scene, task):
             _, ctx = at_the_end(self.scene, task, ctx) or (None, ctx)
         self.values.begin_value(task, list(task.loops), ctx)

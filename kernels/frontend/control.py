@@ -1,16 +1,16 @@
 """Structured control flow: `break`, `continue` and early `return` become flags, so the IR needs no jump.
 
 An `if` that always jumps moves the statements after it into its other branch, and needs no flag. Elsewhere a test of the flags
-guards the statements that follow. Flags that are never tested are removed at the end.
+guards the statements that follow. Flags that are never tested are removed with all locals
+that are never read.
 """
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
-from ..ir.kernel import DType, Expr, For, ForActive, If, Local, SetLocal, Stmt, While
+from ..ir.kernel import DType, Expr, Local
 from ..ir.simplify import binary, const, unary
 from .scopes import Flag, Pass
 
@@ -80,30 +80,3 @@ def flags_after(state: Pass, kinds: set[str]) -> list[Flag]:
     if "return" in kinds:
         found.append(frame.left)
     return [flag for flag in found if flag is not None]
-
-
-def without_unread(state: Pass, statements: Sequence[Stmt]) -> tuple[Stmt, ...]:
-    """Returns the statements without assignments to jump flags that no statement reads."""
-    unread = {flag.name for flag in state.flags if not flag.is_read}
-    return _without(tuple(statements), unread) if unread else tuple(statements)
-
-
-def _without(statements: tuple[Stmt, ...], unread: set[str]) -> tuple[Stmt, ...]:
-    kept: list[Stmt] = []
-    for s in statements:
-        match s:
-            case SetLocal(name=name) if name in unread:
-                continue
-            case For():
-                s = For(s.loop, s.extent, _without(s.body, unread), s.where)
-            case ForActive():
-                s = replace(s, body=_without(s.body, unread))
-            case While():
-                s = While(s.condition, _without(s.body, unread), s.where)
-            case If():
-                then, orelse = _without(s.then, unread), _without(s.orelse, unread)
-                if not then and not orelse:
-                    continue
-                s = If(s.condition, then, orelse, s.where)
-        kept.append(s)
-    return tuple(kept)

@@ -15,12 +15,12 @@ from typing import Any
 from ..fields.compound import MatrixType, StructType
 from ..fields.field_view import FieldView
 from ..fields.program import Program
-from ..ir.kernel import ArrayParam, DType, KernelIR, Param, SetLocal
+from ..ir.kernel import ArrayParam, DType, KernelIR, Param, SetLocal, Stmt
 from ..ir.logical import check_loops
 from ..ir.simplify import const
+from ..transforms.dead_stores import without_unread
 from .clamping import clamped_indices
 from .complex_numbers import COMPLEX, PARTS, ComplexType
-from .control import without_unread
 from .elements import element_of
 from .errors import KernelError, KernelSyntaxError
 from .hidden import Hidden
@@ -175,7 +175,7 @@ def _walk(
         declared.append(SetLocal(frame.left.name, const(False, DType.bool_), where))
     if state.draws:
         declared.append(SetLocal(state.draws, const(0, DType.u64), where))
-    body = without_unread(state, [*declared, *state.blocks[0]])
+    body: tuple[Stmt, ...] = (*declared, *state.blocks[0])
     if is_final:
         trees = {name: s.tree for name, s in state.structures.items()}
         body = clamped_indices(in_order(body, state.words, trees, state.fresh))
@@ -183,6 +183,7 @@ def _walk(
     results = None
     if frame.returns is not None:
         results, body = frame.returns.in_arrays(body, state.default_float)
+    body = without_unread(body)
     hidden = results.arrays if results is not None else ()
     seed = (state.seed,) if state.seed is not None else ()
     addresses = tuple(state.addresses.values())

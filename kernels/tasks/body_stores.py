@@ -12,6 +12,7 @@ from ..ir.kernel import ArrayParam, Stmt, Store, Update
 from ..ir.logical import LogicalKernel, LogicalLoop
 from ..ir.task import Task
 from ..ir.walk import children, loads, nested_statements, with_blocks
+from ..transforms.dead_stores import without_unread
 
 
 def may_lose_stores(task: Task, array: str) -> bool:
@@ -37,7 +38,8 @@ def without_stores(task: Task, array: str, known: Mapping[str, ArrayParam]) -> T
         assert field is not None
         logical = _without(logical, field)
     lists = frozenset(name for name, a in known.items() if a.is_list)
-    left = analyse(without_stores_to(body.statements, (array,)), task.scope, body.reason, lists)
+    statements = without_unread(without_stores_to(body.statements, (array,)))
+    left = analyse(statements, task.scope, body.reason, lists)
     target, dtype = task.target, task.dtype
     if target.array == array:
         first = next(site for site in left.sites if site.writes)

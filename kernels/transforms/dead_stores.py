@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 from ..ir import walk
-from ..ir.kernel import Assert, For, If, Load, Stmt, Store, Update
+from ..ir.kernel import Append, Assert, For, If, Load, Stmt, Store, Update
 
 Statements = tuple[Stmt, ...]
 
@@ -55,7 +56,7 @@ def without_dead_stores(
 
 
 def without_unread(body: Statements) -> Statements:
-    """Returns the statements without assignments to locals that are never read.
+    """Returns the statements without assignments to locals that are never read; results of updates are dropped, not the updates.
 
     Branches and loops that then have no effect are removed, too.
     """
@@ -76,7 +77,9 @@ def _kept(body: Statements, read: set[str]) -> Statements:
     made = []
     for s in body:
         name = walk.local_changed(s)
-        if name and name not in read and not isinstance(s, Update):
+        if name and name not in read and isinstance(s, Update):
+            s = replace(s, result="")
+        elif name and name not in read and not isinstance(s, Append):
             continue
         s = walk.with_blocks(s, lambda block: _kept(block, read))
         if isinstance(s, If | For) and not any(walk.blocks(s)):
