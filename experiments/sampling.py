@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ..kernels.library import names
 from ..testing.sampling import Checker, Tally, sample
 from .writing import parser_of, read_results, table, write_results
 
@@ -120,8 +121,10 @@ def report(question: Sampling, pieces: Sequence[Mapping[str, Any]]) -> str:
 
 def _made(question: Sampling, piece: Mapping[str, Any]) -> str:
     taken = piece["conditions"]
-    options = ("seed", "random_share")
-    asked = "".join(f" --{k.replace('_', '-')} {piece[k]}" for k in options if k in piece)
+    options = ("seed", "random_share", "sequences")
+    asked = "".join(
+        f" --{k.replace('_', '-')} {piece[k]}" for k in options if piece.get(k, "") != ""
+    )
     seconds = f" in {piece['seconds']:.0f} s" if "seconds" in piece else ""
     generator = f", generator {piece['generator']}" if "generator" in piece else ""
     versions = ", ".join(f"{k} {v}" for k, v in taken["versions"].items())
@@ -137,6 +140,7 @@ def run(question: Sampling, doc: str | None, arguments: Sequence[str] | None = N
     parser.add_argument("--n", type=int, default=2000, help="candidates")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--random-share", type=float, default=question.random_share)
+    parser.add_argument("--sequences", nargs="+", default=[], choices=names(), help="default: all")
     parser.add_argument("--add", action="store_true", help="to the pieces that are there already")
     parser.add_argument("--stop", action="store_true", help="stop at the first fault")
     given = parser.parse_args(arguments)
@@ -159,8 +163,10 @@ def run(question: Sampling, doc: str | None, arguments: Sequence[str] | None = N
             Path(scratch),
             stops=given.stop,
             known=known,
+            only=given.sequences,
         )
     asked = {"seed": given.seed, "random_share": given.random_share}
+    asked |= {"sequences": " ".join(given.sequences)}
     took = {"seconds": time.monotonic() - started_s}
     pieces = [*kept, asked | took | piece_of(question, tally, known)]
     write_results(question.file, question.page, {"pieces": pieces}, given.results)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from itertools import count
 from typing import Any
@@ -32,12 +32,14 @@ class Case:
     scalars: dict[str, Any]
 
 
-def library_cases(first: int = 0) -> Iterator[Case]:
-    """Every library sequence at small odd sizes, f32 and f64, for ever; beginning with the sizes of that number."""
+def library_cases(first: int = 0, only: Collection[str] = ()) -> Iterator[Case]:
+    """Every library sequence (or those named) at small odd sizes, f32 and f64, for ever; sizes begin with those of that number."""
     rng = np.random.default_rng(0)
     for at in count(first):
         sizes = SIZES[at % len(SIZES)]
         for k, name in enumerate(names()):
+            if only and name not in only:
+                continue
             entry = load(name)
             dtype = np.float32 if (k + sizes[0]) % 3 else np.float64
             chosen = entry.complete(dict(zip(entry.sizes, sizes, strict=False)))

@@ -377,8 +377,9 @@ def random_candidate(root: Candidate, rng: np.random.Generator) -> Candidate | D
     for k in root.open_choices():
         if choices[k].kind in RARE:
             rare.setdefault(choices[k].kind, []).append(int(k))
-    kinds = rng.permutation(sorted(rare))[: rng.integers(1, 4)] if rng.integers(3) else []
-    wanted = [int(rng.choice(rare[str(kind)])) for kind in kinds]
+    n_wanted = int(rng.integers(1, 4)) if rng.integers(3) else 0
+    kinds: list[str] = rng.permutation(sorted(rare))[:n_wanted].tolist()
+    wanted = [int(rng.choice(rare[kind])) for kind in kinds]
     made = root
     for var in wanted:
         value = int(rng.choice(made.values(var)[1:] or made.values(var)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -107,8 +107,12 @@ def sample(
     *,
     stops: bool = False,
     known: set[str] | None = None,
+    only: Collection[str] = (),
 ) -> Tally:
-    """Checks `n` candidates of texts that are not `known`, a share of them of random sequences; `stops` at the first fault."""
+    """Checks `n` candidates of texts that are not `known`, a share of them of random sequences; `stops` at the first fault.
+
+    `only`: names of the library's sequences to take, all if empty.
+    """
     tally, rng = Tally(texts=set(known or ())), np.random.default_rng(seed)
     n_library = n - round(n * random_share)
 
@@ -121,7 +125,7 @@ def sample(
             check_case(checker, case, tally, n_here, folder, rng)
 
     # What has few implementations is exhausted, and then again and again: so often at most.
-    until(n_library, islice(library_cases(seed), 10 * n_library))
+    until(n_library, islice(library_cases(seed, only), 10 * n_library))
     tally.of_library = tally.n_candidates
     until(n, random_cases(seed))
     return tally

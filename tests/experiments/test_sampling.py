@@ -79,6 +79,11 @@ def test_results_of_a_single_run_are_a_piece(question, tmp_path):
     assert "| VECTOR | 7 |" in text
 
 
+def test_only_named_sequences_are_taken():
+    only = ["matmul", "axpy"]
+    assert {c.name.split()[0] for c in islice(library_cases(1, only), 8)} == {*only}
+
+
 def test_pieces_begin_with_other_sizes_and_other_random_problems():
     n = len(names())
     whole = [c.name for c in islice(library_cases(), (len(SIZES) + 1) * n)]
