@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import product, zip_longest
 from math import prod
+from operator import mul
 from typing import Any
 
 import numpy as np
@@ -104,6 +105,21 @@ class _Blocks:
     starts: tuple[int, ...] = field(default=())  # first indices of the block in it
 
 
+@dataclass(frozen=True)
+class _Access:
+    """An access of each point of a task, or (`at_end`) of those that end a reduction.
+
+    `start`, `strides`: its address at index 0, and the bytes between neighbours along each loop. `block`: the packed block that it
+    is in, which has moving addresses.
+    """
+
+    start: int
+    strides: tuple[int, ...]
+    is_write: bool
+    at_end: bool
+    block: _Blocks | None
+
+
 class IdealMachine:
     """Runs a complete candidate element by element through one least-recently-used cache of lines.
 
@@ -152,6 +168,7 @@ class IdealMachine:
             if self.has_sums_in_memory(t):
                 self.sums[t] = at
                 at += -(-self.result_bytes(t) // 64) * 64
+        self.found: dict[int, list[_Access]] = {}  # by task
         self.known: set[int] = set()  # addresses of sums that were begun
         self.sets: list[OrderedDict[int, bool]] = [OrderedDict() for _ in range(n_sets)]
         self.read = self.written = 0
@@ -307,8 +324,18 @@ class IdealMachine:
             inner = self.size(d, INNER)
             tile = at[t, loop.name, OUTER] * self.size(d, MID) + at[t, loop.name, MID]
             ranges.append(range(tile * inner, min((tile + 1) * inner, loop.extent)))
+        # The last step of a reduction that starts at index 0 everywhere ends at the last index.
+        ends = [(k, x.extent - 1) for k, x in enumerate(task.loops) if x.is_reduction]
+        zero = dict.fromkeys((x.name for x in task.loops), 0)
+        accesses = [
+            (x.start if x.block is None else self.packed_at(x.block, zero), x)
+            for x in self.accesses_of(t)
+        ]
         for point in product(*ranges):
-            self.point(t, dict(zip((x.name for x in task.loops), point, strict=True)))
+            is_last = all(point[k] == end for k, end in ends)
+            for start, x in accesses:
+                if is_last or not x.at_end:
+                    self.touch(start + sum(map(mul, x.strides, point)), x.is_write)
         if t in self.sums:
             self.add_up(t, ranges)
 
@@ -330,29 +357,43 @@ class IdealMachine:
             self.known.add(address)
             self.touch(address, True)
 
-    def point(self, t: int, index: dict[str, int]) -> None:
-        task = self.space.problem.tasks[t]
-        # The last step of a reduction that starts at index 0 everywhere ends at the last index.
-        is_last = all(index[x.name] == x.extent - 1 for x in task.loops if x.is_reduction)
+    def accesses_of(self, t: int) -> list[_Access]:
+        """The accesses of one point of a task, in order."""
+        if t in self.found:
+            return self.found[t]
+        task, found = self.space.problem.tasks[t], list[_Access]()
+        names = [x.name for x in task.loops]
+
+        def add(
+            access: Access, base: int, *, is_write: bool, at_end: bool, block: _Blocks | None = None
+        ) -> None:
+            def place(index: dict[str, int]) -> int:
+                return self.packed_at(block, index) if block else self.offset(access, index)
+
+            zero = dict.fromkeys(names, 0)
+            strides = tuple(place({**zero, name: 1}) - place(zero) for name in names)
+            start = 0 if block else base + place(zero)
+            found.append(_Access(start, strides, is_write, at_end, block))
+
         for access, in_finish in task_reads(task):
-            if in_finish and not is_last:
-                continue
-            place = t, access.array
-            packed = [x for x in self.blocks if x.operand.task == t and x.operand.holds(access)]
-            if packed:
-                self.touch(self.packed_at(packed[0], index), False)
-            elif place in self.taken:
-                self.touch(self.taken[place] + self.offset(access, index), False)
-            elif self.is_in_memory(*place):
-                self.touch(self.base[access.array] + self.offset(access, index), False)
-            if place in self.filled:  # an input, kept for a task that reads it again
-                self.touch(self.filled[place] + self.offset(access, index), True)
-        if is_last:
-            written = self.offset(task.target, index)
-            if self.is_stored(t):
-                self.touch(self.base[task.target.array] + written, True)
-            if (t, task.target.array) in self.filled:
-                self.touch(self.filled[t, task.target.array] + written, True)
+            kept = t, access.array
+            block = next(
+                (x for x in self.blocks if x.operand.task == t and x.operand.holds(access)), None
+            )
+            if block is not None:
+                add(access, 0, is_write=False, at_end=in_finish, block=block)
+            elif kept in self.taken:
+                add(access, self.taken[kept], is_write=False, at_end=in_finish)
+            elif self.is_in_memory(*kept):
+                add(access, self.base[access.array], is_write=False, at_end=in_finish)
+            if kept in self.filled:  # an input, kept for a task that reads it again
+                add(access, self.filled[kept], is_write=True, at_end=in_finish)
+        target = task.target
+        if self.is_stored(t):
+            add(target, self.base[target.array], is_write=True, at_end=True)
+        if (t, target.array) in self.filled:
+            add(target, self.filled[t, target.array], is_write=True, at_end=True)
+        return self.found.setdefault(t, found)
 
     def is_in_memory(self, t: int, array: str) -> bool:
         flows = [f for f in self.v.mem_space if (f.consumer, f.array) == (t, array)]
