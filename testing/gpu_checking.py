@@ -52,7 +52,8 @@ def target(cores: int = 0) -> Target:
 
 def build(source: Source, folder: Path) -> Artifact | Failure:
     """Builds a text for the emulator; equal texts are built once."""
-    return open_device("emulator", DeviceOptions(build_folder=folder)).builder.build(source)
+    options = DeviceOptions(build_folder=folder, compile_timeout_s=_SECONDS)
+    return open_device("emulator", options).builder.build(source)
 
 
 def check(
@@ -65,7 +66,7 @@ def check(
     """Builds a text and runs it in a child: "" when all is right, else what is wrong, which `judge` says of the values if given."""
     built = build(source, folder)
     if isinstance(built, Failure):
-        return f"not built: {built.log}"
+        return f"not built: {built.kind}: {built.advice} {built.log}"
     path = built.path
     return in_child(lambda: _run_all(path, source, inputs, judge), seconds)
 
