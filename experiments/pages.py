@@ -17,6 +17,7 @@ from .writing import RESULTS, Report, parser_of, write_page
 
 _OWN = (
     *("fleet_faults", "fleet_speed"),
+    "alarms",
     *("admissible", "autodiff", "bodies", "body_bounds", "calls", "correctness", "derivatives"),
     "earlier",
     *("fused_bodies", "gpu_contracts", "gpu_correctness", "gpu_sanitizer", "gradients"),
