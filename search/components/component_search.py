@@ -170,8 +170,6 @@ class _Combining:
         """Measures a round of trials of all trees, and passes the outcomes to them.
 
         Returns False if no tree has a trial.
-
-        Returns False if no tree has a trial.
         """
         whole, begun_s = self._whole, self._whole.elapsed_s
         yield from self._reconcile()
