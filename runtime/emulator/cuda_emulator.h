@@ -83,16 +83,16 @@ enum { MAX_IDLE_ROUNDS = 1 << 16 }; /* in which threads run and nothing changes 
 enum { WAITING_ROUNDS = 256 }; /* of these, after which another block has its turn */
 enum { RESERVED_SHARED_BYTES = 1 << 10 }; /* of every block, kept by the system */
 enum State : unsigned char { READY, AT_BARRIER, AT_WARP, AT_MASK, DONE };
-enum Kind { READ, WRITE, ATOMIC, STRONG_READ, STRONG_WRITE };
+enum Kind { READ, READ_ONLY, WRITE, ATOMIC, STRONG_READ, STRONG_WRITE }; /* READ_ONLY: through the cache that sees no writes */
 enum Order { FORWARD, BACKWARD, RANDOM };
 static const unsigned SEVERAL_IN_WARP = 0xfffe, SEVERAL = 0xffff;
 
 /* Who last wrote and read one element: an interval of a block between two barriers, a thread, how often its warp had met by
  * then, and the number of fences before. Strong loads are noted apart from others, and so is the last read by another block
- * than the last reader's. `release_clock`: what the element publishes, the fence before its last strong store. A cell of an
- * earlier launch counts for nothing. */
+ * than the last reader's. `release_clock`: what the element publishes, the fence before its last strong store.
+ * `read_only_interval`: the last read through the read-only cache. A cell of an earlier launch counts for nothing. */
 struct Cell {
-  uint32_t write_interval, read_interval, strong_interval, other_interval;
+  uint32_t write_interval, read_interval, strong_interval, other_interval, read_only_interval;
   uint32_t write_clock, read_clock, strong_clock, other_clock, release_clock;
   uint16_t write_thread, read_thread, strong_thread, read_warp, write_warp_time, read_warp_time;
   uint8_t write_is_strong;
@@ -305,9 +305,9 @@ EMULATOR_OWN static void drop_regions(unsigned n_kept) {
   last_region = 0;
 }
 
-EMULATOR_OWN static const char *verb(Kind kind) {
-  return kind == READ || kind == STRONG_READ ? "reads" : kind == ATOMIC ? "updates" : "writes";
-}
+EMULATOR_OWN static inline bool is_read(Kind kind) { return kind == READ || kind == READ_ONLY || kind == STRONG_READ; }
+
+EMULATOR_OWN static const char *verb(Kind kind) { return is_read(kind) ? "reads" : kind == ATOMIC ? "updates" : "writes"; }
 
 EMULATOR_OWN __attribute__((cold)) static void out_of_bounds(uintptr_t a, unsigned n_bytes, Kind kind) {
   const Region *near = nullptr;
@@ -437,10 +437,21 @@ EMULATOR_OWN static inline void meet_reads(const Region &r, Cell &c, uintptr_t a
   if (!is_behind_blocks(r, c.strong_interval, c.strong_clock)) race(r, a, kind, "read", 0, true);
 }
 
+/* The read-only cache may have a line from any time of the launch: neither barrier nor fence orders its reads and writes. */
+EMULATOR_OWN static inline void meet_read_only(const Region &r, Cell &c, uintptr_t a, Kind kind) {
+  unsigned long offset = (unsigned long)(a - r.begin);
+  if (kind == READ_ONLY && c.write_interval >= first_of_launch)
+    fail("reads byte %lu of %s through the read-only cache, and this launch wrote it", offset, r.name);
+  if (!is_read(kind) && c.read_only_interval >= first_of_launch)
+    fail("%s byte %lu of %s, which this launch read through the read-only cache", verb(kind), offset, r.name);
+  if (kind == READ_ONLY) c.read_only_interval = interval;
+}
+
 EMULATOR_OWN static inline void meet(const Region &r, Cell &c, uintptr_t a, Kind kind) {
   unsigned warp = now->linear / WARP;
   meet_writes(r, c, a, kind);
-  if (kind != READ && kind != STRONG_READ) {
+  meet_read_only(r, c, a, kind);
+  if (!is_read(kind)) {
     meet_reads(r, c, a, kind);
     if (is_strong(kind)) hand_over(a, c.release_clock, kind);
     else c.release_clock = 0;
@@ -489,9 +500,8 @@ EMULATOR_OWN static void access(uintptr_t a, unsigned n_bytes, Kind kind, unsign
   }
   if (n_bytes > r->end - a) return out_of_bounds(a, n_bytes, kind);
   if (a % alignment) return fail("%s %u bytes of %s at a misaligned address", verb(kind), n_bytes, r->name);
-  bool is_read = kind == READ || kind == STRONG_READ;
   has_changed |= kind == WRITE;
-  if (r->kept_bytes && !is_read && (a - r->begin) % r->row_bytes < r->kept_bytes)
+  if (r->kept_bytes && !is_read(kind) && (a - r->begin) % r->row_bytes < r->kept_bytes)
     return fail("%s byte %lu of %s, which is read-only", verb(kind), (unsigned long)(a - r->begin), r->name);
   if (!r->cells || n_bytes < r->granule) return;
   for (unsigned k = 0; k < n_bytes; k += r->granule) meet(*r, r->cells[(a - r->begin + k) / r->granule], a + k, kind);
@@ -1290,10 +1300,16 @@ template <class T, class V> EMULATOR_OWN inline void store_strong(T *p, V v, EMU
   emulator::put(p, (T)v);
 }
 
-/* Hints about caches change nothing here. */
+/* No thread of a launch may write what another one, or itself, reads so. */
+template <class T> EMULATOR_OWN inline T __ldg(const T *p) {
+  emulator::access((uintptr_t)p, sizeof(T), emulator::READ_ONLY, alignof(T));
+  return *p;
+}
+
+/* Other hints about caches change nothing here. */
 #define EMULATOR_LOAD(name) template <class T> __forceinline__ T name(const T *p) { return *p; }
 #define EMULATOR_STORE(name) template <class T> __forceinline__ void name(T *p, T v) { *p = v; }
-EMULATOR_LOAD(__ldg) EMULATOR_LOAD(__ldcg) EMULATOR_LOAD(__ldca) EMULATOR_LOAD(__ldcs) EMULATOR_LOAD(__ldlu)
+EMULATOR_LOAD(__ldcg) EMULATOR_LOAD(__ldca) EMULATOR_LOAD(__ldcs) EMULATOR_LOAD(__ldlu)
 EMULATOR_LOAD(__ldcv) EMULATOR_STORE(__stcs) EMULATOR_STORE(__stcg) EMULATOR_STORE(__stwt) EMULATOR_STORE(__stwb)
 
 EMULATOR_OWN inline size_t __cvta_generic_to_shared(const void *p) { return (size_t)((const char *)p - emulator::arena); }

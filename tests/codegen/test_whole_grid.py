@@ -23,7 +23,7 @@ from kernelscape.space.build import build_space
 from kernelscape.space.candidate import Candidate, DeadEnd
 from kernelscape.space.decisions import restore
 from kernelscape.space.families.packing import DIRECT
-from kernelscape.testing import checking
+from kernelscape.testing import checking, syntax
 from kernelscape.testing.machines import library_space
 
 from .gpu_cases import NEEDS_COMPILER, case_of, drawn, gpu, inputs_of, nvrtc_is_there
@@ -128,6 +128,25 @@ def test_a_missing_barrier_is_found(tmp_path):
     passes = PASSES[plan.target.kind].without(place_grid_barriers)
     said = gpu.check(gpu.printed(lower(plan, passes)), inputs_of(case), tmp_path)
     assert "another block of this launch" in said
+
+
+@NEEDS_COMPILER[1]
+@pytest.mark.parametrize(("array", "is_written"), [("a", False), ("x", True)])
+def test_what_a_launch_writes_is_not_read_through_the_read_only_cache(array, is_written, tmp_path):
+    """The space has no such candidate: the barrier of the grid does not clear that cache."""
+    case = case_of("sgemvt", 5)
+    root = staying(case.problem, **{"staged(scaled_gemv0.x)": "DIRECT"})
+    (candidate,) = drawn(root, 3, 1)
+    plan = plan_of(candidate)
+    first, last = (replace(t, load_hints={}) for t in plan.tasks)
+    hinted = replace(plan, tasks=(first, replace(last, load_hints={array: "READ_ONLY"})))
+    program = lower(hinted)
+    assert syntax.calls(program, "__ldg")
+    said = gpu.check(gpu.printed(program), inputs_of(case), tmp_path)
+    assert ("of x through the read-only cache, and this launch wrote it" in said) == is_written, (
+        said
+    )
+    assert is_written or not said
 
 
 def test_all_blocks_are_resident_and_have_one_loop_of_the_grid():

@@ -489,6 +489,51 @@ def test_plain_accesses_to_what_others_change_are_found(emulator, order):
     assert "byte 0 of n" in failure(emulator, gpu.counting(body), order)
 
 
+READ_ONLY = {
+    "written before": (
+        "    n[t] = t;\n    __syncthreads();\n    y[t] = __ldg(&n[t ^ 32]);\n",
+        "of n through the read-only cache, and this launch wrote it",
+    ),
+    "written behind": (
+        "    const int v = __ldg(&n[t ^ 32]);\n    __syncthreads();\n    n[t] = v;\n",
+        "of n, which this launch read through the read-only cache",
+    ),
+    "own": ("    n[t] = t;\n    y[t] = __ldg(&n[t]);\n", "and this launch wrote it"),
+    "updated": (
+        "    atomicAdd(&n[t], 1);\n    __syncthreads();\n    y[t] = __ldg(&n[t]);\n",
+        "and this launch wrote it",
+    ),
+    "in a vector": (
+        "    n[t] = t;\n    __syncthreads();\n    y[t] = __ldg((const int4 *)n + t / 4).w;\n",
+        "and this launch wrote it",
+    ),
+    "past the other caches": ("    n[t] = t;\n    y[t] = __ldcg(&n[t]) + __ldcs(&n[t]);\n", ""),
+    "another element": ("    n[t] = __ldg(&y[63 - t]) + __ldg(&y[0]);\n", ""),
+    "not written": ("    if (t < 32) n[t] = __ldg(&n[t + 32]);\n", ""),
+}
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("name", READ_ONLY)
+def test_what_a_launch_writes_it_does_not_read_through_the_read_only_cache(emulator, name, order):
+    """Barriers do not help: that cache may have the line from before."""
+    body, words = READ_ONLY[name]
+    if words:
+        assert words in failure(emulator, gpu.counting(body), order)
+    else:
+        counted(emulator, body, order)
+
+
+def test_the_next_launch_reads_through_the_read_only_cache(emulator):
+    body = "    y[t] = __ldg(&n[t ^ 32]) + 1;\n"
+    s = gpu.counting(body)
+    (there,) = s.launches
+    back = replace(there, arguments=(1, 0))
+    n, y = np.zeros(64, np.int32), np.zeros(64, np.int32)
+    load(emulator, replace(s, launches=(there, back, there))).run([n, y])
+    assert set(y.tolist()) == {3}
+
+
 @pytest.mark.parametrize("order", ORDERS)
 def test_a_standstill_names_kernel_and_line(emulator, order):
     """Threads wait for what none does: nothing changes, however long they run."""
