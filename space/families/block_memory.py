@@ -156,6 +156,8 @@ def _bytes_of_copy(s: Draft, o: Operand) -> Iterator[Group]:
 def registers(s: Draft) -> None:
     """Hardware: a thread's accumulators leave registers for other values, and those of a block fit into a multiprocessor.
 
+    Those of all resident blocks do, in a grid that stays.
+
     This is an estimate. A compiler's other needs are known only after compiling, and its counts
     then decide if a launch fits (`runtime/cuda/resources.py`). It may also need fewer, for instance
     if no loop is around a reduction. `register_room` is the factor by which the available registers
@@ -175,6 +177,9 @@ def registers(s: Draft) -> None:
             limit = s.target.registers_per_core * s.register_room // words - 1
             terms = [*sums, *threads_of(s, t)]
             s.b.product_at_most(f"sums of a block of {task.name}", terms, limit)
+            if staying(s, t):
+                terms += blocks_of_a_core(s, t)
+                s.b.product_at_most(f"sums of all resident blocks of {task.name}", terms, limit)
 
 
 def _where(var: int, n_values: int, value: int, there: int, elsewhere: int) -> Term:

@@ -19,7 +19,7 @@ from kernelscape.kernels.frontend.recorder import record_sequence
 from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.runtime.api.outcome import Failure
 from kernelscape.search.starts.complete import sketched_candidates
-from kernelscape.space.build import build_space
+from kernelscape.space.build import build_space, widened
 from kernelscape.space.candidate import Candidate, DeadEnd
 from kernelscape.space.decisions import restore
 from kernelscape.space.families.packing import DIRECT
@@ -179,6 +179,29 @@ def test_the_threads_of_all_blocks_are_resident(n_blocks, fits):
         f"size({first}.i.mid)": "256",
     }
     assert isinstance(restore(space, wanted.items()), Candidate) == fits
+
+
+@pytest.mark.parametrize(
+    ("n_blocks", "copies", "room", "fits"),
+    [("8", "16", 1, True), ("8", "32", 1, False), ("4", "32", 1, True), ("8", "32", 2, True)],
+)
+def test_the_sums_of_all_blocks_are_resident(n_blocks, copies, room, fits):
+    """A multiprocessor has 2^16 registers: 32 for each of its 2048 threads. A compiler that needs fewer widens the space."""
+    space = library_space("atax", gpu.target(CORES), m=1 << 18, n=64)
+    assert space.target.registers_per_core == 1 << 16
+    first, second = (t.name for t in space.problem.tasks)
+    wanted = {
+        f"team({first})": "WHOLE_GRID",
+        f"fused({first},{second})": "SAME_LAUNCH",
+        f"grid_stride({first}.i.outer)": n_blocks,
+        f"dim_kind({first}.i.mid)": "THREAD",
+        f"size({first}.i.mid)": "256",
+        f"size({first}.i.inner)": copies,
+        f"dim_kind({first}.j.mid)": "ABSENT",
+    }
+    made = restore(widened(space, room), wanted.items())
+    assert isinstance(made, Candidate) == fits, made
+    assert fits or f"sums of all resident blocks of {first}" in made.why
 
 
 def test_what_all_blocks_copy_is_resident():
