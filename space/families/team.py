@@ -15,7 +15,7 @@ from ..engine.declarations import Term
 from ..targets.kind import GPU
 from .fusion import SAME_LAUNCH, SEPARATE
 from .grid_stride import A_TILE, BLOCKS_A_CORE, GRID_STRIDE
-from .order import APART
+from .order import MERGED, ORDER
 from .threads import threads_of
 from .tiling import DIM_KIND, PARALLEL
 
@@ -24,6 +24,9 @@ TEAM = (
     "BLOCKS",  # blocks of a launch do not synchronise: tasks of one launch share the loops of the grid
     "WHOLE_GRID",  # all blocks of a launch are resident, and synchronise between tasks
 )
+# Weights of terms that count one value of a choice.
+_IF_STAYING, _IF_SEPARATE = (0, 1), (0, 1)
+_IF_MERGED = tuple(int(k == MERGED) for k in range(len(ORDER)))
 
 
 def declare(s: Draft) -> None:
@@ -88,15 +91,19 @@ def resident_grid(s: Draft) -> None:
 
 
 def in_other_loops(s: Draft) -> None:
-    """Coherence: where only two tasks may share a launch, those of a grid that stays are in different loops of it."""
-    teams = s.v.of_tasks["team"]
-    for t, u in s.backbone.launch_pairs():
-        is_alone = all(set(s.backbone.neighbours[x]) <= {t, u} for x in (t, u))
-        if is_alone and {t, u} <= teams.keys():
-            for d in strided_dims(s, t):
-                for e in (e for e in s.backbone.partners[d] if e.task == u):
-                    apart = (s.order(d, e), APART)
-                    s.b.clause("in other loops", [(teams[t], bits(BLOCKS)), apart])
+    """Coherence: the tasks of a grid that stays are in several loops of it. In one loop nothing synchronises, as with BLOCKS."""
+    teams, pairs = s.v.of_tasks["team"], s.backbone.launch_pairs()
+    together = [pair for pair in pairs if set(pair) <= teams.keys()]
+    for t, team in teams.items():
+        near = {u: s.v.fused[pair] for pair in together if t in pair for u in pair if u != t}
+        for d in strided_dims(s, t):
+            inside = [s.order(d, e) for e in s.backbone.partners[d] if e.task in near]
+            if inside:
+                # Each other task is at most one of both: in this loop, or in another launch.
+                merged = [Term(None, x, _IF_MERGED) for x in inside]
+                separate = [Term(None, x, _IF_SEPARATE) for x in near.values()]
+                terms = [*merged, *separate, Term(None, team, _IF_STAYING)]
+                s.b.sum_at_most("in other loops", terms, len(near))
 
 
 def _as_many_blocks(s: Draft, t: int, u: int) -> None:

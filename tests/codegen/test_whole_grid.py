@@ -63,6 +63,18 @@ def once(x, s, y):
     offset(x, s, y)
 
 
+@kernel
+def twice(x: nd, y: nd):
+    for i in range(x.shape[0]):
+        y[i] = 2.0 * x[i]
+
+
+def three_in_a_row(x, y, z, w):
+    twice(x, y)
+    twice(y, z)
+    twice(z, w)
+
+
 def staying(problem, target=None, **decided):
     """A root in which the first two tasks of a problem are in a grid that stays."""
     first, second = (t.name for t in problem.tasks[:2])
@@ -224,6 +236,37 @@ def test_what_all_blocks_copy_is_resident():
             ]
             n_bytes.append(sum(blocks) * n_blocks // CORES)
     assert 0 < max(n_bytes) <= most
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "launch", "fits"),
+    [
+        ("MERGED", "MERGED", "SAME_LAUNCH", False),
+        ("MERGED", "BEFORE", "SEPARATE", False),
+        ("MERGED", "BEFORE", "SAME_LAUNCH", True),
+        ("BEFORE", "MERGED", "SAME_LAUNCH", True),
+        ("BEFORE", "BEFORE", "SAME_LAUNCH", True),
+        ("BEFORE", "BEFORE", "SEPARATE", True),
+    ],
+)
+def test_the_tasks_of_a_grid_that_stays_are_not_all_one_nest(first, second, launch, fits):
+    """In one nest nothing synchronises, and the program is that of blocks that do not: it is in the space once."""
+    arrays = [np.zeros(64, np.float32) for _ in range(4)]
+    problem = normalise(record_sequence(three_in_a_row, arrays, "three_in_a_row"))
+    a, b, c = (t.name for t in problem.tasks)
+    orders = {
+        f"order({a}.i.outer,{b}.i.outer)": first,
+        f"order({b}.i.outer,{c}.i.outer)": second,
+        f"fused({b},{c})": launch,
+    }
+    made = staying(problem, **orders)
+    if fits:
+        assert has_barrier(*drawn(made, 1, 1))
+    else:
+        assert isinstance(made, DeadEnd)
+        assert "in other loops" in made.why
+        blocks = staying(problem, **orders, **{f"team({a})": "BLOCKS"})
+        assert isinstance(blocks, Candidate)
 
 
 def test_a_block_keeps_no_value_that_others_read():
