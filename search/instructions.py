@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..kernels.analysis.domain_bounds import points
-from ..kernels.analysis.effects import task_reads
+from ..kernels.analysis.effects import arrays_read, task_reads
 from ..kernels.ir.access import Access, flat_strides
 from ..kernels.ir.task import Task
 from ..space import choices as ch
@@ -26,9 +26,10 @@ from .bound.common import Int, Mask
 from .bound.overlap import MAYBE, largest
 from .bound.ports import staged_at
 from .bound.tables import BoundTables
+from .bound.traffic import read_bytes
 
-# Loads and stores of vectors and of single elements that all lanes share. Lanes one by one, where a vector's elements lie apart.
-# Vectors of sums that are folded to one element. Lines, and pages, that the innermost loop enters anew. Elements copied to blocks.
+# Loads and prefetches of vectors, and of single elements that all lanes share. Lanes one by one, where they lie apart. Vectors of
+# sums that are folded to one element. Lines, and pages, that the innermost loop enters anew. Elements copied to blocks.
 KINDS = ("loads", "lanes", "folds", "lines", "pages", "copies")
 LOADS, LANES, FOLDS, LINES, PAGES, COPIES = range(len(KINDS))
 UNIT_NS = 0.1  # of a load on a machine without a calibrated rate
@@ -42,6 +43,8 @@ _INSIDE = 1 << ch.INSIDE
 _LANES = 1 << ch.LANES
 _REGISTER = 1 << ch.REGISTER
 _STREAM = 1 << ch.STREAM
+_GLOBAL = 1 << ch.GLOBAL
+_NO_PREFETCH = 1 << ch.NO_PREFETCH
 _ELIDED = 1 << ch.ELIDED
 _OUTER = 0  # place of the outer dim among the two of a loop that are loops; behind it the mid dim
 
@@ -55,11 +58,13 @@ class InstructionTables(NamedTuple):
     loop: Table
     order: Ints  # of each pair of dims of a task that are loops: outside or inside; -1 for dims of one loop
     # is_result: loaded and stored by sums; staged: where it is packed; kept: mem_space or store that leaves it in a register, with
-    # the domain that does; first of its steps; size_bytes; array_bytes
+    # the domain that does; prefetch: of its lines, in vectors along loop `along` of the task; first of its steps; size_bytes;
+    # array_bytes
     access: Table
     step: Ints  # elements between neighbours along each loop of the task, by access
     pack: Table  # staged; loops: mask of those of the operand; elements
     stream: Table  # cache: how a task stores; bytes that it writes in a call
+    again: Table  # cache; mem_space of a later read of the same array, -1: in memory; bytes that it reads in a call
     universe: Ints
     line_bytes: float
     inside: Floats  # [n_levels + 1] bytes that a core finds in registers and in the caches inside level k; the last is memory
@@ -78,6 +83,7 @@ def instruction_tables(space: Space, bound: BoundTables) -> InstructionTables:
     steps: list[int] = []
     copies: list[tuple[float, ...]] = []
     streams = [(var, _written_bytes(space, t)) for t, var in v.cache.items()]
+    again = [row for t, var in v.cache.items() for row in _read_again(space, t, var)]
     for t, task in enumerate(space.problem.tasks):
         if not task.is_structured or task.value is None:
             continue
@@ -89,10 +95,11 @@ def instruction_tables(space: Space, bound: BoundTables) -> InstructionTables:
             kinds = (v.kind[inner], v.reduction.get(inner, -1))
             loops.append((loop.extent, int(loop.is_reduction), *kinds, *sizes))
         orders += _orders(space, t, task)
-        for row, along in _accesses(space, t, task):
-            accesses.append((*row[:-2], len(steps), *row[-2:]))
-            steps += along
         place = {loop.name: k for k, loop in enumerate(task.loops)}
+        for access, row, along in _accesses(space, t, task):
+            asked = _prefetch(space, t, access, place)
+            accesses.append((*row[:-2], *asked, len(steps), *row[-2:]))
+            steps += along
         for o, staged in v.staged.items():
             if o.task == t and not o.is_window:
                 mask = sum(1 << place[name] for name in o.loops)
@@ -108,10 +115,14 @@ def instruction_tables(space: Space, bound: BoundTables) -> InstructionTables:
         ),
         loop=table(loops, "extent is_reduced kind reduction mid_size mid_at inner_size inner_at"),
         order=np.array([*orders, -1], np.int64),
-        access=table(accesses, "is_result staged kept in_register step size_bytes array_bytes"),
+        access=table(
+            accesses,
+            "is_result staged kept in_register prefetch along step size_bytes array_bytes",
+        ),
         step=np.array([*steps, 0], np.int64),
         pack=table(copies, "staged loops", "elements"),
         stream=table(streams, "cache", "n_bytes"),
+        again=table(again, "cache mem_space", "n_bytes"),
         universe=universe.array(),
         line_bytes=float(space.target.line_bytes),
         inside=bound.own,
@@ -131,8 +142,10 @@ def _orders(space: Space, t: int, task: Task) -> Iterator[int]:
             yield -1 if d.loop is e.loop else space.model.order(d.order_id, e.order_id)
 
 
-def _accesses(space: Space, t: int, task: Task) -> Iterator[tuple[tuple[int, ...], list[int]]]:
-    """Yields a row for each distinct access of a task, without the first of its steps, and the steps."""
+def _accesses(
+    space: Space, t: int, task: Task
+) -> Iterator[tuple[Access, tuple[int, ...], list[int]]]:
+    """Yields each distinct access of a task with its row, without prefetches and the first of its steps, and with the steps."""
     v = space.variables
     for access in dict.fromkeys(a for a, _ in task_reads(task)):
         kept = next(
@@ -144,12 +157,34 @@ def _accesses(space: Space, t: int, task: Task) -> Iterator[tuple[tuple[int, ...
             -1,
         )
         yield (
+            access,
             (0, staged_at(space, t, access), kept, _REGISTER, *_bytes(space, access)),
             _steps(space, task, access),
         )
     store = v.store.get(t, -1)
     row = (int(task.is_reduction), -1, store, _ELIDED, *_bytes(space, task.target))
-    yield row, _steps(space, task, task.target)
+    yield task.target, row, _steps(space, task, task.target)
+
+
+def _prefetch(space: Space, t: int, access: Access, place: dict[str, int]) -> tuple[int, int]:
+    """Returns the choice that prefetches an access, and the loop whose vectors it prefetches for; -1 if there is none."""
+    var = space.variables.prefetch.get(t, -1)
+    found = (p for p in space.backbone.prefetches if (p.task, p.access) == (t, access))
+    along = next((p.along for p in found if var >= 0), "")
+    return (var, place[along]) if along else (-1, -1)
+
+
+def _read_again(space: Space, t: int, cache: int) -> Iterator[tuple[int, int, float]]:
+    """Yields a row for each task that reads in a call what task `t` stored before, in the order of tasks."""
+    array = space.problem.tasks[t].target.array
+    for later, task in enumerate(space.problem.tasks[t + 1 :], t + 1):
+        if array in arrays_read(task):
+            flows = space.variables.mem_space.items()
+            kept = [
+                var for f, var in flows if (f.producer, f.consumer, f.array) == (t, later, array)
+            ]
+            n_bytes = read_bytes(task, space.problem.array(array), space.target.line_bytes)
+            yield cache, kept[0] if kept else -1, float(n_bytes) * task.n_runs
 
 
 def _written_bytes(space: Space, t: int) -> float:
@@ -280,7 +315,11 @@ def _count_accesses(
         if apart > 1 and not packed:
             counts[LANES] += n_points / shared
         else:
-            counts[LOADS] += n_points / shared / (lanes if apart else 1.0)
+            n_loads = n_points / shared / (lanes if apart else 1.0)
+            counts[LOADS] += n_loads
+            is_along = vector >= 0 and access.along == vector
+            if is_along and not packed and not domains[access.prefetch] & _NO_PREFETCH:
+                counts[LOADS] += n_loads  # each prefetches the line of a later one
         if innermost >= 0 and not packed:
             along = tables.step[access.step + innermost // 2] * access.size_bytes
             along *= np.int64(inner[innermost // 2])
@@ -340,6 +379,18 @@ def streamed_bytes(tables: InstructionTables, domains: Mask) -> float:
     for k in range(tables.stream.shape[0]):
         if domains[tables.stream[k].cache] == _STREAM:
             total += tables.stream[k].n_bytes
+    return total
+
+
+@jit_flat
+def streamed_bytes_read(tables: InstructionTables, domains: Mask) -> float:
+    """Returns the bytes that go around the caches and are read again from memory."""
+    total = 0.0
+    for k in range(tables.again.shape[0]):
+        space = tables.again[k].mem_space
+        is_far = space < 0 or domains[space] == _GLOBAL
+        if is_far and domains[tables.again[k].cache] == _STREAM:
+            total += tables.again[k].n_bytes
     return total
 
 

@@ -1,9 +1,11 @@
 """Prediction of a candidate's time, in ns. It orders candidates and proves nothing.
 
 Each resource of the bound takes longer than its best measured rate allows, by a factor of its own.
-Two effects are in no bound. Sums wait for one another if a register tile has few of them: a core
+Three effects are in no bound. Sums wait for one another if a register tile has few of them: a core
 may begin the next tile before. Caches hold recently used data (LRU), so tiles that exceed them are
-evicted before their next use. A core's instructions are counted as the loop nest is written
+evicted before their next use. Threads that share a cache fill it together. Streaming stores go to
+memory, and later reads of the array come from it: a bound may not count them, since at an unaligned
+address they are plain stores. A core's instructions are counted as the loop nest is written
 (search/instructions.py), and take their times one after the other. Resources overlap in part: a
 p-norm of their times lies between the largest and their sum. Each resource and each kind of
 instruction has a factor on a machine. They are fitted to its own journals by least squares in
@@ -82,7 +84,9 @@ class Predictor:
             domains = candidate.domains if isinstance(candidate, Candidate) else candidate
             parts[len(_RESOURCES) :] = self._instructions_ns(self._work, domains)
             streamed = instructions.streamed_bytes(self._work, domains)
-            parts[_MEMORY] = max(parts[_MEMORY], streamed / self.bounder.tables.write_rate)
+            again = instructions.streamed_bytes_read(self._work, domains)
+            rates = self.bounder.tables.write_rate, self.bounder.tables.rate[-1]
+            parts[_MEMORY] = max(parts[_MEMORY], streamed / rates[0] + again / rates[1])
             parts[_OPERATIONS] = max(parts[_OPERATIONS], self.bounder.sums_ns().sum())
             parts[_AGAIN] = np.maximum(parts[_AGAIN], self.bounder.lost_ns())
         return parts

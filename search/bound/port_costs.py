@@ -49,6 +49,7 @@ N_PORTS = 4
 SURE_VECTOR, LEAST_ALL, LEAST_OWN, SUMS, LEAST_PACKED = range(5)
 N_LEAST = 5
 
+_KEEP = 1 << ch.KEEP
 _GENERATE = 1 << GENERATE
 _ONE_BY_ONE = 1 << ONE_BY_ONE
 _VECTOR = 1 << ch.VECTOR
@@ -259,6 +260,9 @@ def _price_group(
         for k in range(N_PORTS):
             busy[N_PORTS + k] = busy[k]
     for row in range(tables.port_group[group].first, tables.port_group[group].end):
+        store = tables.port[row].store
+        if store >= 0 and domains[store] != _KEEP:
+            continue
         if _may_be_in_register(tables, domains, row):
             continue
         shared = _shared(tables, domains, row, copies)

@@ -13,6 +13,9 @@ its end those that no register holds are stored, and the next one loads them (sp
 
 A packed operand is loaded and stored once more for each iteration of the loops around its blocks.
 
+A temporary is stored where that is decided, and where no other task writes it: of two stores a
+compiler may leave the first one away.
+
 Values that a compiler may find in another read's registers do not count: results of tasks that may
 share a loop, and all but one of the reads of neighbouring elements in one array.
 """
@@ -56,6 +59,7 @@ class _Moved:
     spared: float = 0.0
     is_store: bool = False
     staged: int = -1  # variable of its staging; -1: not staged
+    store: int = -1  # variable that leaves the stores away; -1: they are made
     sources: tuple[int, ...] = ()  # orders of loops: once merged, the value may be in a register
     is_own: bool = True  # no earlier task that may share a loop reads the array
     is_wide: bool = False  # vectors of another task may hold it
@@ -97,7 +101,7 @@ class _Tables:
             "port_other": table(self.others, "order loop level"),
             "port": table(
                 self.rows,
-                "is_store is_own staged first end source source_end",
+                "is_store is_own staged store first end source source_end",
                 "direct direct_wide packed packed_wide spared spared_wide single",
             ),
             "port_spared": table(self.spared, "loop outer mid"),
@@ -183,7 +187,7 @@ class _Tables:
         single = x.n / rates[0] if is_apart and vector and rates[0] else 0.0
         self.rows.append(
             (
-                *(int(x.is_store), int(x.is_own), x.staged),
+                *(int(x.is_store), int(x.is_own), x.staged, x.store),
                 *(first, len(self.spared), source, len(self.sources)),
                 *(ns for n, k in sides for ns in _ns(n, k, rates)),
                 single,
@@ -245,6 +249,14 @@ def _moved(space: Space, t: int) -> Iterator[_Moved]:
         yield _Moved(target, size, results, n, n_results)
     if task.is_reduction or is_stored:
         yield _Moved(target, size, results, n, 0.0 if is_stored else n_results, is_store=True)
+    elif _has_one_writer(space, target.array):
+        store = space.variables.store[t]
+        yield _Moved(target, size, results, n, is_store=True, store=store)
+
+
+def _has_one_writer(space: Space, array: str) -> bool:
+    """True if one task writes an array: then no later store lets compilers leave an earlier one away."""
+    return sum(array in arrays_written(task) for task in space.problem.tasks) == 1
 
 
 def _is_copy(task: Task) -> bool:

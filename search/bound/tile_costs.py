@@ -14,7 +14,8 @@ from .common import Int, Mask
 LEAST, MOST, TRIED = range(3)
 N_TILES = 3
 # Counts of the bytes that cross: into all caches; at least what one thread of those that share the loop out brings in; and, for
-# predictions, all that is touched, where a cache that keeps what was used last (LRU) has lost it by the next segment. Then of the
+# predictions, all that is touched, where a cache that keeps what was used last (LRU) has lost it by the next segment: it also holds
+# what the other threads that share it have of their own, such as copies that each of them packs. Then of the
 # two parts of segments that pack blocks first: caches may hold as much when the second part begins as when the first does.
 ALL, EACH, LIKELY, IN_PARTS = range(4)
 N_WAYS = 4
@@ -28,6 +29,7 @@ _COPY = 1 << ch.COPY
 _AT_MOST_ONE = _DIRECT | _COPY  # blocks of an operand
 _GLOBAL = 1 << ch.GLOBAL
 _KEEP = 1 << ch.KEEP
+_BY_THREAD = 1 << ch.BY_THREAD
 _INSIDE = 1 << ch.INSIDE
 _OUTSIDE = 1 << ch.OUTSIDE
 
@@ -278,6 +280,14 @@ def _packs_first(
 
 
 @jit_flat_internal
+def _has_own_copy(arrays: Table, domains: Mask, row: Int) -> bool:
+    """True if each thread surely reads blocks of an operand that it packs for itself."""
+    packed_by = arrays[row].packed_by
+    is_packed = packed_by >= 0 and not domains[arrays[row].staged] & _DIRECT
+    return bool(is_packed and domains[packed_by] == _BY_THREAD)
+
+
+@jit_flat_internal
 def _volume_bytes(tiled: Table, row: Int, capacity: float, n_caches: float, cores: float) -> float:
     """Returns a lower bound on the bytes that cross into `n_caches` caches in any loop order of a product.
 
@@ -397,6 +407,7 @@ def crossing_bytes(
             # others may have packed.
             every, apart, unpacked, packed = 0.0, 0.0, 0.0, 0.0
             first = 0.0  # what segments touch where blocks lie before they are packed
+            own_elements = 0.0  # likely of one thread alone
             for a in range(tiled[row].array, tiled[row].array_end):
                 staged = arrays[a].staged
                 if not _is_made_outside(arrays, sources, domains, a):
@@ -428,7 +439,10 @@ def crossing_bytes(
                     first += elements
                 every += touched
                 packed += touched if is_direct else touched / cores
-                if parallel >= 0 and arrays[a].depends >> parallel & 1:
+                by_parallel = parallel >= 0 and arrays[a].depends >> parallel & 1
+                if by_parallel or (parallel >= 0 and _has_own_copy(arrays, domains, a)):
+                    own_elements += elements
+                if by_parallel:
                     apart += elements
                     unpacked += elements if is_direct else 0.0
             for k in range(1, n_levels + 1):
@@ -452,7 +466,8 @@ def crossing_bytes(
                     n = every / cores - capacity[k] * n_segments
                 least[ALL, k] = min(least[ALL, k], n)
                 least[EACH, k] = min(least[EACH, k], each)
-                lost = every if every > kept * n_segments else 0.0
+                beside = own_elements * (sharers[k] - 1.0) if k <= n_private else 0.0
+                lost = every if every + beside > kept * n_segments else 0.0
                 least[LIKELY, k] = min(least[LIKELY, k], lost)
                 least[IN_PARTS, k] = min(least[IN_PARTS, k], in_parts)
         for k in range(1, n_levels + 1):

@@ -84,7 +84,7 @@ def tile_tables(space: Space, universe: Universes) -> dict[str, Any]:
         "tiled_loop": table(loops, "extent is_reduced kind mid_size mid_at inner_size inner_at"),
         "tiled_array": table(
             arrays,
-            "staged has_blocks space source source_end is_result depends along times line_times set_times",
+            "staged packed_by has_blocks space source source_end is_result depends along times line_times set_times",
             "all_bytes line_bytes set_bytes set_held",
         ),
         "tiled_source": table(sources, "order"),
@@ -136,12 +136,16 @@ def _touched(space: Space, t: int, sources: list[tuple[int]]) -> Iterator[tuple[
             first = len(sources)
             sources += [(order,) for order in orders_to_producers(space, t, access.array)]
             staged, has_blocks = staged_at(space, t, access), _has_blocks(space, t, access)
-            where = (staged, has_blocks, spaces[0] if spaces else -1, first, len(sources))
+            packed_by = next(
+                (var for o, var in v.packed_by.items() if o.task == t and o.holds(access)), -1
+            )
+            space_of = spaces[0] if spaces else -1
+            where = (staged, packed_by, has_blocks, space_of, first, len(sources))
             yield (*where, *_row(space, task, access, is_staged=staged >= 0))
     target = task.target
     free = {loop.name for loop in task.loops if not loop.is_reduction and loop.extent > 1}
     if task.is_reduction and is_plain(target) and free <= set(_along(task, target)):
-        yield (-1, 0, -1, 0, 0, *_row(space, task, target, is_result=True))
+        yield (-1, -1, 0, -1, 0, 0, *_row(space, task, target, is_result=True))
 
 
 def _has_blocks(space: Space, t: int, access: Access) -> int:
