@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from .kernel import Binary, Cast, Const, DType, Expr, Select, Unary
+from .kernel import Binary, Cast, Compare, Const, DType, Expr, Select, Unary
 
 Range = tuple[int, int]  # the least and the greatest value
 
@@ -15,6 +15,8 @@ _CORNERS: dict[str, Callable[[int, int], int]] = {
     "min": min,
     "max": max,
 }
+_LEAST = {"ge": 0, "gt": 1, "eq": 0}  # the least x for which `x op 0` may hold
+_MOST = {"le": 0, "lt": -1, "eq": 0}  # and the greatest
 _MONOTONE = {"floordiv": int.__floordiv__, "shr": int.__rshift__, "shl": int.__lshift__}
 
 
@@ -39,8 +41,8 @@ def _unwrapped(e: Expr, leaf: Callable[[Expr], Range | None]) -> Range:
             return 0, 1
         case Cast(x) if x.dtype.is_integer:
             return range_of(x, leaf)
-        case Select(_, a, b):
-            (low, high), (low2, high2) = inside(a, b)
+        case Select(condition, a, b):
+            (low, high), (low2, high2) = _where(condition, a, range_of(a, leaf)), range_of(b, leaf)
             return min(low, low2), max(high, high2)
         case Unary("neg", x):
             low, high = range_of(x, leaf)
@@ -60,6 +62,19 @@ def _unwrapped(e: Expr, leaf: Callable[[Expr], Range | None]) -> Range:
             low, high = range_of(a, leaf)
             return _MONOTONE[op](low, int(value)), _MONOTONE[op](high, int(value))
     return e.dtype.range
+
+
+def _where(condition: Expr, x: Expr, known: Range) -> Range:
+    """Returns the interval of an expression where a condition holds. `known`: its interval everywhere."""
+    match condition:
+        case Binary("and", a, b):
+            return _where(b, x, _where(a, x, known))
+        case Compare(op, y, Const(value)) if y == x:
+            low, high = known
+            low = max(low, int(value) + _LEAST[op]) if op in _LEAST else low
+            high = min(high, int(value) + _MOST[op]) if op in _MOST else high
+            return (low, high) if low <= high else known
+    return known
 
 
 def _is_step(op: str, by: float) -> bool:
