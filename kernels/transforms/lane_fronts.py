@@ -4,14 +4,19 @@ The front has no access that another iteration conflicts with. It computes what 
 each iteration. So the arithmetic of a scatter that looks up, or activates, the cells of a tree may run in the lanes of vectors,
 while each lane updates its cells by itself. This is loop distribution (Allen and Kennedy, Optimizing Compilers for Modern
 Architectures, 2001, section 5) within a strip of as many iterations as a vector has lanes. Each value is computed once.
+
+Integers of many operations are computed in the front too, if 32 bits hold them: so places of cells in their tables are. To keep
+an integer of few operations, or a float of one, costs as much as to compute it. An element that the rest reads several times is
+loaded at its begin: compilers do not move loads out of branches.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from ..analysis.value_ranges import Ranges
 from ..ir import kernel as ir
 from ..ir.kernel import DType
 from ..ir.walk import (
@@ -23,10 +28,13 @@ from ..ir.walk import (
     walk,
     written_in,
 )
+from .narrow_locals import ranges_of_locals
 
 Statements = tuple[ir.Stmt, ...]
 _ENDING = ir.Print | ir.Assert
-_DIVISIONS = frozenset(("floordiv", "mod", "floor_mod", "raw_mod", "div"))
+_DIVISIONS = frozenset(("floordiv", "mod", "floor_mod", "raw_mod", "raw_div", "div"))
+_INTEGERS = (DType.i32, DType.i64, DType.bool_)
+_LONG = 4  # operations of an integer, from which on it costs less to keep it: a store for all lanes, and a load
 
 
 @dataclass(frozen=True)
@@ -84,6 +92,7 @@ class _Touched:
         self.loaded = {x.array for x in operands if isinstance(x, ir.Load)}
         self.loaded |= {t.array for t in every if isinstance(t, ir.Update)}
         self.computes = any(map(_is_arithmetic, operands))
+        self.places = {name for x in operands if _is_long(x) for name in locals_read(x)}
 
 
 class _Sides:
@@ -91,6 +100,7 @@ class _Sides:
 
     def __init__(self, body: Statements, facts: LoopFacts) -> None:
         self._touched = [_Touched(s) for s in body]
+        self._ranges = Ranges(facts.extents, ranges_of_locals(body, facts.extents))
         self._written = written_in(body)
         self.in_rest: set[int] = set()
         changed = {name for t in self._touched for name in t.changed}
@@ -103,6 +113,10 @@ class _Sides:
             self._add_cheap(body)
         left = (t for k, t in enumerate(self._touched) if k not in self.in_rest)
         self.has_arithmetic = any(t.computes for t in left)
+
+    def is_place(self, e: ir.Expr) -> bool:
+        """True if it costs less to keep an integer, or a truth value, than to compute it, and 32 bits hold it."""
+        return _is_long(e) and (e.dtype is DType.bool_ or self._ranges.fits(e))
 
     def _close(self) -> None:
         """Adds statements that access a name of the rest, until there are no more."""
@@ -118,7 +132,7 @@ class _Sides:
                 self.arrays |= t.written | (t.loaded & self._written)
 
     def _add_cheap(self, body: Statements) -> None:
-        """Adds statements that set locals without arithmetic, such as indices, unless the front needs them.
+        """Adds statements that set locals by few operations on integers, unless the front needs them, or long integers do.
 
         To keep such a value costs as much as to compute it.
         """
@@ -128,6 +142,7 @@ class _Sides:
             if isinstance(s, ir.SetLocal)
             and k not in self.in_rest
             and not self._touched[k].computes
+            and not self.is_place(s.value)
             and not self._touched[k].elements
             and not self._touched[k].loaded & self._written
         }
@@ -135,8 +150,7 @@ class _Sides:
         needed = {
             name
             for k, t in enumerate(self._touched)
-            if k not in rest
-            for name in t.read | t.changed
+            for name in (t.places if k in rest else t.read | t.changed)
         }
         n_before = -1
         while n_before != len(needed):
@@ -172,6 +186,8 @@ class _Splitter:
         self.versions: Counter[str] = Counter()
         self.known: dict[tuple[ir.Expr, tuple[int, ...]], ir.Local] = {}
         self.where = ir.NOWHERE
+        self.reads = Counter(self._reads())
+        self.loaded: dict[ir.Load, ir.SetLocal] = {}
         for k, s in enumerate(self.body):
             if k in self.sides.in_rest:
                 self.where = s.where
@@ -179,22 +195,39 @@ class _Splitter:
                 continue
             self.front.append(s)
             self.versions.update(name for name in _Touched(s).changed)
+        self.rest = [*self.loaded.values(), *self.rest]
+
+    def _reads(self) -> Iterator[ir.Load]:
+        """Yields the elements that the rest reads, as often as its text does."""
+        rests = (s for k, s in enumerate(self.body) if k in self.sides.in_rest)
+        for s in nested_statements(tuple(rests)):
+            yield from (x for e in children(s) for x in walk(e) if isinstance(x, ir.Load))
 
     def statement(self, s: ir.Stmt) -> ir.Stmt:
         return mapped(s, self.expression, self.statement)
 
     def expression(self, e: ir.Expr) -> ir.Expr:
         """Returns an operand of the rest, with what the front computes replaced by kept locals."""
-        if e.dtype.is_float and _computes(e) and self._may_move(e):
+        if e.dtype.is_float and _computes(e) and not _is_single(e) and self._may_move(e):
             return self._of_front(e, e)
         if isinstance(e, ir.Local) and e.name in self.n_changes:
             return self._local(e)
+        if isinstance(e, ir.Load) and self.reads[e] > 1 and self._may_move(e):
+            return self._loaded(e)
+        if self.sides.is_place(e) and self._may_move(e):
+            found = self._of_front(e, ir.Cast(e, DType.i32))
+            return _is_true(found) if e.dtype is DType.bool_ else ir.Cast(found, e.dtype)
         return mapped(e, self.expression, self.statement)
+
+    def _loaded(self, e: ir.Load) -> ir.Local:
+        """Returns a local that the rest sets to an element first."""
+        if e not in self.loaded:
+            self.loaded[e] = ir.SetLocal(self._fresh(), e, self.where)
+        return ir.Local(self.loaded[e].name, e.dtype)
 
     def _local(self, e: ir.Local) -> ir.Expr:
         if e.dtype is DType.bool_:
-            found = self._of_front(e, ir.Cast(e, DType.i32))
-            return ir.Compare("ne", found, ir.Const(0, DType.i32))
+            return _is_true(self._of_front(e, ir.Cast(e, DType.i32)))
         if self.n_changes[e.name] == 1 and self.versions[e.name] == 1 and self._is_set(e.name):
             self.kept[e.name] = e.dtype
             return e
@@ -245,6 +278,9 @@ class _Splitter:
                 return 0 <= int(n) < extent
             case ir.LoopIndex(loop):
                 return self.facts.extents.get(loop, extent + 1) <= extent
+            case ir.Cast(x, dtype=dtype) if dtype.is_integer:
+                is_wide = dtype.size_bytes >= x.dtype.size_bytes
+                return is_wide and self._is_inside(x, extent)
         return False
 
 
@@ -253,6 +289,29 @@ def _is_arithmetic(x: ir.Expr) -> bool:
     return isinstance(x, ir.Unary | ir.Binary | ir.Compare | ir.Cast | ir.Select) and any(
         y.dtype.is_float for y in (x, *children(x))
     )
+
+
+def _is_single(e: ir.Expr) -> bool:
+    """True if a float is one sum or product of values at hand."""
+    leaves = ir.Local | ir.Load | ir.Const | ir.Param
+    match e:
+        case ir.Binary("add" | "sub" | "mul", a, b):
+            return isinstance(a, leaves) and isinstance(b, leaves)
+    return False
+
+
+def _is_long(e: ir.Expr) -> bool:
+    """True if an integer, or a truth value, is computed by many operations on 32 or 64 bits, and nothing else."""
+    if e.dtype not in _INTEGERS or not isinstance(e, ir.Binary | ir.Select):
+        return False
+    parts = list(walk(e))
+    operations = [x for x in parts if isinstance(x, ir.Binary | ir.Compare | ir.Select)]
+    divides = any(isinstance(x, ir.Binary) and x.op in _DIVISIONS for x in operations)
+    return len(operations) >= _LONG and not divides and all(x.dtype in _INTEGERS for x in parts)
+
+
+def _is_true(x: ir.Local) -> ir.Expr:
+    return ir.Compare("ne", x, ir.Const(0, x.dtype))
 
 
 def _computes(e: ir.Expr) -> bool:

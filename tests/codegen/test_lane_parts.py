@@ -15,8 +15,11 @@ from kernelscape.codegen.plan.plan import Plan
 from kernelscape.kernels.frontend.kernel import kernel, types
 from kernelscape.kernels.frontend.recorder import record_program, record_sequence
 from kernelscape.kernels.interpret.kernel import run_kernel
+from kernelscape.kernels.ir import kernel as nodes
 from kernelscape.kernels.ir.kernel import DType, For, KernelIR
+from kernelscape.kernels.ir.walk import children, nested_statements, walk
 from kernelscape.kernels.tasks.distribute import unique_loops
+from kernelscape.kernels.tasks.lane_parts import parts_in
 from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.runtime.engine import building, toolchain
 from kernelscape.runtime.engine.engine import Engine, EngineOptions
@@ -205,6 +208,69 @@ def test_particles_that_activate_cells_compute_in_lanes(cores: int) -> None:
         for j in range(2):
             np.add.at(wanted, (base[:, 0] + i, base[:, 1] + j), (w[:, 0] + i) * (w[:, 1] + 2.0 * j))
     assert np.allclose(mass.to_numpy(), wanted, atol=1e-4)
+
+
+def masses(n: int) -> tuple[Any, Any, Any, Callable[[], None]]:
+    """Places and masses of `n` particles, the masses of the cells of a tree, and a kernel that adds to four cells each."""
+    x, m, mass = ks.Vector.field(2, ks.f32, shape=n), ks.field(ks.f32, shape=n), ks.field(ks.f32)
+    ks.root.pointer(ks.ij, 4).dense(ks.ij, 4).place(mass)
+
+    @ks.kernel
+    def scatter():
+        for p in x:
+            base = ks.cast(ks.floor(x[p]), ks.i32)
+            f = x[p] - ks.cast(base, ks.f32)
+            w = f * (1.5 - f) + 0.25
+            for i, j in ks.static(ks.ndrange(2, 2)):
+                mass[base + ks.Vector([i, j])] += (w[0] + i) * (w[1] + 2.0 * j) * m[p]
+
+    def run() -> None:
+        scatter()
+        ks.sync()
+
+    return x, m, mass, run
+
+
+def test_cells_that_lanes_find_outside_are_refused() -> None:
+    """Lanes compute the places of all cells, those beyond the tree too; cells inside get what they should. Against NumPy."""
+    ks.init(arch=ks.cpu, cpu_max_num_threads=1)
+    x, m, mass, run = masses(50)
+    rng = np.random.default_rng(7)
+    at = rng.integers(-8, 17 * 4, (50, 2)).astype(np.float32) / 4
+    each = rng.integers(1, 9, 50).astype(np.float32)
+    x.from_numpy(at)
+    m.from_numpy(each)
+    with pytest.raises(AssertionError, match="an index of a sparse field is outside"):
+        run()
+    base = np.floor(at).astype(int)
+    f = at - base
+    w, wanted = f * (1.5 - f) + 0.25, np.zeros((24, 24))
+    for i in range(2):
+        for j in range(2):
+            value = (w[:, 0] + i) * (w[:, 1] + 2.0 * j) * each
+            np.add.at(wanted, (base[:, 0] + i + 4, base[:, 1] + j + 4), value)
+    assert wanted[:4].any() and wanted[20:].any()
+    assert np.allclose(mass.to_numpy(), wanted[4:20, 4:20], atol=1e-4)
+
+
+def test_each_lane_is_left_with_look_ups_and_sums() -> None:
+    """The front has all tests of indices and all places of cells in their tables."""
+    ks.init(arch=ks.cpu)
+    *_, run = masses(50)
+    recording, _ = record_program(run, ())
+    problem = normalise(recording)
+    parts = parts_in(problem, problem.tasks[-1])
+    of_axes = {
+        nodes.Const(16, dtype) for dtype in (nodes.DType.i32, nodes.DType.i64)
+    }  # cells along an axis
+
+    def bounds(body: tuple[nodes.Stmt, ...]) -> list[nodes.Expr]:
+        found = [x for s in nested_statements(body) for e in children(s) for x in walk(e)]
+        return [
+            x for x in found if isinstance(x, nodes.Compare) and x.op == "lt" and x.b in of_axes
+        ]
+
+    assert len(bounds(parts.front)) >= 8 and not bounds(parts.rest)
 
 
 def particles(dtype: Any) -> Any:
