@@ -73,8 +73,8 @@ class Recording:
 
     `arrays` and `scalars` are its parameters in order, `temps` its temporary arrays. `repeats`: ranges of calls that run several
     times and are stored once, outer ones first. `unseen`: arrays of the caller that count as temporaries, since nobody reads them
-    after the sequence. `assumed`: names of trees with lists and active cells as a run of the sequence before has left them
-    (kernels/tasks/entry_facts.py).
+    after the sequence. `assumed`: names of trees with lists and active cells as `n_assumed_runs` runs of the sequence in a row
+    have left them (kernels/tasks/entry_facts.py).
     """
 
     name: str
@@ -86,6 +86,7 @@ class Recording:
     repeats: tuple[Repeat, ...] = ()
     unseen: tuple[str, ...] = ()
     assumed: tuple[str, ...] = ()
+    n_assumed_runs: int = 1
 
     def calls_in_order(self, is_set: Callable[[str], bool] | None = None) -> Iterator[Call]:
         """Yields all calls in order of execution; repeated calls have numbers in place of step indices.

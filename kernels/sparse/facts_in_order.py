@@ -45,15 +45,16 @@ def settled(
     trees: Mapping[str, StructureTree],
     unsure: Container[str] = (),
     most_runs: int = 1,
+    repeats: tuple[Repeat, ...] = (),
 ) -> tuple[Facts, int]:
     """Returns the facts that hold at the begin of each run of a sequence, except the first ones, and the number of these.
 
     The number is at most `most_runs`, and the least one behind which nothing is gained: more facts before a run leave more facts
-    behind it. Precondition: that of `carried`.
+    behind it. Preconditions: those of `carried`.
     """
-    facts = carried(kernels, trees, unsure)
+    facts = carried(kernels, trees, unsure, repeats)
     for n_runs in range(1, most_runs):
-        behind = _behind(kernels, (), facts).noticed().without(unsure)
+        behind = _behind(kernels, repeats, facts).noticed().without(unsure)
         if behind == facts:
             return facts, n_runs
         facts = behind

@@ -58,7 +58,7 @@ _LATER = {
     "ArrayParam": frozenset({"is_list"}),
     "KernelIR": frozenset({"trees", "placed", "independent", "trusted", "shared"}),
     "Call": frozenset({"logical"}),
-    "Recording": frozenset({"trees", "repeats", "unseen", "assumed"}),
+    "Recording": frozenset({"trees", "repeats", "unseen", "assumed", "n_assumed_runs"}),
     "Repeat": frozenset({"index", "until"}),
     "UsedTree": frozenset({"appended"}),
 }
@@ -136,6 +136,8 @@ def _on_trees(recording: Recording) -> Recording:
     }
     if not {*recording.assumed} <= {t.tree.name for t in recording.trees if "counters" in t.arrays}:
         raise ArchiveError("it assumes active cells of trees that it does not have")
+    if recording.n_assumed_runs < 1:
+        raise ArchiveError(f"it assumes active cells of {recording.n_assumed_runs} runs before")
     known = tuple(replace(t, appended=tuple(appended[t.tree.name])) for t in recording.trees)
     return replace(recording, calls=tuple(calls), trees=known)
 

@@ -1,7 +1,8 @@
-"""Facts at the entry of a recorded sequence: lists and active cells of its trees, as its run before has left them.
+"""Facts at the entry of a recorded sequence: lists and active cells of its trees, as its runs before have left them.
 
 A sequence that runs again and again may assume them (`Recording.assumed`): its tasks then make no such list, and activate no such
-cell. Whoever runs it must know that no active cell of these trees has changed since.
+cell. Whoever runs it must know that it ran as often in a row as the facts need, and that between and since no active cell of these
+trees has changed.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ..ir.kernel import KernelIR
 from ..ir.structure import StructureTree
-from ..sparse.facts_in_order import carried, derived_in_order
+from ..sparse.facts_in_order import derived_in_order, settled
 from ..sparse.redundancy import Derived, Facts, work_on_trees
 
 if TYPE_CHECKING:
@@ -26,15 +27,29 @@ class TreeWork(NamedTuple):
     n_activations: int
 
 
-def assuming(recording: Recording, unsure: Container[str]) -> Recording:
-    """Returns the recording with all facts at its entry that a run of it leaves behind.
+def assuming(recording: Recording, unsure: Container[str], most_runs: int = 1) -> Recording:
+    """Returns the recording with all facts at its entry that at most `most_runs` runs of it in a row leave behind.
 
-    `unsure`: names of trees without such facts, since their active cells may change between two runs.
+    These are no more runs than its tasks gain from. `unsure`: names of trees without such facts, since their active cells may
+    change between two runs.
     """
     without = {t.tree.name for t in recording.trees if "counters" not in t.arrays}
     without |= {t.tree.name for t in recording.trees if t.tree.name in unsure}
-    facts = carried(_kernels(recording), _trees(recording), without, recording.repeats)
-    return replace(recording, assumed=tuple(sorted(facts.on)))
+    once = _assuming(recording, without, 1)
+    if most_runs == 1:
+        return once
+    more = _assuming(recording, without, most_runs)
+    return once if derived_calls(more) == derived_calls(once) else more
+
+
+def _assuming(recording: Recording, unsure: Container[str], most_runs: int) -> Recording:
+    facts, n_runs = _settled(recording, unsure, most_runs)
+    return replace(recording, assumed=tuple(sorted(facts.on)), n_assumed_runs=n_runs)
+
+
+def _settled(recording: Recording, unsure: Container[str], most_runs: int) -> tuple[Facts, int]:
+    kernels, trees = _kernels(recording), _trees(recording)
+    return settled(kernels, trees, unsure, most_runs, recording.repeats)
 
 
 def facts_at_entry(recording: Recording) -> Facts:
@@ -43,7 +58,7 @@ def facts_at_entry(recording: Recording) -> Facts:
     if not recording.assumed:
         return Facts(trees)
     unsure = trees.keys() - set(recording.assumed)
-    return carried(_kernels(recording), trees, unsure, recording.repeats)
+    return _settled(recording, unsure, recording.n_assumed_runs)[0]
 
 
 def derived_calls(recording: Recording) -> tuple[Derived | None, ...]:

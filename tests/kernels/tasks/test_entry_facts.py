@@ -1,4 +1,4 @@
-"""Sequences that assume lists and active cells as their run before has left them: their tasks, and random candidates, compiled."""
+"""Sequences that assume lists and active cells as their runs before have left them: tasks, and random candidates, compiled."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
+import kernelscape as ks
+import numpy as np
 import pytest
 from kernelscape.kernels.frontend.recorder import Recording, record_program
 from kernelscape.kernels.tasks.archive import ArchiveError, from_values, to_values
@@ -54,6 +56,49 @@ def test_lists_and_activations_of_a_first_and_of_later_runs(
     assert n_made == later[0]
 
 
+def each_other(n_times: int = 1) -> tuple[Recording, dict[str, np.ndarray]]:
+    """Returns a sequence on two trees that activate each other's cells, and the arrays that it begins with."""
+    x, y = ks.field(ks.i32), ks.field(ks.i32)
+    ks.root.pointer(ks.i, 8).dense(ks.i, 4).place(x)
+    ks.root.pointer(ks.i, 8).dense(ks.i, 4).place(y)
+
+    @ks.kernel
+    def up():
+        for i in x:
+            y[i] = x[i] + i
+
+    @ks.kernel
+    def back():
+        for i in y:
+            x[i] = y[i] % 100
+
+    x[5], y[31] = 3, 9
+    recording, arrays = record_program(lambda: [f() for f in (up, back) * n_times], ())
+    return recording, {name: np.array(a) for name, a in arrays.items()}
+
+
+@pytest.mark.usefixtures("p")
+def test_trees_that_activate_each_other_are_settled_behind_two_runs() -> None:
+    recording, _ = each_other()
+    made = []
+    for most_runs in (1, 2, 5):
+        assumed = assuming(recording, (), most_runs)
+        made.append((assumed.n_assumed_runs, *tree_work(assumed)))
+        n_lists = sum(bool(t.body.trees.lists) for t in normalise(assumed).tasks if t.body)
+        assert n_lists == made[-1][1]
+    assert tree_work(recording) == (2, 2)
+    assert made == [(1, 1, 0), (2, 0, 0), (2, 0, 0)]
+    one = next(iter(t.tree.name for t in recording.trees))
+    unsure = assuming(recording, {one}, 2)
+    assert (unsure.n_assumed_runs, *tree_work(unsure)) == (1, 2, 2)
+
+
+def test_more_runs_are_assumed_only_where_tasks_gain_from_them(p: SimpleNamespace) -> None:
+    for names in ("fill add", "fill add add down coarse", "fill coarse thin", "fill" + " add" * 40):
+        recording = recorded(p, names)
+        assert assuming(recording, (), 2) == assuming(recording, ())
+
+
 def test_trees_that_others_change_are_not_assumed(p: SimpleNamespace) -> None:
     recording = recorded(p, "fill add down coarse")
     of_x, of_z = (t.tree.name for t in recording.trees)
@@ -71,6 +116,20 @@ def test_files_hold_what_is_assumed(p: SimpleNamespace) -> None:
     for wrong in (["none"], ["x"]):
         with pytest.raises(ArchiveError, match="assumes active cells of trees that it does not"):
             from_values(values | {"assumed": wrong})
+
+
+@pytest.mark.usefixtures("p")
+def test_files_hold_how_many_runs_are_assumed() -> None:
+    """One that does not say it is of one run, as those of versions before."""
+    recording, _ = each_other()
+    once, twice = (assuming(recording, (), most_runs) for most_runs in (1, 2))
+    assert from_values(to_values(twice)) == twice
+    values = to_values(once)
+    assert "n_assumed_runs" not in values
+    assert from_values(values).n_assumed_runs == 1
+    assert normalise(from_values(values)).key == normalise(once).key != normalise(twice).key
+    with pytest.raises(ArchiveError, match="it assumes active cells of 0 runs before"):
+        from_values(values | {"n_assumed_runs": 0})
 
 
 @pytest.mark.compiler
@@ -91,3 +150,19 @@ def test_candidates_that_assume_leave_what_the_reference_leaves(
     behind = run_reference(cell_by_cell(recording), before, {})
     sources = sparse_periods.drawn_sources(assumed, 3, seed=1)
     assert sparse_periods.fault(assumed, behind, sources, tmp_path) == ""
+
+
+@pytest.mark.compiler
+@pytest.mark.parametrize("n_times", [1, 30])
+def test_candidates_that_assume_two_runs_leave_what_the_reference_leaves(
+    n_times: int, tmp_path: Path
+) -> None:
+    ks.init()
+    recording, state = each_other(n_times)
+    assert (recording.repeats != ()) == (n_times > 1)
+    assumed = assuming(recording, (), 2)
+    assert (assumed.n_assumed_runs, *tree_work(assumed)) == (2, 0, 0)
+    for _ in range(assumed.n_assumed_runs):
+        state = run_reference(cell_by_cell(recording), state, {})
+    sources = sparse_periods.drawn_sources(assumed, 3, seed=1)
+    assert sparse_periods.fault(assumed, state, sources, tmp_path) == ""
