@@ -1,4 +1,4 @@
-"""Assumed cells of a stored plan: lists and active cells of its trees, as the run before on the same fields has left them."""
+"""Assumed cells of a stored plan: lists and active cells of its trees, as its runs before on the same fields have left them."""
 
 from __future__ import annotations
 
@@ -11,46 +11,52 @@ _MOST_KEPT = 64  # fields of a program that one sequence runs on
 
 
 class AssumedCells:
-    """The trees of one sequence on which its plan assumes something: do they hold what its last run has left?
+    """The trees of one sequence on which its plan assumes something: do they hold what its last runs have left?
 
-    `counters` are those of the trees. `are_changed`: the plan itself may change active cells or make lists of these trees.
+    `counters` are those of the trees, and `n_runs` the runs in a row that make the assumptions true. `are_changed`: the plan itself
+    may change active cells or make lists of these trees.
     """
 
-    def __init__(self, counters: Sequence[Any], are_changed: bool) -> None:
+    def __init__(self, counters: Sequence[Any], n_runs: int, are_changed: bool) -> None:
         self.counters = tuple(counters)
-        self._are_changed = are_changed
+        self._n_runs, self._are_changed = n_runs, are_changed
         self._marks = TreeMarks(self.counters)
         self._trees = range(len(self.counters))
+        self._begun: Sequence[int] = ()
 
     @property
     def hold(self) -> bool:
-        """True if the sequence has run, and no active cell of its trees has changed since."""
-        return not self._marks.gone(self._trees)
-
-    def drop(self) -> None:
-        """Drops what the last run has left: the next one cannot assume it."""
-        self._marks.drop()
-
-    def take(self) -> None:
-        """Records the present state as that after a run of the sequence."""
-        self._marks.set()
+        """True if the sequence has run so often in a row, and no active cell of its trees has changed between or since."""
+        trees = self._trees
+        return not self._marks.gone(trees) and self._marks.are_behind(self._n_runs, trees)
 
     def begin(self) -> None:
-        """Begins a run of the plan: if it is interrupted, nothing holds any more."""
-        if self._are_changed:
-            self._marks.drop()
+        """Begins a run of the sequence by its kernels: if it is interrupted, nothing holds any more."""
+        self._begun = self._marks.begin()
 
     def end(self) -> None:
+        """Ends a run that was not interrupted."""
+        self._marks.set(self._begun)
+
+    def begin_plan(self) -> None:
+        """Begins a run of the sequence by its plan, as `begin` does."""
+        if self._are_changed:
+            self.begin()
+
+    def end_plan(self) -> None:
         """Ends a run of the plan that was not interrupted."""
         if self._are_changed:
-            self._marks.set()
+            self.end()
 
 
 class AssumedByFields:
-    """The assumed cells of one sequence by the fields that it runs on. `names`: of the counters of its trees with assumptions."""
+    """The assumed cells of one sequence by the fields that it runs on.
 
-    def __init__(self, names: Sequence[str]) -> None:
-        self._names = tuple(names)
+    `names`: of the counters of its trees with assumptions. `n_runs`: runs in a row that make these true.
+    """
+
+    def __init__(self, names: Sequence[str], n_runs: int) -> None:
+        self._names, self.n_runs = tuple(names), n_runs
         self._found: dict[tuple[int, ...], AssumedCells] = {}
 
     def of(self, arrays: Mapping[str, Any], written: frozenset[str]) -> AssumedCells | None:
@@ -65,7 +71,8 @@ class AssumedByFields:
         if key not in self._found:
             if len(self._found) >= _MOST_KEPT:
                 self._found.clear()
-            self._found[key] = AssumedCells(counters, not written.isdisjoint(self._names))
+            are_changed = not written.isdisjoint(self._names)
+            self._found[key] = AssumedCells(counters, self.n_runs, are_changed)
         return self._found[key]
 
     def clear(self) -> None:

@@ -272,10 +272,12 @@ def explain_run(path: str | Path) -> Explanation:
 
 
 def _assumed_text(recording: Recording) -> str:
-    before, now = tree_work(replace(recording, assumed=())), tree_work(recording)
+    before, now = tree_work(replace(recording, assumed=(), n_assumed_runs=1)), tree_work(recording)
     n_lists, n_activations = (a - b for a, b in zip(before, now, strict=True))
+    n_runs = recording.n_assumed_runs
+    runs = "run" if n_runs == 1 else f"{n_runs} runs in a row"
     return (
-        f"taken over from the run before: lists {n_lists}, activations {n_activations};"
+        f"taken over from the {runs} before: lists {n_lists}, activations {n_activations};"
         f" where active cells of {', '.join(recording.assumed)} have changed since, its program runs the kernels"
     )
 

@@ -100,7 +100,7 @@ class StoredPlan:
     best: Best
     n_runs: int = 0
     n_met: int = 0  # calls of the longest part of it that was met
-    n_missed: int = 0  # runs of its kernels, since active cells had changed
+    n_missed: int = 0  # runs of its kernels, since active cells had changed lately
     is_usable: bool = True
 
     def __post_init__(self) -> None:
@@ -109,7 +109,7 @@ class StoredPlan:
         self.calls: tuple[Call, ...] = tuple(recording.calls_in_order())
         self.trees = recording.trees
         counters = [t.arrays["counters"] for t in self.trees if t.tree.name in recording.assumed]
-        self.assumed = AssumedByFields(counters)
+        self.assumed = AssumedByFields(counters, recording.n_assumed_runs)
         self.work = tree_work(recording)
         self.work_alone = tree_work_alone(recording)
         places = {t.tree.name: t.fields for t in self.trees}
@@ -454,14 +454,14 @@ class Follower(AbstractDeferringExecutor):
             self._run_kernels(whole, assumed)
             return
         if assumed is not None:
-            assumed.begin()
+            assumed.begin_plan()
         try:
             is_planned = self._execute(whole)
         except IndexError:  # nothing was written: the kernel that is wrong says so itself
             run_each(whole.calls)
             return
         if assumed is not None:
-            assumed.end()
+            assumed.end_plan()
         sequence = whole.sequence
         sequence.n_runs += 1
         if is_planned:
@@ -471,10 +471,10 @@ class Follower(AbstractDeferringExecutor):
     def _run_kernels(self, whole: SequenceRun, assumed: AssumedCells) -> None:
         """Runs a sequence kernel by kernel, which makes true what its implementation assumes."""
         whole.sequence.n_missed += 1
-        assumed.drop()
+        assumed.begin()
         run_each(whole.calls)
         self.behind.release()
-        assumed.take()
+        assumed.end()
         self._expect_behind(whole)
 
     def _expect_behind(self, whole: SequenceRun) -> None:
@@ -560,10 +560,14 @@ os.register_at_fork(after_in_child=_go_on_in_child)
 
 def _why(s: StoredPlan) -> str:
     if s.n_missed:
-        return (
-            f"it assumes the active cells of a run before, and they had changed at each of {s.n_missed} runs"
-            if s.n_missed > 1
-            else "it assumes the active cells of a run before, and there was one run only"
+        n_runs = s.assumed.n_runs
+        before = "a run" if n_runs == 1 else f"{n_runs} runs in a row"
+        times = "was one run" if s.n_missed == 1 else f"were {s.n_missed} runs"
+        since = "had changed" if n_runs == 1 else "had lately changed"
+        return f"it assumes the active cells of {before} before, and " + (
+            f"they {since} at each of {s.n_missed} runs"
+            if s.n_missed > n_runs
+            else f"there {times} only"
         )
     names = [call.ir.name for call in s.calls]
     if s.n_met == 0:

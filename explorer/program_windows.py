@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import statistics
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 from math import inf
@@ -18,6 +18,7 @@ from typing import Any
 from ..kernels.fields.tree import Structure
 from ..kernels.frontend import dispatch
 from ..kernels.frontend.instance import KernelCall
+from ..runtime.engine.plan_bank import MOST_RUNS
 from ..runtime.engine.planned_window import Held, PlannedWindow, RanWindow, WindowRun
 from ..runtime.engine.window import DeferralWindow
 from .call_form import CallForm, form_of
@@ -104,7 +105,7 @@ class ProgramWindow:
     def workload(self, sequence: str, name: str) -> Workload:
         """Returns the calls as a workload to explore, on the current contents of the fields.
 
-        It assumes lists and active cells as the run before has left them. Varying numbers become its arguments. Raises
+        It assumes lists and active cells as the runs before have left them. Varying numbers become its arguments. Raises
         LanguageError.
         """
         given = [x for c in self.calls for x in c.scalars.values()]
@@ -119,7 +120,21 @@ class ProgramWindow:
                 dispatch.current().run(replace(c, scalars=own))
 
         args = [given[k] for k in sorted(self.varying)]
-        return make_workload(called, args, sequence=sequence, name=name, unsure=self.trees_unsure)
+        unsure = self.trees_unsure
+        return make_workload(
+            called,
+            args,
+            sequence=sequence,
+            name=name,
+            unsure=unsure,
+            most_runs=self._most_runs(unsure or frozenset()),
+        )
+
+    def _most_runs(self, unsure: Container[str]) -> int:
+        """Returns the number of runs in a row that have left the active cells of all trees but `unsure`, at most `MOST_RUNS`."""
+        names = enumerate(x.layout.tree.name for x in self.ran.structures)
+        sure = [k for k, name in names if name not in unsure]
+        return MOST_RUNS if self.ran.marks.are_behind(MOST_RUNS, sure) else 1
 
 
 class WindowLog:

@@ -19,6 +19,7 @@ SPARSE = tuple(
 STATEMENTS = "tests/kernels/sparse/test_statements.py"
 PROBES = "tests/kernels/sparse/test_probes.py"
 PLANS = "tests/runtime/engine/test_planned_window.py::test_plans_notice_what_changes_cells_between_windows"
+RUNNING = "tests/cli/test_running_programs.py::test_{}".format
 ACCESSES = "tests/runtime/engine/test_planned_window.py::test_an_access_ends_a_window_only_where_a_call_of_it_depends_on_it"
 WINDOWS = "tests/kernels/tasks/test_window_kernels.py"
 MUTUAL = "tests/kernels/sparse/test_mutual_activation.py"
@@ -213,6 +214,20 @@ FAULTS = (
         "            flags[flags == 0] = -number\n",
         "",
         (PLANS,),
+    ),
+    Fault(
+        "assumed cells: runs in a row behind which a found plan may run",
+        "explorer",
+        " and self._marks.are_behind(self._n_runs, trees)",
+        "",
+        (RUNNING("plans_on_trees_that_activate_each_other_take_over_what_two_runs_have_left"),),
+    ),
+    Fault(
+        "a window of a program: runs in a row that its search may assume",
+        "explorer",
+        "MOST_RUNS if self.ran.marks.are_behind(MOST_RUNS, sure) else 1",
+        "MOST_RUNS",
+        (RUNNING("two_runs_are_assumed_if_no_cell_changed_between_the_last_two"),),
     ),
     Fault(
         "a host access: what a write of Python must wait for",

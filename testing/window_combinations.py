@@ -20,6 +20,7 @@ from ..kernels.tasks.entry_facts import assuming
 from ..kernels.tasks.naive_activation import cell_by_cell
 from ..kernels.tasks.pipeline import normalise
 from ..kernels.tasks.window_kernels import window_kernels
+from ..runtime.engine.plan_bank import MOST_RUNS
 from ..space.backbone import OUTER
 from ..space.build import build_space
 from ..space.candidate import Candidate, DeadEnd, Space
@@ -157,8 +158,15 @@ def _forms(recording: Recording, before: Arrays) -> Iterator[_Form]:
     def behind(one: Recording, begin: Arrays) -> Arrays:
         return run_reference(cell_by_cell(one), begin, {})
 
+    def steady(one: Recording, begin: Arrays) -> tuple[Recording, Arrays]:
+        """Returns a window with all that it may assume, and the states behind as many runs."""
+        assumed = assuming(one, (), MOST_RUNS)
+        for _ in range(assumed.n_assumed_runs):
+            begin = behind(one, begin)
+        return assumed, begin
+
     yield form("first", recording, before)
-    later, assumed = behind(recording, before), assuming(recording, ())
+    assumed, later = steady(recording, before)
     if assumed.assumed:
         yield form("steady", assumed, later)
     n = window_kernels(window_of(recording)).rotation
@@ -168,7 +176,7 @@ def _forms(recording: Recording, before: Arrays) -> Iterator[_Form]:
             replace(recording, calls=some, repeats=())
             for some in (calls[:n], (*calls[n:], *calls[:n]))
         )
-        yield form("rotated", assuming(rotated, ()), behind(rotated, behind(prologue, later)))
+        yield form("rotated", *steady(rotated, behind(prologue, later)))
 
 
 def _works(

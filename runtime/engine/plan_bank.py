@@ -35,7 +35,7 @@ if TYPE_CHECKING:  # the rules of plans are imported with the first of them
 _LEAST_TIMES = 2  # that a window is met before its plan is built
 _MOST_PLANS = 256
 # Runs in a row that make true what a plan assumes. Trees that activate each other are known not to grow from the second one on.
-_MOST_RUNS = 2
+MOST_RUNS = 2
 _MOST_MISSES = 3  # runs in a row before which cells have changed, or had lately
 
 Values = tuple[Any, ...]
@@ -66,7 +66,7 @@ class WindowPlan:
             return None
         if self._planned is None:
             try:
-                most_runs = _MOST_RUNS if self.is_patient else 1
+                most_runs = MOST_RUNS if self.is_patient else 1
                 begun = partial(
                     _begun, self.calls, self.unsure, self.stored, self.left_out, most_runs
                 )

@@ -424,8 +424,6 @@ class PlannedWindow(AbstractDeferringExecutor):
         begin = perf_counter()
         self._run_calls(ran, calls)
         taken_s = perf_counter() - begin
-        if not self.behind.waits:
-            ran.marks.set()
         self._note(WindowRun(ran, calls, taken_s, self._why, changed))
 
     def _run_calls(self, ran: RanWindow, calls: list[Held]) -> None:
@@ -455,7 +453,8 @@ class PlannedWindow(AbstractDeferringExecutor):
         begun = ran.marks.begin()
         for kernel, values in calls:
             self._run_one(kernel, values)
-        if ran.plan is not None and not self.behind.waits:
+        is_marked = ran.plan is not None or self._note is not None
+        if is_marked and not self.behind.waits:
             ran.marks.set(begun)
         stats.backend_s += perf_counter() - begin
 

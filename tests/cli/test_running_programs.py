@@ -13,6 +13,7 @@ import kernelscape as ks
 import numpy as np
 import pytest
 from kernelscape.cli.schema import line_schema
+from kernelscape.explorer import program_windows
 from kernelscape.explorer.plan_check import PlanChecks
 from kernelscape.explorer.plan_replay import SequenceRun
 from kernelscape.explorer.program_windows import WindowLog, watched_window
@@ -374,6 +375,98 @@ def test_a_plan_on_trees_is_not_run_outside_of_its_program(on_trees: Path, explo
     assert "taken over from the run before: lists 1, activations 1; where active" in out
 
 
+EACH_OTHER = """
+import os
+import kernelscape as ks
+
+ks.init(decisions=os.environ.get("FOUND") or None)
+x, y = ks.field(ks.i32), ks.field(ks.i32)
+of_x, of_y = ks.root.pointer(ks.i, 8), ks.root.pointer(ks.i, 8)
+of_x.dense(ks.i, 4).place(x)
+of_y.dense(ks.i, 4).place(y)
+
+@ks.kernel
+def up():
+    for i in x:
+        y[i] += x[i] + i
+
+@ks.kernel
+def back():
+    for i in y:
+        x[i] = y[i] % 100
+
+@ks.kernel
+def thin():
+    for i in y:
+        if i == 5:
+            ks.deactivate(of_y, 1)
+
+def change(k):
+    if k == 5:
+        x[30] = 4
+    elif k == 8:
+        thin()
+    elif k == 9:
+        of_x.deactivate_all()
+
+def frame():
+    up()
+    back()
+    return [*x.to_numpy(), *y.to_numpy()]
+
+x[5], y[9] = 3, 2
+if __name__ == "__main__":
+    for _ in range(12):
+        frame()
+"""
+
+
+@pytest.mark.parametrize(
+    ("most_runs", "by_kernels", "n_lists", "said"),
+    [
+        (2, {0, 1, 5, 6, 8, 9, 10}, 0, ("2 runs in a row", "were 2 runs")),
+        (1, {0, 5, 8, 9}, 1, ("run", "was one run")),
+    ],
+)
+def test_plans_on_trees_that_activate_each_other_take_over_what_two_runs_have_left(
+    most_runs: int,
+    by_kernels: set[int],
+    n_lists: int,
+    said: tuple[str, str],
+    explore,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """So the two runs behind any change of active cells are kernel by kernel. Files of versions before have what one run leaves."""
+    monkeypatch.setattr(program_windows, "MOST_RUNS", most_runs)
+    Path("program.py").write_text(EACH_OTHER)
+    code, _, err = explore("run", "program.py", "--max-evals", "2", "-o", "run")
+    assert code == 0, err
+    with ks.interpret():
+        program = started(monkeypatch, "")
+        wanted = [(program["change"](k), program["frame"]())[1] for k in range(13)]
+    program = started(monkeypatch, "run")
+    found, counts = [], []
+    for k in range(13):
+        program["change"](k)
+        before = ks.engine.stats()
+        found.append(program["frame"]())
+        now = ks.engine.stats()
+        names = ("n_planned", "n_lists", "n_activations", "n_lists_without")
+        counts.append(tuple(getattr(now, name) - getattr(before, name) for name in names))
+    assert found == wanted
+    alone, steady = (0, 0, 0, 0), (2, n_lists, 0, 2)
+    assert counts == [alone if k in by_kernels else steady for k in range(13)]
+    assert n_runs() == 13 - len(by_kernels)
+    ks.reset()
+    out = explore("explain", "run")[1]
+    assert f"taken over from the {said[0]} before: lists {2 - n_lists}, activations 2; where" in out
+    program = started(monkeypatch, "run")
+    for _ in range(most_runs):
+        program["frame"]()
+    with pytest.warns(RuntimeWarning, match=f"{said[0]} before, and there {said[1]} only"):
+        ks.reset()
+
+
 @pytest.mark.parametrize(
     ("n_frames", "said"),
     [(1, "and there was one run only"), (3, "they had changed at each of 3 runs")],
@@ -427,6 +520,39 @@ def test_what_changes_between_two_periods_is_not_assumed(
     recording = window.workload("program:window1", "window1").recording
     trees = [t.tree for t in recording.trees if t.tree.name in recording.assumed]
     assert [t.nodes[0].extents[0] for t in trees] == wanted
+
+
+@pytest.mark.parametrize(("changed", "n_runs"), [(None, 2), (3, 2), (8, 1)])
+def test_two_runs_are_assumed_if_no_cell_changed_between_the_last_two(
+    changed: int | None, n_runs: int
+) -> None:
+    log = WindowLog(60.0, lambda: None)
+    with watching(lambda: watched_window(log)):
+        ks.init()
+    x, y = ks.field(ks.i32), ks.field(ks.i32)
+    for f in (x, y):
+        ks.root.pointer(ks.i, 8).dense(ks.i, 4).place(f)
+
+    @ks.kernel
+    def up():
+        for i in x:
+            y[i] = x[i] + 1
+
+    @ks.kernel
+    def back():
+        for i in y:
+            x[i] = y[i] + 1
+
+    x[5] = 1
+    for k in range(9):
+        if k == changed:
+            y[30] = 1
+        up()
+        back()
+        ks.sync()
+    (window,) = log.windows
+    recording = window.workload("program:window1", "window1").recording
+    assert (len(recording.assumed), recording.n_assumed_runs) == (2, n_runs)
 
 
 def test_windows_with_other_kernels_or_other_uses_of_fields_are_several() -> None:
