@@ -93,12 +93,11 @@ def test_random_candidates_that_load_ahead_are_right(name, tmp_path):
 
 
 @pytest.mark.skipif(not nvrtc_is_there(), reason="no NVRTC")
-@pytest.mark.parametrize("sheet", gpu.SHEETS)
-def test_the_compiler_of_cuda_takes_fragments_and_loads_ahead(sheet, tmp_path):
+def test_the_compiler_of_cuda_takes_fragments_and_loads_ahead(nvrtc_folder):
     problem, _ = product(64, 32, 64)
     for decisions in (AHEAD, DEEP, DEEP_AHEAD, {**DEEP_AHEAD, "layout(multiply0.a)": "SWIZZLED"}):
         source = gpu.source_of(decided(problem, decisions))
-        assert gpu.compiler_says(source, tmp_path, [sheet]) == "", source.text
+        assert gpu.compiler_says(source, nvrtc_folder) == "", source.text
 
 
 def loops_of(candidate):

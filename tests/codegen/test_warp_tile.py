@@ -115,9 +115,9 @@ def test_threads_along_a_sum_combine_beside_rectangles(tmp_path):
 
 @pytest.mark.skipif(not nvrtc_is_there(), reason="no NVRTC")
 @pytest.mark.parametrize("decisions", [SQUARE, SUMMED], ids=["square", "summed"])
-def test_the_compiler_of_cuda_takes_rectangles(decisions, tmp_path):
+def test_the_compiler_of_cuda_takes_rectangles(decisions, nvrtc_folder):
     source = gpu.source_of(tiled("4X8", decisions)[1])
-    assert gpu.compiler_says(source, tmp_path, gpu.SHEETS) == ""
+    assert gpu.compiler_says(source, nvrtc_folder) == ""
 
 
 @pytest.mark.parametrize(
