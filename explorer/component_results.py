@@ -20,11 +20,13 @@ from ..codegen.text.dialect import Dialect
 from ..kernels.frontend.recorder import Recording
 from ..kernels.ir.errors import LanguageError
 from ..kernels.ir.kernel import Param
+from ..kernels.ir.task import Task
 from ..kernels.ir.walk import walk
 from ..kernels.tasks.archive import to_values
 from ..kernels.tasks.pipeline import normalise
 from ..kernels.tasks.recorded_calls import labels_of
-from ..runtime.engine.stored_components import key_of_recording, why_no_part
+from ..runtime.engine.component_keys import key_of, keyed_calls
+from ..runtime.engine.stored_components import why_not_stored
 from ..runtime.records.record import BestFile, ComponentRecord, Decisions
 from ..runtime.records.replay import StaleError, restore_complete
 from ..runtime.records.stored import StoredParameter, StoredSequence
@@ -58,15 +60,16 @@ def component_results(
     """Yields the key and the result of each component of a sequence whose calls are a sequence of their own.
 
     `candidate`: the best implementation, of which `best` is the record and `rows` has the times of the components, if it has
-    several. Components of sparse fields, of repeats and of temporaries are left out.
+    several. Components of repeats are left out.
     """
     if candidate.space.target.kind != CPU:
         return
     until_s = time.monotonic() + _LONGEST_S
-    whole, known = EvaluatedSources(dialect), set[str]()
+    whole, known, content = EvaluatedSources(dialect), set[str](), keyed_calls(recording)
     for group in sorted(_groups(recording, candidate, best, rows), key=lambda x: -x.time_ns):
-        part = part_of(recording, group.calls)
-        if part is None or (key := key_of_recording(part)) in known:
+        key = key_of(content[group.calls.start : group.calls.stop])
+        part = None if key in known else part_of(recording, group.calls)
+        if part is None:
             continue
         if time.monotonic() > until_s:
             return
@@ -96,14 +99,21 @@ def _groups(
     """Yields the components in groups, each of which has all tasks of consecutive calls.
 
     A call without a task, such as one that stores where a later sum begins, goes to the group of the calls behind it.
+    A task without a call stores the zeros of a temporary: it goes to the first call that uses it.
     """
     numbers = {label: k for k, label in enumerate(labels_of(recording))}
+    users = {name: k for k, c in reversed(list(enumerate(recording.calls))) for name in c.arrays}
     tasks, runs = candidate.space.problem.tasks, candidate.space.backbone.components
     if candidate.is_apart:
         every = range(len(recording.calls))
         yield _Group(range(len(runs)), every, best.time_ns, best.spread)
         return
-    calls = [{numbers.get(tasks[t].name.partition(".")[0], -1) for t in run} for run in runs]
+
+    def call_of(task: Task) -> int:
+        label = task.name.partition(".")[0]
+        return numbers[label] if label in numbers else users.get(task.target.array, -1)
+
+    calls = [{call_of(tasks[t]) for t in run} for run in runs]
     others = set(range(len(recording.calls))).difference(*calls)
     first = 0
     for k in range(1, len(runs) + 1):
@@ -126,24 +136,30 @@ def _groups(
 
 
 def part_of(recording: Recording, at: range) -> Recording | None:
-    """Returns the calls `at` of a recording as a recording of their own; None if that cannot be part of a window."""
+    """Returns the calls `at` of a recording as a recording of their own; None if they are no component.
+
+    Temporaries that no other call uses are its own. They stay temporaries, also those that are unseen arrays of the whole.
+    """
     calls = recording.calls[at.start : at.stop]
     if any(k in r.members for r in recording.repeats for k in at):
         return None
+    others = (*recording.calls[: at.start], *recording.calls[at.stop :])
     arrays = {name for call in calls for name in call.arrays}
     scalars = {
         x.name for call in calls for e in call.scalars for x in walk(e) if isinstance(x, Param)
     }
-    if not arrays <= {p.name for p in recording.arrays} or any(c.logical for c in calls):
+    temps = tuple(p for p in recording.temps if p.name in arrays)
+    elsewhere = {name for call in others for name in call.arrays}
+    if any(p.name in elsewhere for p in temps) or any(c.logical for c in calls):
         return None
     part = Recording(
         recording.name,
         tuple(p for p in recording.arrays if p.name in arrays),
-        (),
+        temps,
         tuple(p for p in recording.scalars if p.name in scalars),
         calls,
     )
-    return None if why_no_part(part) else part
+    return None if why_not_stored(part) else part
 
 
 def _alone(part: Recording, recording: Recording, candidate: Candidate, group: _Group) -> Candidate:

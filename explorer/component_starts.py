@@ -14,7 +14,7 @@ from ..kernels.frontend.recorder import Recording
 from ..kernels.ir.errors import LanguageError
 from ..kernels.tasks.pipeline import normalise
 from ..kernels.tasks.recorded_calls import labels_of
-from ..runtime.engine.stored_components import calls_key, key_of_recording, n_calls_of
+from ..runtime.engine.component_keys import key_of, key_of_recording, keyed_calls, n_calls_of
 from ..runtime.files import is_there
 from ..runtime.records.loading import check_best
 from ..runtime.records.record import BestFile, Decisions, RecordError
@@ -82,14 +82,14 @@ class _Starts:
     def take(self) -> None:
         """Decides what is stored about runs of calls: those of most calls first, then the earliest."""
         labels, calls = labels_of(self.recording), self.recording.calls
-        is_free = [True] * len(calls)
+        is_free, content = [True] * len(calls), keyed_calls(self.recording)
         for n in sorted({n_calls_of(key) for key in self.rows} - {0}, reverse=True):
             for k in range(len(calls) - n + 1):
                 if not self._has_time():
                     return
                 if not all(is_free[k : k + n]):
                     continue
-                key = calls_key((c.ir, c.arrays) for c in calls[k : k + n])
+                key = key_of(content[k : k + n])
                 part = part_of(self.recording, range(k, k + n)) if key in self.rows else None
                 if part is None:
                     continue

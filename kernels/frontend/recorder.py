@@ -22,7 +22,7 @@ from ..fields.ndarray import Ndarray
 from ..ir.kernel import ArrayParam, DType, Expr, KernelIR, Location, Param
 from ..ir.repeats import Ended, Repeat, fold, times, with_steps
 from ..ir.simplify import cast, const
-from ..sparse.recorded import Logical, UsedTree, appended_to
+from ..sparse.recorded import Logical, UsedTree
 from .annotations import resolve_annotation
 from .complex_numbers import complex_annotation, complex_dtype, is_complex_array, pairs_of
 from .dispatch import Executor, chosen, using
@@ -265,16 +265,9 @@ class Recorder(Executor):
             return
         self._different.append(Call(ir, names, values, where, logical))  # keeps the ids alive
         if logical is not None:
-            by_param = dict(zip((p.name for p in ir.arrays), names, strict=True))
             for used in on.trees:
-                tree = used.tree.name
-                before = self._trees.get(tree, used)
-                here = [(k, by_param[n]) for n, t, k in logical.sections if t == tree]
-                sections = dict.fromkeys((*before.sections, *here))
-                more = {*before.appended, *appended_to(logical.ir, tree)}
-                self._trees[tree] = replace(
-                    before, sections=tuple(sections), appended=tuple(sorted(more))
-                )
+                before = self._trees.get(used.tree.name, used)
+                self._trees[used.tree.name] = before.used_by(ir, logical, names)
 
     def steps_until(self, count: int, until: Any, where: Location) -> Iterator[int]:
         """Yields the numbers of all steps of a repeat that the array `until` may end, and records their calls.

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from ..ir.kernel import Append, KernelIR
@@ -67,6 +67,17 @@ class UsedTree:
     def arrays(self) -> Mapping[str, str]:
         """The sequence's array for each section (array of the tree's memory), by the section's key."""
         return dict(self.sections)
+
+    def used_by(self, ir: KernelIR, logical: Logical, arrays: Sequence[str]) -> UsedTree:
+        """Returns the tree with the sections and appends of one more call.
+
+        `ir`: the call's kernel on plain arrays. `arrays`: the sequence's array for each array parameter of it.
+        """
+        name, given = self.tree.name, {p.name: x for p, x in zip(ir.arrays, arrays, strict=True)}
+        here = ((key, given[array]) for array, tree, key in logical.sections if tree == name)
+        more = {*self.appended, *appended_to(logical.ir, name)}
+        sections = dict.fromkeys((*self.sections, *here))
+        return replace(self, sections=tuple(sections), appended=tuple(sorted(more)))
 
 
 def appended_to(ir: KernelIR, tree: str) -> tuple[int, ...]:

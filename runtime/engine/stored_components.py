@@ -6,11 +6,9 @@ makes the same calls runs that implementation for them, though the window itself
 
 from __future__ import annotations
 
-import hashlib
-import re
 import threading
 import warnings
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from math import copysign
@@ -20,10 +18,8 @@ import numpy as np
 
 from ...kernels.fields.program import current_program
 from ...kernels.frontend.recorder import Recording
-from ...kernels.ir.kernel import Assert, Cast, Const, DType, Expr, KernelIR, Param, Print
-from ...kernels.ir.spelling import spelled
+from ...kernels.ir.kernel import Assert, Cast, Const, DType, Expr, Param, Print
 from ...kernels.ir.walk import nested_statements, written_in
-from ..by_identity import ByIdentity
 from ..device import DeviceOptions, open_device
 from ..records.loading import check_best
 from ..records.record import RecordError
@@ -31,49 +27,12 @@ from ..records.replay import RebuiltRecord, dialect_of, open_tuned, rebuild
 from ..records.store import TunedStore
 from ..records.unusable import UNUSABLE, sentence_of
 from ..worker.verify import first_difference
+from .component_keys import MOST_CALLS, key_of, key_of_recording, n_calls_of, plain_call
 
 if TYPE_CHECKING:
     from ...kernels.sparse.recorded import WindowCall
 
 N_CHECKED = 3  # runs that are compared
-_VERSION = "calls-2"  # of keys: rows under those of other versions are not found
-_N_CALLS = re.compile(rf"[1-9][0-9]?(?= {_VERSION} )")  # of a component, in its key
-MOST_CALLS = 99  # of a component
-
-
-def calls_key(calls: Iterable[tuple[KernelIR, Sequence[Hashable]]]) -> str:
-    """Returns the key of some calls by content: their number, the texts of their kernels, and which arrays are the same.
-
-    The texts have types and shapes. Values of scalar arguments are left out.
-    """
-    return _key_of([(_digest_of(ir), arrays) for ir, arrays in calls])
-
-
-def n_calls_of(key: str) -> int:
-    """Returns the number of calls that a key is of; 0 for keys of other versions."""
-    found = _N_CALLS.match(key)
-    return int(found[0]) if found else 0
-
-
-_digests = ByIdentity[KernelIR, str]()
-
-
-def _digest_of(ir: KernelIR) -> str:
-    """Returns a digest of a kernel's text, which is long: it is made once."""
-    found = _digests.get(ir)
-    if found is None:
-        text = spelled(ir, has_places=False).encode()
-        found = _digests.setdefault(ir, hashlib.blake2b(text, digest_size=16).hexdigest())
-    return found
-
-
-def _key_of(calls: Sequence[tuple[str, Sequence[Hashable]]]) -> str:
-    """Returns the key of calls whose kernels are given by the digests of their texts."""
-    digest, numbers = hashlib.blake2b(digest_size=12), dict[Hashable, int]()
-    for kernel, arrays in calls:
-        at = [numbers.setdefault(x, len(numbers)) for x in arrays]
-        digest.update(f"{kernel}{at}".encode())
-    return f"{len(calls)} {_VERSION} {digest.hexdigest()}"
 
 
 def plain_scalar(x: Expr) -> Param | Const | None:
@@ -200,8 +159,15 @@ def why_no_part(recording: Recording) -> str:
     """Returns the reason why a stored sequence cannot be part of a window; "" if it can."""
     if recording.trees:
         return "it uses sparse fields"
-    if recording.temps or recording.repeats or len(recording.calls) > MOST_CALLS:
-        return "it has temporaries, repeats or too many calls"
+    if recording.temps:
+        return "it has temporaries"
+    return why_not_stored(recording)
+
+
+def why_not_stored(recording: Recording) -> str:
+    """Returns the reason why a sequence is no component of another one; "" if it can be one."""
+    if recording.repeats or len(recording.calls) > MOST_CALLS:
+        return "it has repeats or too many calls"
     if any(plain_scalar(x) is None for call in recording.calls for x in call.scalars):
         return "its kernels take numbers that it computes or rounds"
     statements = (s for call in recording.calls for s in nested_statements(call.ir.body))
@@ -235,7 +201,7 @@ class StoredComponents:
         It builds them. What cannot be used is left out, with one warning for all: it has no effect on other calls. So are the
         ranges `left_out`.
         """
-        spelt = [(_digest_of(c.ir), c.arrays) for c in calls]
+        content = [plain_call(c.ir, c.arrays) for c in calls]
         firsts = list(accumulate((len(c.ir.scalars) for c in calls), initial=0))
         is_free = [not c.trees and c.logical is None for c in calls]
         found = []
@@ -244,7 +210,7 @@ class StoredComponents:
                 at = range(k, k + n)
                 if not all(is_free[k : k + n]) or at in left_out:
                     continue
-                part = self._part(_key_of(spelt[k : k + n]), calls, at, firsts[k])
+                part = self._part(key_of(content[k : k + n]), calls, at, firsts[k])
                 if part is not None:
                     found.append(part)
                     is_free[k : k + n] = [False] * n
@@ -320,11 +286,6 @@ def threads_at_most() -> int:
     """Returns the program's limit of threads for a kernel (`cpu_max_num_threads`); 0: none."""
     program = current_program()
     return 0 if program is None else program.config.cpu_max_num_threads
-
-
-def key_of_recording(recording: Recording) -> str:
-    """Returns the key of a recording's calls by content."""
-    return calls_key((call.ir, call.arrays) for call in recording.calls)
 
 
 def _n_launches(rebuilt: RebuiltRecord) -> int:

@@ -110,7 +110,63 @@ def turned(w, p, q, r):
     add_up(q, r)
 
 
-SIZES = {cleared: (67, 67, 1), first: (67, 67, 1), pair: (67, 1)}
+def hidden(x, s):
+    """Two calls by way of an array that nobody else sees, which holds zeros at first."""
+    y = ks.ndarray(ks.f32, 67)
+    raise_by(x, y)
+    add_up(y, s)
+
+
+@ks.kernel
+def raise_by(x: nd, y: nd) -> None:
+    for i in range(x.shape[0]):
+        y[i] += 0.5 * x[i]
+
+
+@ks.kernel
+def lift(given: nd, made: nd) -> None:
+    for number in range(given.shape[0]):
+        made[number] += 0.5 * given[number]
+
+
+@ks.kernel
+def total(given: nd, made: nd) -> None:
+    for number in range(given.shape[0]):
+        made[0] += given[number]
+
+
+def hidden_elsewhere(w, p, r):
+    """The same calls under other names."""
+    turn(w)
+    q = ks.ndarray(ks.f32, 67, "q")
+    lift(p, q)
+    total(q, r)
+
+
+def seen(w, p, q, r):
+    """The same calls on an array of the caller."""
+    turn(w)
+    raise_by(p, q)
+    add_up(q, r)
+
+
+def used_again(w, p, r):
+    """A later call reads the array, too."""
+    turn(w)
+    q = ks.ndarray(ks.f32, 67)
+    raise_by(p, q)
+    add_up(q, r)
+    scale(q, p)
+
+
+SIZES = {
+    cleared: (67, 67, 1),
+    first: (67, 67, 1),
+    hidden: (67, 1),
+    hidden_elsewhere: (41, 67, 1),
+    pair: (67, 1),
+    used_again: (41, 67, 1),
+}
 NAMES = {"x": "p", "y": "q", "s": "r"}
 
 
@@ -147,9 +203,13 @@ def store(
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     place = default_store()
     place.parent.mkdir(parents=True)
-    with closing(sqlite3.connect(searched[0])) as old, closing(sqlite3.connect(place)) as new:
-        old.backup(new)
+    copied(searched[0], place)
     return place
+
+
+def copied(store: Path, place: Path) -> None:
+    with closing(sqlite3.connect(store)) as old, closing(sqlite3.connect(place)) as new:
+        old.backup(new)
 
 
 def renamed(decisions: Decisions, number: int) -> Decisions:
@@ -209,6 +269,36 @@ def test_a_call_without_a_task_belongs_to_those_behind_it(store: Path, tmp_path:
     assert any(has(r, {"mem_space(scale0->add_up0.q)": "REGISTER"}) for r in measured)
 
 
+@pytest.fixture(scope="module")
+def with_temporary(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The store of a user who has searched `hidden` alone."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_DATA_HOME", str(tmp_path_factory.mktemp("data")))
+        explored(hidden, tmp_path_factory.mktemp("run"), mem_space="REGISTER")
+        return default_store()
+
+
+@pytest.mark.parametrize(
+    ("sequence", "is_found"), [(hidden_elsewhere, True), (seen, False), (used_again, False)]
+)
+def test_calls_with_a_temporary_of_their_own_are_a_component(
+    store: Path, with_temporary: Path, tmp_path: Path, sequence, is_found: bool
+) -> None:
+    """In a sequence of other kernels and arrays, but not where anybody else reads the array."""
+    store.unlink()
+    copied(with_temporary, store)
+    measured, notes = explored(sequence, tmp_path / "run")
+    assert notes == ["components with stored decisions: 1"] * is_found
+    wanted = {"mem_space(lift0->total0.q)": "REGISTER"}
+    assert any(has(r, wanted) for r in measured) == is_found
+
+
+def test_names_are_those_of_the_sequence_that_is_searched(store: Path, tmp_path: Path) -> None:
+    change(store, lambda text: text.replace("add_up", "add_on"))
+    _, notes = explored(longer, tmp_path / "run")
+    assert notes == ["components with stored decisions: 1"]
+
+
 def change(place: Path, edit: Callable[[str], str]) -> None:
     """Edits the stored components."""
     with closing(sqlite3.connect(place)) as connection, connection:
@@ -217,6 +307,10 @@ def change(place: Path, edit: Callable[[str], str]) -> None:
             assert edit(text) != text
             connection.execute("update results set result = ? where id = ?", (edit(text), number))
         assert rows
+
+
+def _recording(text: str) -> str:
+    return str(msgspec.json.decode(text)["stored"]["recording"])
 
 
 def recorded(text: str, recording: str) -> str:
@@ -238,7 +332,7 @@ UNFIT: dict[str, Callable[[str], str]] = {
     "torn": lambda text: text[:200],
     "no recording": lambda text: recorded(text, "[]"),
     "a deep recording": lambda text: recorded(text, "[" * 20_000),
-    "another sequence": lambda text: text.replace("add_up", "add_on"),
+    "another sequence": lambda text: recorded(text, _recording(text).replace("0.5", "0.25")),
 }
 
 

@@ -24,7 +24,7 @@ from kernelscape.kernels.fields.program import current_program
 from kernelscape.kernels.frontend.recorder import record_sequence
 from kernelscape.kernels.ir.kernel import Cast, DType, Expr, KernelIR, Location, Param
 from kernelscape.runtime.cpu.dialect import C_TEAM
-from kernelscape.runtime.engine import plan_bank, stored_components
+from kernelscape.runtime.engine import component_keys, plan_bank, stored_components
 from kernelscape.runtime.measure.conditions import take_conditions
 from kernelscape.runtime.records.record import ComponentRecord
 from kernelscape.runtime.records.replay import rebuild
@@ -379,7 +379,7 @@ def test_each_component_is_a_result_by_itself(drawn: tuple[Candidate, Candidate]
     sources = EvaluatedSources(C_TEAM)
     for (key, record), k in zip(found, (1, 3, 2, 0), strict=True):
         again = rebuild(record, drawn[0].space.target, C_TEAM)
-        assert key == stored_components.key_of_recording(again.recording)
+        assert key == component_keys.key_of_recording(again.recording)
         alone = EvaluatedSources(C_TEAM).component_key(again.candidate, 0)
         assert alone == sources.component_key(drawn[0], k)
 
@@ -464,12 +464,12 @@ def test_a_plan_takes_numbers_that_its_parameter_holds() -> None:
 def test_rows_of_other_versions_are_not_looked_for_and_texts_are_made_once(monkeypatch) -> None:
     made = list[object]()
 
-    def text(ir: object, *, has_places: bool) -> str:
+    def text(ir: object) -> str:
         made.append(ir)
         return "text"
 
-    monkeypatch.setattr(stored_components, "spelled", text)
-    key = f"2 {stored_components._VERSION} 0"
+    monkeypatch.setattr(component_keys, "spelled_without_names", text)
+    key = f"2 {component_keys._VERSION} 0"
     components = stored_components.StoredComponents({"4 calls 0": [1], key: [2]})
     assert components._lengths == [2]
     kernels = [KernelIR(f"k{n}", (), (), (), Location("", n)) for n in range(3)]

@@ -1,0 +1,115 @@
+"""Keys of components by content: equal calls of any program have one key, whatever their names.
+
+A key has the texts of the kernels without names, and which arrays and trees are the same. For kernels on sparse fields it has the
+structure of the trees, too, and the facts that the calls assume: lists that are up to date, and cells that are active.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, replace
+
+from ...kernels.frontend.recorder import Call, Recording
+from ...kernels.ir.kernel import KernelIR
+from ...kernels.ir.spelling import spelled_without_names
+from ...kernels.sparse.recorded import UsedTree
+from ...kernels.sparse.redundancy import Derived
+from ...kernels.tasks.entry_facts import derived_calls
+from ..by_identity import ByIdentity
+
+_VERSION = "calls-3"  # of keys: rows under those of other versions are not found
+_N_CALLS = re.compile(rf"[1-9][0-9]?(?= {_VERSION} )")  # of a component, in its key
+MOST_CALLS = 99  # of a component
+
+
+@dataclass(frozen=True)
+class KeyedCall:
+    """Content of a call, as keys have it.
+
+    `text`: digest of its kernel's text, and of the trees. `arrays` and `trees` are those of the call.
+    `temporary`: positions of arrays that nobody reads behind the sequence. `facts`: assumed facts, with trees by position.
+    """
+
+    text: str
+    arrays: tuple[Hashable, ...]
+    trees: tuple[Hashable, ...] = ()
+    temporary: tuple[int, ...] = ()
+    facts: str = ""
+
+
+def key_of(calls: Sequence[KeyedCall]) -> str:
+    """Returns the key of some calls by content, with their number. Values of scalar arguments are left out."""
+    digest, numbers = hashlib.blake2b(digest_size=12), dict[Hashable, int]()
+    for call in calls:
+        arrays = [numbers.setdefault(x, len(numbers)) for x in call.arrays]
+        trees = [numbers.setdefault(("tree", x), len(numbers)) for x in call.trees]
+        digest.update(f"{call.text}{arrays}{trees}{call.temporary}{call.facts}".encode())
+    return f"{len(calls)} {_VERSION} {digest.hexdigest()}"
+
+
+def n_calls_of(key: str) -> int:
+    """Returns the number of calls that a key is of; 0 for keys of other versions."""
+    found = _N_CALLS.match(key)
+    return int(found[0]) if found else 0
+
+
+def key_of_recording(recording: Recording) -> str:
+    """Returns the key of all calls of a recording."""
+    return key_of(keyed_calls(recording))
+
+
+def keyed_calls(recording: Recording) -> list[KeyedCall]:
+    """Returns the contents of a recording's calls: those of a run of them are its key.
+
+    The facts are those that hold in this recording.
+    """
+    temps = {p.name for p in recording.temps}
+    trees = {used.tree.name: used for used in recording.trees}
+    pairs = zip(recording.calls, derived_calls(recording), strict=True)
+    return [_keyed(call, derived, temps, trees) for call, derived in pairs]
+
+
+def plain_call(ir: KernelIR, arrays: Sequence[Hashable]) -> KeyedCall:
+    """Returns the content of a call on plain arrays that are no temporaries."""
+    return KeyedCall(_digest_of(ir), tuple(arrays))
+
+
+_digests = ByIdentity[KernelIR, str]()
+
+
+def _digest_of(ir: KernelIR) -> str:
+    """Returns a digest of a kernel's text, which is long: it is made once."""
+    found = _digests.get(ir)
+    if found is None:
+        found = _digests.setdefault(ir, _hex(spelled_without_names(ir)))
+    return found
+
+
+def _hex(text: str) -> str:
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+def _keyed(
+    call: Call, derived: Derived | None, temps: set[str], trees: dict[str, UsedTree]
+) -> KeyedCall:
+    temporary = tuple(k for k, name in enumerate(call.arrays) if name in temps)
+    logical = call.logical
+    if logical is None or derived is None:
+        return replace(plain_call(call.ir, call.arrays), temporary=temporary)
+    used = [t.name for t in logical.ir.trees]
+    number = {name: k for k, name in enumerate(used)}
+    position = {p.name: k for k, p in enumerate(call.ir.arrays)}
+    structure = tuple((trees[name].tree.nodes, trees[name].fields) for name in used)
+    sections = tuple((position[array], number[tree], key) for array, tree, key in logical.sections)
+    given = tuple(position.get(p.name, -1) for p in logical.ir.arrays)
+    on_trees = spelled_without_names((structure, logical.fields, sections, given))
+    kept = [sorted((number[tree], node) for tree, node in nodes) for nodes in derived.kept]
+    return KeyedCall(
+        f"{_digest_of(logical.ir)}{_hex(on_trees)}",
+        call.arrays,
+        tuple(used),
+        temporary,
+        f"{sorted(derived.demoted)}{kept}",
+    )
