@@ -36,7 +36,7 @@ from .kernel import (
 from .structure import StructureTree
 
 # Fields of nodes that name arrays, each with the kind of its names.
-_ARRAY_NAMES = dict.fromkeys(
+_ARRAY_NAMES: dict[tuple[type, str], str] = dict.fromkeys(
     [
         (ArrayParam, "name"),
         *((kind, "array") for kind in (Load, Store, Update, Placed)),

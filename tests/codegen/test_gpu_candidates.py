@@ -128,7 +128,7 @@ def test_nvrtc_takes_random_candidates_without_warnings(name, nvrtc_folder):
 @pytest.mark.skipif(not shutil.which("nvcc"), reason="no CUDA toolkit")
 @pytest.mark.parametrize("name", OF_NVCC)
 def test_nvcc_takes_the_printed_file_alone_without_warnings(name, tmp_path):
-    drawings = islice(gpu_cases.drawing(gpu_cases.root_of(gpu_cases.case_of(name).problem), 11), 8)
+    drawings = islice(gpu_cases.drawing(gpu_cases.root_of(gpu_cases.case_of(name).problem), 11), 64)
     texts = (gpu_cases.gpu.source_of(c) for c in drawings)
     source = next(s for s in texts if len(s.text) <= LONGEST)
     file = tmp_path / f"kernel{source.suffix}"
