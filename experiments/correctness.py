@@ -13,13 +13,14 @@ With --windows it runs random programs on random trees whose calls wait, at five
 With --combinations small ones are compiled and run with every combination of what windows have brought into the space, at most MOST
 of each form of a program (testing/window_combinations.py).
 With --bounds it compares terms of the bound with counts (admissible.py) at the ends of random descents, numbers FIRST to END.
+Ranges of these three add up in experiments/results/counted.md.
 """
 
 from __future__ import annotations
 
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -34,9 +35,11 @@ from ..testing.operator_runs import wrong_in_all_ways
 from ..testing.operator_table import cells
 from ..testing.sampling import Checker, Faults
 from ..testing.sparse_windows import drawn, fault
-from . import admissible
+from . import admissible, counted
+from .counted import Counted
 from .features import FEATURES, features
 from .sampling import Sampling, run
+from .writing import parser_of
 
 _MACHINES = ((2, 64), (4, 32), (3, 16), (1, 64))  # cores, bytes of a vector
 
@@ -91,50 +94,43 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = list(sys.argv[1:] if arguments is None else arguments)
     if "--operators" in given:
         return operators()
-    for option, ask in (
-        ("--bounds", bounds),
-        ("--windows", windows),
-        ("--combinations", combinations),
-    ):
+    for option, ask in RANGES.items():
         if option in given:
-            return ask(*map(int, given[given.index(option) + 1 :][:3]))
+            parser = parser_of(__doc__)
+            parser.add_argument(option, dest="numbers", type=int, nargs="*")
+            asked = parser.parse_args(given)
+            return counted.keep(ask(*asked.numbers[:3]), asked.results)
     return run(QUESTION, __doc__, arguments)
 
 
-def windows(first: int = 0, end: int = 500) -> int:
-    """Prints the random programs of these numbers whose windows leave anything but what the interpreter does; 1 where any does."""
+def windows(first: int = 0, end: int = 500) -> Counted:
+    """Random programs of these numbers, with those whose windows leave anything but what the interpreter does."""
     n_planned, wrong = 0, list[str]()
     for number in range(first, end):
         found, n = fault(drawn(number))
         n_planned += n
         wrong += [f"{number}: {found}"] if found else []
-    print(
-        f"programs {first} to {end}: {n_planned} calls by plans, {len(wrong)} wrong",
-        *wrong,
-        sep="\n",
-    )
-    return int(bool(wrong))
+    return Counted("programs in windows", first, end, {"calls by plans": n_planned}, wrong)
 
 
-def combinations(first: int = 0, end: int = 200, most: int = window_combinations.MOST) -> int:
-    """Prints what is wrong with combinations of the small programs of these numbers, and what was drawn; 1 where any is wrong."""
+def combinations(first: int = 0, end: int = 200, most: int = window_combinations.MOST) -> Counted:
+    """Combinations of the small programs of these numbers, with what is wrong, and with the values that were drawn."""
     with tempfile.TemporaryDirectory(prefix="kernelscape-combinations-") as folder:
         programs = map(window_combinations.drawn, range(first, end))
         found = window_combinations.run(programs, Path(folder), most)
-    values = ", ".join(f"{kind} {x} {n}" for (kind, x), n in sorted(found.values.items()))
-    print(
-        f"programs {first} to {end}: {found.n_forms} forms ({dict(found.forms)}), {found.n_full} programs without room; "
-        f"{found.n_combinations} combinations, all of {found.n_whole} forms, at most {most} of the others; "
-        f"{found.n_texts} texts, {len(found.wrong)} wrong",
-        values,
-        *found.wrong,
-        sep="\n",
-    )
-    return int(bool(found.wrong))
+    counts = {
+        "forms": found.n_forms,
+        "combinations": found.n_combinations,
+        "forms whole": found.n_whole,
+        "texts": found.n_texts,
+        "programs without room": found.n_full,
+    }
+    drawn_values = {f"{kind} {x}": n for (kind, x), n in sorted(found.values.items())}
+    return Counted("small programs", first, end, counts, found.wrong, drawn_values)
 
 
-def bounds(first: int = 0, end: int = 1000) -> int:
-    """Prints the terms that are above their counts, or fell, at the ends of random descents of these numbers; 1 where any is.
+def bounds(first: int = 0, end: int = 1000) -> Counted:
+    """Random descents of these numbers, with the terms that are above their counts at the ends, or fell.
 
     Of each sequence the numbers lie `len(JOBS)` apart.
     """
@@ -152,8 +148,14 @@ def bounds(first: int = 0, end: int = 1000) -> int:
                 f"{number}, {job.name}: {x} are {share:.4f} of their count" for x, share in above
             ]
             wrong += [f"{number}, {job.name}: {n_fallen} terms fell"] * (n_fallen > 0)
-    print(f"descents {first} to {end}: {n_shares} terms, {len(wrong)} wrong", *wrong, sep="\n")
-    return int(bool(wrong))
+    return Counted("descents", first, end, {"terms": n_shares}, wrong)
+
+
+RANGES: Mapping[str, Callable[..., Counted]] = {
+    "--bounds": bounds,
+    "--windows": windows,
+    "--combinations": combinations,
+}
 
 
 def operators(pieces: int = 16, chosen: Sequence[int] | None = None) -> int:

@@ -18,7 +18,8 @@ from .writing import RESULTS, Report, parser_of, write_page
 _OWN = (
     *("fleet_faults", "fleet_speed"),
     "alarms",
-    *("admissible", "autodiff", "bodies", "body_bounds", "calls", "correctness", "derivatives"),
+    *("admissible", "autodiff", "bodies", "body_bounds", "calls", "correctness", "counted"),
+    "derivatives",
     "earlier",
     *("fused_bodies", "gpu_contracts", "gpu_correctness", "gpu_sanitizer", "gradients"),
     *("kernel_calls", "kill_resume", "lanes", "limits", "npbench", "peers", "polybench"),
