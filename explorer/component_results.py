@@ -11,28 +11,31 @@ import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from msgspec import UNSET, structs
 
 from ..codegen.by_component import EvaluatedSources
 from ..codegen.text.dialect import Dialect
-from ..kernels.frontend.recorder import Recording
+from ..kernels.frontend.recorder import Call, Recording
 from ..kernels.ir.errors import LanguageError
 from ..kernels.ir.kernel import Param
 from ..kernels.ir.task import Task
 from ..kernels.ir.walk import walk
+from ..kernels.sparse.recorded import UsedTree
 from ..kernels.tasks.archive import to_values
+from ..kernels.tasks.entry_facts import assuming
 from ..kernels.tasks.pipeline import normalise
 from ..kernels.tasks.recorded_calls import labels_of
-from ..runtime.engine.component_keys import key_of, keyed_calls
+from ..runtime.engine.component_keys import key_of, key_of_recording, keyed_calls
 from ..runtime.engine.stored_components import why_not_stored
+from ..runtime.records.kept import structure_of
 from ..runtime.records.record import BestFile, ComponentRecord, Decisions
 from ..runtime.records.replay import StaleError, restore_complete
 from ..runtime.records.stored import StoredParameter, StoredSequence
 from ..space.build import build_space
 from ..space.candidate import Candidate
-from ..space.components import components_of
+from ..space.components import components_of, coupling_of
 from ..space.targets.kind import CPU
 from .evaluation import open_decisions
 from .workload import dtype_of, sizes_of
@@ -68,7 +71,7 @@ def component_results(
     whole, known, content = EvaluatedSources(dialect), set[str](), keyed_calls(recording)
     for group in sorted(_groups(recording, candidate, best, rows), key=lambda x: -x.time_ns):
         key = key_of(content[group.calls.start : group.calls.stop])
-        part = None if key in known else part_of(recording, group.calls)
+        part = None if key in known else part_of(recording, group.calls, key)
         if part is None:
             continue
         if time.monotonic() > until_s:
@@ -135,10 +138,11 @@ def _groups(
         first = k
 
 
-def part_of(recording: Recording, at: range) -> Recording | None:
-    """Returns the calls `at` of a recording as a recording of their own; None if they are no component.
+def part_of(recording: Recording, at: range, key: str) -> Recording | None:
+    """Returns the calls `at` of a recording as a recording of their own, which has the key `key`; None if they are no component.
 
     Temporaries that no other call uses are its own. They stay temporaries, also those that are unseen arrays of the whole.
+    It assumes the lists and active cells that earlier calls leave in the whole. Those must be all that it leaves itself, or none.
     """
     calls = recording.calls[at.start : at.stop]
     if any(k in r.members for r in recording.repeats for k in at):
@@ -150,7 +154,7 @@ def part_of(recording: Recording, at: range) -> Recording | None:
     }
     temps = tuple(p for p in recording.temps if p.name in arrays)
     elsewhere = {name for call in others for name in call.arrays}
-    if any(p.name in elsewhere for p in temps) or any(c.logical for c in calls):
+    if any(p.name in elsewhere for p in temps):
         return None
     part = Recording(
         recording.name,
@@ -158,8 +162,26 @@ def part_of(recording: Recording, at: range) -> Recording | None:
         temps,
         tuple(p for p in recording.scalars if p.name in scalars),
         calls,
+        tuple(_trees_of(recording, calls)),
     )
-    return None if why_not_stored(part) else part
+    if why_not_stored(part):
+        return None
+    if not part.trees:
+        return part
+    forms = (part, assuming(part, ()))
+    return next((x for x in forms if key_of_recording(x) == key), None)
+
+
+def _trees_of(recording: Recording, calls: Sequence[Call]) -> Iterator[UsedTree]:
+    """Yields the trees of some calls as a sequence of these calls alone has them."""
+    known = {t.tree.name: replace(t, sections=(), appended=()) for t in recording.trees}
+    used = dict[str, UsedTree]()
+    for call in calls:
+        if call.logical is not None:
+            for name in (t.name for t in call.logical.ir.trees):
+                before = used.get(name, known[name])
+                used[name] = before.used_by(call.ir, call.logical, call.arrays)
+    yield from used.values()
 
 
 def _alone(part: Recording, recording: Recording, candidate: Candidate, group: _Group) -> Candidate:
@@ -168,7 +190,14 @@ def _alone(part: Recording, recording: Recording, candidate: Candidate, group: _
     space = build_space(normalise(part), target)
     labels = labels_of(recording)[group.calls.start : group.calls.stop]
     names = dict(zip(labels, labels_of(part), strict=True))
-    return restore_complete(space, relabelled(_decisions_about(candidate, group), names))
+    known, coupling = (
+        space.model.positions,
+        {candidate.space.choices[var].name for var in coupling_of(candidate.space)},
+    )
+    decisions = relabelled(_decisions_about(candidate, group), names)
+    # Parts of trees that only other calls access have no choices here.
+    own = [(name, value) for name, value in decisions if name in known or name not in coupling]
+    return restore_complete(space, own)
 
 
 def _decisions_about(candidate: Candidate, group: _Group) -> Decisions:
@@ -180,7 +209,7 @@ def _decisions_about(candidate: Candidate, group: _Group) -> Decisions:
         for k, x in enumerate(components_of(space))
         if k in group.components
         for var in x.choices
-    }
+    } | {space.choices[var].name for var in coupling_of(space)}
     return tuple((name, value) for name, value in open_decisions(candidate) if name in about)
 
 
@@ -205,6 +234,7 @@ def _record(
         ),
         ranges={name: s.ranges[name] for name in arrays},
         scalars={name: s.scalars[name] for name in scalars},
+        states={name: s.states[name] for name in structure_of(part)},
     )
     return structs.replace(
         best,

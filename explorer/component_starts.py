@@ -90,7 +90,7 @@ class _Starts:
                 if not all(is_free[k : k + n]):
                     continue
                 key = key_of(content[k : k + n])
-                part = part_of(self.recording, range(k, k + n)) if key in self.rows else None
+                part = part_of(self.recording, range(k, k + n), key) if key in self.rows else None
                 if part is None:
                     continue
                 if self._decides(self.rows[key], key, part, labels[k : k + n]):

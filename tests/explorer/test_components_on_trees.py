@@ -1,0 +1,206 @@
+"""Components on sparse fields are stored, and begin searches of other programs on trees of the same structure.
+
+The kind: a stored component that is used where its calls assume other lists or active cells than they find.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import kernelscape as ks
+import pytest
+from kernelscape.explorer.component_results import component_results
+from kernelscape.runtime.device import DeviceOptions, open_device
+from kernelscape.runtime.records.folder import BEST, JOURNAL
+from kernelscape.runtime.records.journal import read_journal
+from kernelscape.runtime.records.loading import load_best
+from kernelscape.runtime.records.record import ComponentRecord, EvaluationRecord, NoteRecord
+from kernelscape.runtime.records.replay import dialect_of, rebuild
+from kernelscape.runtime.records.store import TunedStore
+
+FOUND = ["components with stored decisions: 1"]
+
+
+def program() -> SimpleNamespace:
+    """The program whose sequence is searched first."""
+    x, y, s = ks.field(ks.f32), ks.field(ks.f32), ks.field(ks.f32, 1)
+    ks.root.pointer(ks.i, 8).dense(ks.i, 8).place(x, y)
+
+    @ks.kernel
+    def move():
+        for i in x:
+            y[i] = 0.5 * x[i] + 1
+
+    @ks.kernel
+    def add_up():
+        for i in y:
+            s[0] += y[i]
+
+    def substep():
+        move()
+        add_up()
+
+    for i in (3, 17, 18):
+        x[i] = i
+    return SimpleNamespace(**locals())
+
+
+def another(kind: str = "pointer", extent: int = 8, *, with_more: bool = False) -> SimpleNamespace:
+    """A program of other names, with sequences that make the same calls behind one of their own."""
+    w, total = ks.field(ks.f32, 5), ks.field(ks.f32, 1)
+    p, q = ks.field(ks.f32), ks.field(ks.f32)
+    getattr(ks.root, kind)(ks.i, extent).dense(ks.i, 8).place(
+        p, q, *(ks.field(ks.f32) for _ in range(with_more))
+    )
+
+    @ks.kernel
+    def count():
+        for j in w:
+            w[j] += 1
+
+    @ks.kernel
+    def double():
+        for j in p:
+            p[j] *= 2
+
+    @ks.kernel
+    def shift():
+        for j in p:
+            q[j] = 0.5 * p[j] + 1
+
+    @ks.kernel
+    def gather():
+        for j in q:
+            total[0] += q[j]
+
+    def behind_other():
+        count()
+        shift()
+        gather()
+
+    def behind_list():
+        double()
+        shift()
+        gather()
+
+    def far_behind_list():
+        double()
+        for _ in range(14):
+            count()
+        shift()
+        gather()
+
+    for i in (3, 17, 18):
+        p[i] = i
+    return SimpleNamespace(**locals())
+
+
+def explored(
+    sequence: Callable[[], None], folder: Path, target: str = "fake", most: int = 1, **fixed: str
+) -> tuple[list[EvaluationRecord], list[str]]:
+    """The evaluations of a search, and its notes about the store."""
+    given = {"target": target, "time_limit": None, "max_evals": most, "decisions": fixed}
+    ks.explore(sequence, directory=folder, **given)
+    records = list(read_journal(folder / JOURNAL))
+    notes = [r.text for r in records if isinstance(r, NoteRecord) and r.kind == "store"]
+    return [r for r in records if isinstance(r, EvaluationRecord)], notes
+
+
+@pytest.fixture(scope="module")
+def searched(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The data of a user who has searched `program` with a layout that is no default."""
+    data = tmp_path_factory.mktemp("data")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_DATA_HOME", str(data))
+        ks.init()
+        folder = tmp_path_factory.mktemp("run")
+        explored(program().substep, folder, leaf_layout="AOS")
+        ks.reset()
+    return data
+
+
+@pytest.fixture
+def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder for the data of a user whose program has begun."""
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    ks.init()
+    yield tmp_path / "data"
+    ks.reset()
+
+
+@pytest.fixture
+def store(searched: Path, data: Path) -> None:
+    """A copy of their store."""
+    shutil.copytree(searched, data)
+
+
+def layouts(measured: list[EvaluationRecord]) -> list[str]:
+    """The layout of the leaves in each evaluation."""
+    return [v for r in measured for name, v in r.decisions if name.startswith("leaf_layout(")]
+
+
+@pytest.mark.parametrize(("sequence", "is_found"), [("behind_other", True), ("behind_list", False)])
+def test_a_component_has_the_facts_that_it_assumes(
+    store: None, tmp_path: Path, sequence: str, is_found: bool
+) -> None:
+    """Behind another loop on the tree its list is there already."""
+    measured, notes = explored(getattr(another(), sequence), tmp_path / "run", most=4)
+    assert notes == FOUND * is_found
+    assert ("AOS" in layouts(measured)) == is_found
+
+
+@pytest.mark.parametrize("other", [{"extent": 9}, {"kind": "bitmasked"}, {"with_more": True}])
+def test_trees_of_another_structure_have_other_components(
+    store: None, tmp_path: Path, other: dict[str, Any]
+) -> None:
+    _, notes = explored(another(**other).behind_other, tmp_path / "run")
+    assert notes == []
+
+
+@pytest.mark.parametrize(("sequence", "is_found"), [("behind_list", True), ("behind_other", False)])
+def test_a_component_that_assumes_a_list_is_for_calls_that_find_it(
+    data: Path, tmp_path: Path, sequence: str, is_found: bool
+) -> None:
+    """It is far behind the loop that makes the list, so that it is a component of its own."""
+    explored(another().far_behind_list, tmp_path / "searched")
+    best = load_best(tmp_path / "searched" / BEST)
+    device = open_device("fake", DeviceOptions())
+    dialect = dialect_of(device)
+    found = rebuild(best, device.machine.facts(), dialect)
+    n = len(found.space.backbone.components)
+    rows = [ComponentRecord(key="", time_ns=1.0, spread=0.0)] * n
+    parts = dict(component_results(found.recording, found.candidate, best, rows, dialect))
+    (last,) = (x for x in parts.items() if x[0].startswith("2 "))
+    assert len(last[1].stored.recorded().assumed) == 1
+    with TunedStore() as store:
+        store.put_component(last[1], last[0])
+    ks.reset()
+    ks.init()
+    _, notes = explored(getattr(another(), sequence), tmp_path / "run")
+    assert notes == FOUND * is_found
+
+
+@pytest.fixture(scope="module")
+def searched_here(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The data of a user who has searched `program` on this machine."""
+    data = tmp_path_factory.mktemp("data")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_DATA_HOME", str(data))
+        ks.init()
+        folder = tmp_path_factory.mktemp("run")
+        explored(program().substep, folder, "cpu", leaf_layout="AOS")
+        ks.reset()
+    return data
+
+
+@pytest.mark.compiler
+def test_what_was_found_elsewhere_is_right(searched_here: Path, data: Path, tmp_path: Path) -> None:
+    """The search verifies it against the interpreter."""
+    shutil.copytree(searched_here, data)
+    measured, notes = explored(another().behind_other, tmp_path / "run", "cpu", most=2)
+    assert notes == FOUND
+    assert [r.status for r in measured if "AOS" in layouts([r])] == ["ok"]
