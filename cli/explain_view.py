@@ -7,10 +7,10 @@ from typing import Any
 
 from msgspec import UNSET
 
-from ..explorer.component_accounts import ComponentAccount
 from ..explorer.explanation import Account, Explanation, Fruitless, PruningSummary, Untried
 from ..explorer.result_text import TimeUnit
 from ..explorer.rewrites import Rewrites
+from ..report.component_accounts import ComponentAccount
 from ..runtime.records.record import LaunchRecord
 from ..search.bound.explain import ResourceUse, size_text
 from ..search.line import line_fields
@@ -146,12 +146,13 @@ def _amount(use: ResourceUse) -> str:
 def _component_lines(
     components: tuple[ComponentAccount, ...], unit: TimeUnit, verbosity: int
 ) -> Iterator[str]:
-    yield f"{unit.name + ', all places':>14}  share  least seen  tried  places"
+    yield f"{unit.name + ', all places':>14}  share      bound  least seen  tried  places"
     shown = components if verbosity > 1 else components[:_COMPONENTS]
     for x in shown:
         yield (
-            f"{unit.number(x.time_ns):>14} {x.share:>6.1%} {unit.number(x.least_ns):>11} {x.tried:>6}"
-            f" {x.places:>7}  {x.name}"
+            f"{unit.number(x.time_ns):>14} {x.share:>6.1%}"
+            f" {'-' if x.bound_ns is None else unit.number(x.bound_ns):>10}"
+            f" {unit.number(x.least_ns):>11} {x.tried:>6} {x.places:>7}  {x.name}"
         )
         if verbosity > 1 and x.decisions:
             yield f"{'':<16}{', '.join(f'{name}={value}' for name, value in x.decisions.items())}"

@@ -7,17 +7,10 @@ from collections.abc import Sequence
 
 from msgspec import UNSET, UnsetType
 
-from ..kernels.ir.task import Task
 from ..runtime.api.outcome import Failure, Measurement
 from ..runtime.records.record import ComponentRecord, Decisions
 from ..space.candidate import Space
 from ..space.components import components_of
-
-
-def name_of(tasks: Sequence[Task]) -> str:
-    """Returns the name of a component: the names of its first and its last task."""
-    first, last = tasks[0].name, tasks[-1].name
-    return first if first == last else f"{first} to {last}"
 
 
 class ComponentRows:

@@ -23,8 +23,7 @@ from ..search.learn.surrogate import KernelRidge
 from ..search.tree.ordering import NextChoice
 from ..space.candidate import Candidate, Elsewhere, PartOf, Space
 from ..space.component_space import Alike, component_spaces
-from ..space.components import coupling_of
-from .component_rows import name_of
+from ..space.components import component_name, coupling_of
 from .evaluation import SearchEvaluator
 from .predicting import predictor_of
 
@@ -218,7 +217,7 @@ def _inputs(
         return evaluator.component_key(whole, same.places[0])
 
     return ComponentInputs(
-        name=name_of(space.problem.tasks),
+        name=component_name(space.problem.tasks),
         places=same.places,
         root=root,
         oracle=Oracle(bound=bound_ns, key=key, scale=scale),

@@ -23,6 +23,7 @@ from ..codegen.starts import Starts, count_starts
 from ..kernels.frontend.recorder import Recording
 from ..kernels.tasks.entry_facts import tree_work
 from ..kernels.tasks.non_affine import counted_text, non_affine_tasks
+from ..report.component_accounts import ComponentAccount, component_accounts
 from ..runtime.device import open_device
 from ..runtime.files import is_there
 from ..runtime.measure.conditions import take_conditions
@@ -52,7 +53,6 @@ from ..search.starts.complete import complete_sketch
 from ..search.starts.proposals import default_sketch
 from ..space.candidate import Candidate, DeadEnd, Space
 from ..space.decisions import fixed_text
-from .component_accounts import ComponentAccount, component_accounts
 from .registers import Launches, registers_of_tasks, reported_launches
 from .results import stored_best
 from .rewrites import Rewrites, rewrites_of
@@ -259,7 +259,7 @@ def explain_run(path: str | Path) -> Explanation:
         rates=rate_texts(space),
         best=_account(best, bounder, scale, file.time_ns, launches),
         components=component_accounts(
-            space, file.source_key, file.decisions, standing_evaluations(records or ())
+            best, file.source_key, file.decisions, standing_evaluations(records or ()), scale
         ),
         default=None if default is None else _account(default, bounder, scale, file.baseline_ns),
         changed=() if default is None else _changed(space, default, best),

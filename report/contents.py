@@ -9,12 +9,14 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from msgspec.structs import asdict
 
 from ..codegen.describe import describe
 from ..codegen.starts import count_starts
 from ..kernels.tasks.state_flow import StateFlowGraph
 from ..runtime.records import record
 from ..space.decisions import fixed_text
+from .component_accounts import component_accounts
 from .pairs import Effect, Predictions, measured_effects
 from .rebuilt import Implementation, RebuiltSpace, graph_of
 from .run_data import RunData, ns_of
@@ -243,7 +245,8 @@ def _graph(graph: StateFlowGraph) -> dict[str, Any]:
 
 
 def _of_space(run: RunData, space: RebuiltSpace | str) -> dict[str, Any]:
-    found: dict[str, Any] = {"looked": [], "roofline": None, "predicted": None, "steps": None}
+    found: dict[str, Any] = {"looked": []}
+    found |= dict.fromkeys(("roofline", "predicted", "steps", "components"))
     best = best_record(run)
     if isinstance(space, str) or best is None:
         return found
@@ -258,6 +261,7 @@ def _of_space(run: RunData, space: RebuiltSpace | str) -> dict[str, Any]:
     predictions = space.predictions(best, run.evaluations)
     found["predicted"] = None if predictions is None else _predicted(predictions)
     found["steps"] = _steps(looked)
+    found["components"] = _components(run, best, looked)
     return found
 
 
@@ -321,3 +325,14 @@ def _steps(looked: Implementation) -> dict[str, Any]:
             for p in looked.bound.phases
         ],
     }
+
+
+def _components(
+    run: RunData, best: record.EvaluationRecord, looked: Implementation
+) -> dict[str, Any]:
+    """Returns the number of components, and the accounts of those of the best; none if they were not timed singly."""
+    n = len(looked.candidate.space.backbone.components)
+    accounts = component_accounts(
+        looked.candidate, best.source_key, best.decisions, run.evaluations, looked.scale
+    )
+    return {"n": n, "accounts": [asdict(a) for a in accounts]}

@@ -7,7 +7,7 @@ readData().then(data => {
   const best = data.looked.length ? data.looked[0].evaluation : timed.reduce((a, k) => a < 0 || E.time_ns[k] < E.time_ns[a] ? k : a, -1);
   Object.assign(data, { n, timed, bestAt: best });
   for (const draw of [drawHead, drawTree, drawSearch, drawEffects, drawPredicted, drawParallel, drawScatter, drawRoofline, drawCompare,
-    drawGraph, drawSteps, drawTimeline, drawFoot]) draw(data);
+    drawGraph, drawSteps, drawComponents, drawTimeline, drawFoot]) draw(data);
   document.documentElement.dataset.drawnMs = performance.now().toFixed(0);
   if (data.refresh_s) setTimeout(() => location.reload(), 1000 * data.refresh_s);
 });
@@ -288,6 +288,21 @@ function drawSteps(data) {
     S.phases.map((p, k) => h("tr", {}, h("td", {}, String(k + 1)), h("td", {}, h("code", {}, p.tasks.join(", "))), h("td", {}, amounts(p.read)), h("td", {}, amounts(p.written))))),
     S.launches.length ? h("p", { class: "soft" }, `Launches: ${S.launches.join("; ")}.`) : null);
 }
+
+function drawComponents(data) {
+  const C = data.components;
+  if (!C) return none("components", data.head.why_no_space ? "Left out: see above." : "Nothing was measured yet.");
+  if (C.n === 1) return none("components", "One component: its time is that of the best.");
+  if (!C.accounts.length) return none("components", `${C.n} components, which were not timed singly.`);
+  const number = text => h("td", { class: "number" }, text);
+  const decided = decisions => Object.entries(decisions).map(([choice, value]) => h("div", {}, h("code", {}, `${choice}: ${value}`)));
+  const rows = C.accounts.map(a => h("tr", {}, h("td", {}, h("details", {}, h("summary", {}, h("code", {}, a.name)), decided(a.decisions))),
+    number(String(a.places)), number(timeText(a.time_ns)), number(share(a.share)), number(data.head.doubted ? "withdrawn" : timeText(a.bound_ns)),
+    number(timeText(a.least_ns)), number(String(a.tried)), h("td", {}, shareBar(a.share))));
+  put("components", h("p", {}, `${C.n} components, ${C.accounts.length} of them different.`),
+    folded(rows, 12, ["component", "places", "time", "share", "bound", "least seen", "tried", ""]));
+}
+const shareBar = x => s("svg", { width: 120, height: 18, viewBox: "0 0 120 18" }, s("rect", { class: "bar", y: 4, height: 10, width: Math.max(1, 120 * x) }));
 
 function drawTimeline(data) {
   const E = data.evaluations;

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
+from ..kernels.ir.task import Task
 from .backbone import Flow, Shift
 from .candidate import Space
 from .draft import LISTS
@@ -39,6 +40,12 @@ def components_of(space: Space) -> tuple[Component, ...]:
     return tuple(
         Component(tasks, tuple(sorted(chosen))) for tasks, chosen in zip(runs, found, strict=True)
     )
+
+
+def component_name(tasks: Sequence[Task]) -> str:
+    """Returns the name of the component that consists of `tasks`: the names of its first and its last task."""
+    first, last = tasks[0].name, tasks[-1].name
+    return first if first == last else f"{first} to {last}"
 
 
 def coupling_of(space: Space) -> frozenset[int]:

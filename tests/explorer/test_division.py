@@ -173,6 +173,8 @@ def test_components_are_explained(found: tuple[Any, list[Any]]) -> None:
         assert (x.time_ns, x.least_ns) == (row.time_ns, row.time_ns)
         assert row.decisions.items() <= x.decisions.items()
     assert sum(x.share for x in explanation.components) == pytest.approx(1.0)
+    bounds = [x.bound_ns or 0.0 for x in explanation.components]
+    assert all(0 < ns <= x.time_ns for ns, x in zip(bounds, explanation.components, strict=True))
     lines = list(explain_lines(explanation, 1))
     assert sum("scale0 to add_up0" in line for line in lines) == 1
 
