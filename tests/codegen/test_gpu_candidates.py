@@ -112,7 +112,7 @@ def test_nvrtc_takes_random_candidates_without_warnings(name, nvrtc_folder):
     sources = []
     for root in roots:
         texts = (
-            gpu_cases.gpu.source_of(c) for c in islice(gpu_cases.drawing(root, 7), 8 * COMPILED)
+            gpu_cases.gpu.source_of(c) for c in islice(gpu_cases.drawing(root, 7), 32 * COMPILED)
         )
         sources += list(islice((s for s in texts if len(s.text) <= LONGEST), COMPILED))
     assert len(sources) > COMPILED * len(roots) // 2  # most of some sequences are longer
