@@ -34,11 +34,13 @@ def _table_bytes(space: Space, task: Task) -> float:
     """Returns the bytes of vectors that a task loads from slot tables to make its list.
 
     Tables that may have another form do not count.
+    In a component the sequence decides the form.
     """
     assert task.body is not None
     body = replace(task.body, statements=making(task.body.statements, [ANEW]))
     made, problem = replace(task, body=body), space.problem
-    open_forms = {site.name for site in space.variables.of_trees["directory"]}
+    sequence = space if space.part_of is None else space.part_of.sequence
+    open_forms = {site.name for site in sequence.variables.of_trees["directory"]}
     read = (
         body_bytes(made, problem.array(x.array), None, space.target.vector_bytes)[0]
         for x in problem.parts.tables
