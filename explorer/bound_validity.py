@@ -50,6 +50,7 @@ class Claims:
         self.now_ns: float | None = None  # on the machine as it was when the best was timed again
         self.why_not_now = "the best were not timed again in turn"  # where `now_ns` is None
         self.has_looked = False  # at the machine
+        self.is_divided = False  # whether the search sums the bounds of components
         self._root_ns = 0.0  # not scaled
 
     def begin(
@@ -116,6 +117,14 @@ class Claims:
             bound_ns=finished.bound_ns * self.scale.factor / before,
         )
 
+    @property
+    def is_of_root(self) -> bool:
+        """True if of all implementations only the root's bound holds: bodies of non-affine tasks may be written otherwise.
+
+        A search by components sums the bounds of their roots then.
+        """
+        return bool(self.non_affine) and not self.is_divided
+
     def of_what_is_open(self, row: ev.Row) -> ev.Row:
         """Returns the progress row of a search over non-affine tasks, with the root's bound and its gap.
 
@@ -131,14 +140,13 @@ class Claims:
     def finish(self, finished: ev.Finished) -> ev.Finished:
         """Stores the bound that a search has proved, and returns the search's end.
 
-        With non-affine tasks the root's bound is stored instead, and status "optimal" becomes "optimal_open".
+        With non-affine tasks only a bound of roots is stored, and status "optimal" becomes "optimal_open".
         """
         self.bound_ns = finished.bound_ns
-        if self.non_affine:
-            if self.bound_ns is not None:
-                self.bound_ns = self.whole_ns
-            if finished.status == "optimal":
-                return replace(finished, status="optimal_open")
+        if self.is_of_root and self.bound_ns is not None:
+            self.bound_ns = self.whole_ns
+        if self.non_affine and finished.status == "optimal":
+            return replace(finished, status="optimal_open")
         return finished
 
     def is_contradicted(self, best_ns: float, is_optimal: bool) -> bool:

@@ -125,20 +125,36 @@ def divided(
     scale: BoundScale,
     names: Callable[[int, int], tuple[str, str]],
     evaluations: Sequence[EvaluationRecord],
+    *,
+    only_least: bool,
 ) -> Division[Candidate]:
     """Returns the division of a sequence into components.
 
-    `firsts`: candidates of the sequence, the default first. `evaluations`: those of earlier sessions.
+    `firsts`: candidates of the sequence, the default first. `evaluations`: those of earlier
+    sessions. `only_least`: as in `Division`.
     """
     tied = np.array(sorted(coupling_of(root.space)), np.int64)
     parts = PartCandidates(firsts[0], component_spaces(root, firsts[0]), tied)
+    linked = _linked(root.space, frozenset(tied.tolist()))
     components = [
-        _inputs(same, parts.distinct(firsts, k), evaluator, device, scale, names, evaluations)
+        _inputs(
+            root,
+            linked,
+            same,
+            parts.distinct(firsts, k),
+            evaluator,
+            device,
+            scale,
+            names,
+            evaluations,
+        )
         for k, same in enumerate(parts.alike)
     ]
 
     def under(candidate: Candidate) -> Division[Candidate]:
-        return divided(root, [candidate, *firsts], evaluator, device, scale, names, evaluations)
+        now = [candidate, *firsts]
+        given = evaluator, device, scale, names, evaluations
+        return divided(root, now, *given, only_least=only_least)
 
     tied_root = _tied_root(root, firsts[0], tied)
     return Division(
@@ -151,6 +167,7 @@ def divided(
         else Coupling(
             inputs=_inputs_of_ties(tied_root, firsts[0], names), applied=parts.applied, under=under
         ),
+        only_least=only_least,
     )
 
 
@@ -188,7 +205,24 @@ def _inputs_of_ties(
     )
 
 
+def _linked(space: Space, tied: frozenset[int]) -> frozenset[int]:
+    """Returns the choices that have a constraint with a choice in `tied`."""
+    sets = (frozenset(x.vars) for x in space.model.declarations)
+    return frozenset().union(*(x for x in sets if x & tied))
+
+
+def least_ns(bounder: Bounder, places: Sequence[int], root: Candidate) -> float:
+    """Returns a lower bound on the time of the component of `bounder` at all its places, in all completions of `root`.
+
+    `root` is a candidate of the sequence. Bounds of components count nothing that depends on
+    layouts of trees.
+    """
+    return len(places) * bounder.ns(root)
+
+
 def _inputs(
+    root_of_all: Candidate,
+    linked: frozenset[int],
     same: Alike,
     firsts: Sequence[Candidate],
     evaluator: SearchEvaluator,
@@ -233,6 +267,8 @@ def _inputs(
             incumbents=[default],
             warm_starts=_with_fewest(space, default, others),
         ),
+        least_ns=least_ns(bounder, same.places, root_of_all),
+        holds_anywhere=not any(linked.intersection(own.tolist()) for own in same.choices),
     )
 
 

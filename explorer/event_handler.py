@@ -96,7 +96,7 @@ class Listener:
                 self._writer.incumbent(best.outcome.key, best.time_ns)
                 if isinstance(best.candidate, Candidate):
                     self._standing.keep(self._evaluator, best.outcome, best.candidate)
-            case ev.BoundMoved() if self._claims.non_affine:
+            case ev.BoundMoved() if self._claims.is_of_root:
                 return  # of all implementations only the root's bound holds
             case ev.BoundMoved(bound_ns=bound_ns, candidate=candidate):
                 self._claims.bound_ns = bound_ns
@@ -108,7 +108,7 @@ class Listener:
             case ev.Row(tally=tally):
                 self._tally = tally
                 self._writer.tally(tally)
-                if self._claims.non_affine:
+                if self._claims.is_of_root:
                     event = self._claims.of_what_is_open(event)
                 elif not self._standing.device.machine.times_count:
                     event = replace(event, gap=None)

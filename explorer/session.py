@@ -352,7 +352,9 @@ class Session:
                     claims.scale,
                     _names_of(root.space),
                     writer.evaluations,
+                    only_least=bool(claims.non_affine),
                 )
+            claims.is_divided = True
             few = replace(history, warm_starts=chain(warm, stored, firsts[1:FIRST_BATCH]))
             found = search_components(root, division, oracle, few, budget, rng, options)
         else:

@@ -18,6 +18,9 @@ class ComponentInputs(Generic[C]):
     `places`: positions of these components in `Outcome.component_ns`. Bounds, times and outcomes
     are of all places together.
     `root`: a candidate of the sequence in which only this component's choices are open.
+    `least_ns`: lower bound on the time of all its implementations, also under other values of the
+    choices that concern all components.
+    `holds_anywhere`: the bounds of its tree hold under all values of these.
     `history`: its first incumbent is the component's part of the default. `warm_starts` may be read
     only once.
     """
@@ -28,6 +31,8 @@ class ComponentInputs(Generic[C]):
     oracle: Oracle[C]
     guidance: Guidance[C]
     history: History[C]
+    least_ns: float = 0.0
+    holds_anywhere: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,6 +58,7 @@ class Division(Generic[C]):
     `part(candidate, k)`: the candidate of component k within one of the sequence; None if the
     component's equal places differ.
     `bound_ns`: returns a lower bound on the sequence's time, from bounds on the components' times.
+    `only_least`: no bounds but the components' `least_ns` hold for all implementations.
     """
 
     components: Sequence[ComponentInputs[C]]
@@ -60,3 +66,4 @@ class Division(Generic[C]):
     part: Callable[[C, int], C | None]
     bound_ns: Callable[[Sequence[float]], float]
     coupling: Coupling[C] | None = None
+    only_least: bool = False

@@ -140,8 +140,11 @@ class _Combining:
             return True
         return (yield from self._couple()) or has_more
 
-    def _plant(self) -> None:
-        """Creates the trees, each with the known outcomes of its component: from whole candidates, and of equal texts."""
+    def _plant(self, earlier: Sequence[ComponentTree] = ()) -> None:
+        """Creates the trees, each with the known outcomes of its component: from whole candidates, and of equal texts.
+
+        `earlier`: those under other values of the choices that concern all components.
+        """
         whole, batches = self._whole, self._whole.options.batches
         size = max(1, batches.size - 1)  # one of a batch has the best of all components
         options = replace(
@@ -159,7 +162,8 @@ class _Combining:
                     key = inputs.oracle.key(part) or part.key
                     known.setdefault(key, _share(seen.outcome, inputs.places))
             rng = np.random.default_rng(int(self._rng.integers(2**62)))
-            self._trees.append(ComponentTree(inputs, known, budget, rng, options))
+            before = earlier[k] if earlier else None
+            self._trees.append(ComponentTree(inputs, known, budget, rng, options, before))
         coupling = self._division.coupling
         if coupling is not None and self._ties is None:
             options = replace(options, prune=False, batches=Batches(size=_COUPLED))
@@ -225,12 +229,13 @@ class _Combining:
     def _adopt(self, division: Division[SearchCandidate]) -> None:
         """Creates the trees anew under other values of the choices that concern all components.
 
-        Outcomes of equal texts remain known.
+        Outcomes of equal texts remain known, and bounds remain lowered.
         """
-        for tree in self._trees:
+        earlier = self._trees
+        for tree in earlier:
             tree.close()
         self._division, self._trees, self._failed_key = division, [], b""
-        self._plant()
+        self._plant(earlier)
 
     def _proposed(self) -> list[Combination]:
         """Returns the next combinations: that of the best candidates, if not measured yet, then one per trial.
@@ -376,16 +381,21 @@ class _Combining:
         whole, trees = self._whole, [tree.exploration for tree in self._trees]
         if not trees:
             return
-        if (
-            self._division.coupling is None
-        ):  # else bounds of trees hold under the present choices alone
-            bound_ns = self._division.bound_ns([t.bound_ns for t in self._trees])
-            whole.tree.rebound_root(max(whole.root_bound_ns, bound_ns / whole.pruning.factor))
+        bound_ns = self._division.bound_ns([self._bound_ns(t) for t in self._trees])
+        whole.tree.rebound_root(max(whole.root_bound_ns, bound_ns / whole.pruning.factor))
         whole.pruning.refresh()
         whole.n_open_below = sum(e.tree.n_open for e in trees)
         for name in _OF_TREES:
             setattr(whole.tally, name, sum(getattr(e.tally, name) for e in trees))
         whole.tally.refused = sum((e.tally.refused for e in trees), Counter())
+
+    def _bound_ns(self, tree: ComponentTree) -> float:
+        """Returns a lower bound on a component's time in all implementations of the sequence."""
+        if self._division.only_least:
+            return tree.inputs.least_ns * tree.factor
+        if self._division.coupling is None:
+            return tree.bound_ns
+        return tree.anywhere_ns * tree.factor  # bounds of a tree may be of the present values alone
 
     def _table(self) -> ev.Components:
         best = [tree.ranked for tree in self._trees]

@@ -46,12 +46,19 @@ class ComponentTree:
         budget: Budget,
         rng: np.random.Generator,
         options: SearchOptions,
+        earlier: ComponentTree | None = None,
     ) -> None:
-        """`known`: outcomes by key, in addition to those of the history."""
+        """`known`: outcomes by key, in addition to those of the history.
+
+        `earlier`: the component's tree under other values of the choices that concern all components.
+        Times below its bounds lower those of this tree, too.
+        """
         given = inputs.oracle.scale
         self.inputs = inputs
         self._given_scale = given or BoundScale()
-        self._scale = BoundScale(self._given_scale.factor)
+        factor = 1.0 if earlier is None else earlier.factor
+        self._scale = BoundScale(min(factor, self._given_scale.factor))
+        self._anywhere_ns = inputs.least_ns if earlier is None else earlier.anywhere_ns
         self._least_evaluated_ns = math.inf  # of the bounds of what was measured
         self.default: SearchCandidate = inputs.history.incumbents[0]
         self.trials: tuple[Trial, ...] = ()
@@ -103,9 +110,24 @@ class ComponentTree:
     @property
     def bound_ns(self) -> float:
         """Lower bound, in ns, on the component's time in all implementations."""
+        return self._floor_ns * self._scale.factor
+
+    @property
+    def _floor_ns(self) -> float:
         e = self.exploration
         floor_ns = min(e.tree.open_bound_ns(), e.pruning.floor_ns, self._least_evaluated_ns)
-        return (e.root_bound_ns if math.isinf(floor_ns) else floor_ns) * self._scale.factor
+        return e.root_bound_ns if math.isinf(floor_ns) else floor_ns
+
+    @property
+    def factor(self) -> float:
+        """Factor on bounds, lowered by times below them."""
+        return min(self._scale.factor, self._given_scale.factor)
+
+    @property
+    def anywhere_ns(self) -> float:
+        """Lower bound, in ns and without `factor`, under all values of the choices that concern all components."""
+        own_ns = self._floor_ns if self.inputs.holds_anywhere else 0.0
+        return max(self._anywhere_ns, own_ns)
 
     def tell(self, tell: Tell) -> None:
         """Passes in the outcome of a trial.
@@ -119,7 +141,7 @@ class ComponentTree:
             self._note(trial, tell.outcome)
             return
         self._told_best = ()
-        self._scale.lower(min(self._scale.factor, self._given_scale.factor))
+        self._scale.lower(self.factor)
         told, self._told = self._told, []
         for answer in told:
             self._advance(answer)

@@ -72,7 +72,7 @@ def table(told: list[Any]) -> tuple[ev.ComponentRow, ...]:
     return rows
 
 
-def spin(*given: Any) -> NoReturn:
+def spin(*given: Any, **named: Any) -> NoReturn:
     """Takes 20 s, unless something stops it."""
     end_s = time.monotonic() + 20
     while time.monotonic() < end_s:

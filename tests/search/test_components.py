@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from kernelscape.search import events as ev
-from kernelscape.search.asking import answered
+from kernelscape.search.asking import Tell, answered
 from kernelscape.search.budget import Budget, Evaluations
 from kernelscape.search.components.component_inputs import (
     UNIT_NS,
@@ -18,6 +18,7 @@ from kernelscape.search.components.component_inputs import (
     Division,
 )
 from kernelscape.search.components.component_search import search_components
+from kernelscape.search.components.tree import ComponentTree
 from kernelscape.search.inputs import Guidance, History, Oracle
 from kernelscape.search.options import Batches, SearchOptions
 from kernelscape.tests.search.searching import Answers
@@ -37,6 +38,9 @@ class ToySequence:
         1.0,
     )  # of all times, by the value of the last choice, which concerns all components
     layout: int = 0  # its value in the default
+    only_least: bool = False
+    knows_layout: bool = True  # whether the bound of a component depends on it
+    least: float = 1.0  # of the bound at a root, what is sure of all implementations
 
     def choices(self, place: int) -> range:
         return range(place * N_CHOICES, (place + 1) * N_CHOICES)
@@ -79,10 +83,15 @@ class ToySequence:
                 min(x for v, x in enumerate(self.space.cost[c]) if candidate.domains[c] >> v & 1)
                 for c in self.choices(places[0])
             )
-            factor = self.factors[self.layout]
+            factor = self.factors[self.layout] if self.knows_layout else min(self.factors)
             return self.share * factor * len(places) * (1.0 + sum(open_costs))
 
         return bound
+
+    def least_ns(self, k: int) -> float:
+        """The bound of a component at its root, at its best over the last choice."""
+        bound = replace(self, layout=self.factors.index(min(self.factors))).bound(k)
+        return self.least * bound(self.space.root())
 
     def division(self, known: Sequence[dict[bytes, ev.Outcome]] = ()) -> Division[ToyCandidate]:
         inputs = []
@@ -100,6 +109,8 @@ class ToySequence:
                     history=History(
                         outcomes=known[k] if known else {}, incumbents=[self.default()]
                     ),
+                    least_ns=self.least_ns(k),
+                    holds_anywhere=not self.knows_layout,
                 )
             )
         return Division(
@@ -108,6 +119,7 @@ class ToySequence:
             part=self.part,
             bound_ns=sum,
             coupling=None if len(self.factors) == 1 else self.coupling(),
+            only_least=self.only_least,
         )
 
     def coupling(self) -> Coupling[ToyCandidate]:
@@ -370,3 +382,40 @@ def test_bounds_hold_under_all_choices_that_concern_all_components() -> None:
     events = explored(s, Bench(s))
     claimed = [e.bound_ns for e in events if isinstance(e, ev.Row)]
     assert claimed and all(ns is not None and ns <= s.best_ns() for ns in claimed)
+
+
+@pytest.mark.parametrize("factors", [(1.0,), (1.0, 1.3, 0.5)])
+def test_bounds_of_components_that_hold_for_all_implementations_are_summed(
+    factors: tuple[float, ...],
+) -> None:
+    """The kind: no bound at all where a choice concerns all components, or bodies may be written otherwise."""
+    plain = replace(sequence(6, 2, share=1.0, factors=factors), least=0.25)
+    changes = ({}, {"only_least": True}, {"knows_layout": False})
+    claimed = []
+    for s in (replace(plain, **change) for change in changes):
+        rows = [e.bound_ns or 0.0 for e in explored(s, Bench(s)) if isinstance(e, ev.Row)]
+        assert rows == sorted(rows)  # they never fall where another layout is adopted
+        claimed.append(rows[-1])
+    least = sum(map(plain.least_ns, range(len(plain.places))))
+    assert 1.0 < least < plain.best_ns() / 2
+    is_coupled = len(factors) > 1
+    assert claimed == pytest.approx([least if is_coupled else 4 * least, least, 4 * least])
+
+
+def test_a_tree_under_another_layout_keeps_what_the_one_before_has_shown() -> None:
+    """The kind: a bound that falls where a layout is adopted, or is claimed again though a time was below it."""
+    s = replace(sequence(1, share=1.0, factors=(1.0, 0.5)), least=0.25, knows_layout=False)
+    (inputs,) = s.division().components
+
+    def tree(inputs: ComponentInputs[ToyCandidate], earlier: ComponentTree | None) -> ComponentTree:
+        budget, options = Budget(clock=lambda: 0.0), SearchOptions(batches=Batches(size=2))
+        rng = np.random.default_rng(0)
+        return ComponentTree(inputs, {}, budget, rng, options, earlier)
+
+    first = tree(inputs, None)
+    assert first.anywhere_ns == pytest.approx(4 * inputs.least_ns)
+    for trial in first.trials:
+        first.tell(Tell(trial.key, ev.Outcome("ok", inputs.least_ns)))
+    assert first.factor < 1.0
+    then = tree(replace(inputs, holds_anywhere=False), first)
+    assert (then.factor, then.anywhere_ns) == (first.factor, first.anywhere_ns)
