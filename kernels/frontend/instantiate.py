@@ -183,7 +183,7 @@ def _walk(
     results = None
     if frame.returns is not None:
         results, body = frame.returns.in_arrays(body, state.default_float)
-    body = without_unread(body)
+    body = without_unread(body, has_loads=False)
     hidden = results.arrays if results is not None else ()
     seed = (state.seed,) if state.seed is not None else ()
     addresses = tuple(state.addresses.values())

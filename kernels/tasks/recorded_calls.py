@@ -21,6 +21,7 @@ from ..ir.walk import (
     written_in,
 )
 from ..sparse.redundancy import Derived
+from ..transforms.dead_stores import without_unread
 from .borders import split_at_borders
 from .distribute import (
     NotStructuredError,
@@ -180,7 +181,8 @@ def _tasks_of_call(
             settled, ir.name, known, ir.fast_math, reason, serial=True, steps=steps
         )
         tasks += [settling] if settling is not None else []
-    for body in segments_of(in_terms_of_sequence(parts.body, ir, arrays, parts.scalars)):
+    whole = without_unread(in_terms_of_sequence(parts.body, ir, arrays, parts.scalars))
+    for body in segments_of(whole):
         here = {**known, **{t.name: t for t in temps}}
         if any(here[name].is_list for name in written_in(body) if name in here):
             reason = Reason(Closure.CARRIED, LISTING, ir.where)

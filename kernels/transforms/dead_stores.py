@@ -55,25 +55,26 @@ def without_dead_stores(
     return tuple(reversed(kept))
 
 
-def without_unread(body: Statements) -> Statements:
+def without_unread(body: Statements, *, has_loads: bool = True) -> Statements:
     """Returns the statements without assignments to locals that are never read; results of updates are dropped, not the updates.
 
-    Branches and loops that then have no effect are removed, too.
+    Branches and loops that then have no effect are removed, too. `has_loads`: also what loads elements; their indices are then
+    checked no more.
     """
     while True:
-        read = {
-            n
-            for s in walk.nested_statements(body)
-            for e in walk.children(s)
-            for n in walk.locals_read(e)
-        }
-        made = _kept(body, read)
+        every = list(walk.nested_statements(body))
+        read = {n for s in every for e in walk.children(s) for n in walk.locals_read(e)}
+        if not has_loads:
+            read |= {
+                walk.local_changed(s) for s in every if not isinstance(s, Update) and _loads(s)
+            }
+        made = _kept(body, read, has_loads)
         if made == body:
             return body
         body = made
 
 
-def _kept(body: Statements, read: set[str]) -> Statements:
+def _kept(body: Statements, read: set[str], has_loads: bool) -> Statements:
     made = []
     for s in body:
         name = walk.local_changed(s)
@@ -81,8 +82,14 @@ def _kept(body: Statements, read: set[str]) -> Statements:
             s = replace(s, result="")
         elif name and name not in read and not isinstance(s, Append):
             continue
-        s = walk.with_blocks(s, lambda block: _kept(block, read))
-        if isinstance(s, If | For) and not any(walk.blocks(s)):
+        s = walk.with_blocks(s, lambda block: _kept(block, read, has_loads))
+        is_empty = isinstance(s, If | For) and not any(walk.blocks(s))
+        if is_empty and (has_loads or not _loads(s)):
             continue
         made.append(s)
     return tuple(made)
+
+
+def _loads(s: Stmt) -> bool:
+    """True if an operand of the statement loads an element."""
+    return any(map(walk.loads, walk.children(s)))

@@ -60,9 +60,41 @@ def arguments():
 
 
 @pytest.mark.parametrize("kernel", [unread, early, counted], ids=lambda k: k.name)
-def test_locals_that_nobody_reads_are_gone(kernel):
+def test_locals_that_nobody_reads_are_in_no_task(kernel):
+    tasks = normalise(record_sequence(kernel, arguments())).tasks
+    bodies = [t.body.statements for t in tasks if t.body is not None]
+    assert not any(local_changed(s) for body in bodies for s in nested_statements(body))
+
+
+@pytest.mark.parametrize("kernel", [early, counted], ids=lambda k: k.name)
+def test_kernels_keep_unread_locals_for_the_checks_of_indices_alone(kernel):
     body = kernel.instantiate(*arguments()).body
     assert not any(map(local_changed, nested_statements(body)))
+
+
+def test_an_index_outside_is_an_error_where_nobody_uses_the_element():
+    ks.init(arch=ks.cpu)
+    x, z = (ks.field(ks.i32, shape=8) for _ in range(2))
+
+    @ks.kernel
+    def straight(n: ks.i32):
+        z[0] = 1
+        y = x[n]  # noqa: F841
+
+    @ks.kernel
+    def loop(n: ks.i32):
+        z[0] = 1
+        for i in range(n):
+            y = x[i]  # noqa: F841
+
+    for kernel in (straight, loop):
+        with pytest.raises(IndexError):
+            kernel(99)
+        assert z[0] == 0, "nothing is written before"
+        kernel(7)
+        assert z[0] == 1
+        z[0] = 0
+    ks.reset()
 
 
 def test_updates_stay_without_their_results():
