@@ -78,7 +78,8 @@ namespace emulator {
 
 enum { MAX_THREADS = 1024, MAX_THREADS_ALONG_Z = 64, WARP = 32, MAX_REGIONS = 256, MAX_MASKS = WARP, MAX_KEPT = 256, MAX_COMPONENTS = 512 };
 enum { STATIC_SHARED_BYTES = 48 << 10, SHARED_BYTES = 227 << 10, ARENA_BYTES = 1 << 20, GAP_BYTES = 256 };
-enum { STACK_BYTES = 64 << 10, PAGE_BYTES = 4096 };
+/* Without optimisation a kernel of long unrolled loops takes more than 64 KiB for its locals. Pages that are not touched take no memory. */
+enum { STACK_BYTES = 256 << 10, PAGE_BYTES = 4096 };
 enum { MAX_IDLE_ROUNDS = 1 << 16 }; /* in which threads run and nothing changes */
 enum { WAITING_ROUNDS = 256 }; /* of these, after which another block has its turn */
 enum { RESERVED_SHARED_BYTES = 1 << 10 }; /* of every block, kept by the system */

@@ -662,9 +662,16 @@ def test_interleave_names_the_one_that_fails(emulator, emulated):
     assert [type(o) for o in outcomes] == [Measurement, Failure, Measurement]
 
 
+def test_locals_of_a_kernel_may_be_large(emulator, emulated):
+    """Kind: a frame beyond a thread's stack."""
+    held = "    volatile float held[30000];\n    held[i % 30000] = 1;\n"
+    outcome = emulated.evaluate(emulator.builder.build(gpu.source(held + gpu.CORRECT)), QUICK)
+    assert isinstance(outcome, Measurement), outcome
+
+
 def test_many_candidates_leave_no_memory_behind(emulator, emulated):
     artifact = emulator.builder.build(gpu.source())
-    for _ in range(12):  # 64 MiB of stacks each
+    for _ in range(12):  # 256 MiB of stacks each
         assert isinstance(emulated.evaluate(artifact, QUICK), Measurement)
 
 
