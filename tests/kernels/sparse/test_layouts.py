@@ -36,7 +36,7 @@ def drawn(space: Space, value: str) -> Candidate:
 
 
 def test_what_converts_runs_first_and_last_and_is_in_the_bound() -> None:
-    space = fix(sparse_periods.space_of(POINTERS, LOOPS), AS_KEPT)
+    space = fix(sparse_periods.space_of(POINTERS, LOOPS), [*AS_KEPT, ("cell_order", "ROWS")])
     plain, other = (plan_of(drawn(space, value)) for value in ("SOA", "AOS"))
     assert len(other.launches) == len(plain.launches) + 2
     names = [t.task.name for t in other.tasks]

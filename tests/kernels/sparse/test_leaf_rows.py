@@ -138,10 +138,10 @@ def test_all_choices_of_rows_leave_what_the_reference_leaves(
     recording, before = rows
     found = choices_of_smooth(space_of(recording))
     rng = np.random.default_rng(1)
-    drawn = (checking.random_candidate(found[k], rng) for k in rng.permutation(len(found))[:5])
+    drawn = (checking.random_candidate(found[k], rng) for k in rng.permutation(len(found))[:8])
     sources = [checking.source_of(x) for x in drawn if isinstance(x, Candidate)]
-    assert len({s.text for s in sources}) == 5
-    assert sum(c.PREFETCH in s.text for s in sources) > 2
+    assert len({s.text for s in sources}) == 8
+    assert any(c.PREFETCH in s.text for s in sources)
     assert sparse_periods.fault(recording, before, sources, tmp_path) == ""
 
 

@@ -114,7 +114,7 @@ def test_each_pass_leaves_a_problem_that_is_well_formed(around: Recorded) -> Non
     recording, _ = around
     problem, rng = normalise(recording), np.random.default_rng(4)
     changed = set[str]()
-    for k in range(4):
+    for k in range(12):
         made = sparse_candidates.drawn(problem, sparse_candidates.machine(k), rng, Counter())
         assert made is not None
         decided, now = Decided(by_kind(made), made.space.target), problem

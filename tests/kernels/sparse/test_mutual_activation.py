@@ -337,7 +337,7 @@ def test_facts_that_outlive_other_cells_would_be_seen(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Facts, "_leads_back", lambda *_: True)
-    monkeypatch.setattr(plan_bank, "_MOST_RUNS", 1)  # two runs would have activated all cells
+    monkeypatch.setattr(plan_bank, "MOST_RUNS", 1)  # two runs would have activated all cells
     assert differs(NEEDED[name])
 
 
