@@ -21,6 +21,7 @@ from __future__ import annotations
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from inspect import signature
 from pathlib import Path
 
 import msgspec
@@ -89,17 +90,29 @@ QUESTION = Sampling(
 report = QUESTION.page
 
 
+_DESCENTS, _PROGRAMS, _SMALL = "descents", "programs in windows", "small programs"  # kinds
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command line."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     if "--operators" in given:
         return operators()
-    for option, ask in RANGES.items():
+    for option, (kind, ask) in RANGES.items():
         if option in given:
             parser = parser_of(__doc__)
             parser.add_argument(option, dest="numbers", type=int, nargs="*")
             asked = parser.parse_args(given)
-            return counted.keep(ask(*asked.numbers[:3]), asked.results)
+            try:
+                numbers = signature(ask).bind(*asked.numbers)
+            except TypeError:
+                parser.error(f"{option} takes FIRST and END")
+            numbers.apply_defaults()
+            first, end = numbers.arguments["first"], numbers.arguments["end"]
+            fault_in_range = counted.overlap(kind, first, end, asked.results)
+            if fault_in_range:
+                parser.error(fault_in_range)
+            return counted.keep(ask(*numbers.args), asked.results)
     return run(QUESTION, __doc__, arguments)
 
 
@@ -110,7 +123,7 @@ def windows(first: int = 0, end: int = 500) -> Counted:
         found, n = fault(drawn(number))
         n_planned += n
         wrong += [f"{number}: {found}"] if found else []
-    return Counted("programs in windows", first, end, {"calls by plans": n_planned}, wrong)
+    return Counted(_PROGRAMS, first, end, {"calls by plans": n_planned}, wrong)
 
 
 def combinations(first: int = 0, end: int = 200, most: int = window_combinations.MOST) -> Counted:
@@ -126,7 +139,7 @@ def combinations(first: int = 0, end: int = 200, most: int = window_combinations
         "programs without room": found.n_full,
     }
     drawn_values = {f"{kind} {x}": n for (kind, x), n in sorted(found.values.items())}
-    return Counted("small programs", first, end, counts, found.wrong, drawn_values)
+    return Counted(_SMALL, first, end, counts, found.wrong, drawn_values)
 
 
 def bounds(first: int = 0, end: int = 1000) -> Counted:
@@ -148,13 +161,13 @@ def bounds(first: int = 0, end: int = 1000) -> Counted:
                 f"{number}, {job.name}: {x} are {share:.4f} of their count" for x, share in above
             ]
             wrong += [f"{number}, {job.name}: {n_fallen} terms fell"] * (n_fallen > 0)
-    return Counted("descents", first, end, {"terms": n_shares}, wrong)
+    return Counted(_DESCENTS, first, end, {"terms": n_shares}, wrong)
 
 
-RANGES: Mapping[str, Callable[..., Counted]] = {
-    "--bounds": bounds,
-    "--windows": windows,
-    "--combinations": combinations,
+RANGES: Mapping[str, tuple[str, Callable[..., Counted]]] = {
+    "--bounds": (_DESCENTS, bounds),
+    "--windows": (_PROGRAMS, windows),
+    "--combinations": (_SMALL, combinations),
 }
 
 

@@ -5,14 +5,17 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from .conditions import moment, stamp, stamp_text
-from .writing import read_results, table, write_results
+from .writing import RESULTS, read_results, table, write_results
 
 _FILE = "counted"
 
@@ -39,23 +42,38 @@ def keep(made: Counted, folder: Path | None = None) -> int:
     if made.drawn:
         print(", ".join(f"{value} {n}" for value, n in made.drawn.items()))
     print(*made.wrong, sep="\n", end="\n" if made.wrong else "")
-    before = read_results(_FILE, folder).get("ranges", [])
-    ranges = [*(r for r in before if not _covers(made, r)), asdict(made) | moment()]
-    ranges.sort(key=lambda r: (r["kind"], r["first"]))
-    write_results(_FILE, report, {"ranges": ranges, "stamp": stamp()}, folder)
+    with _alone(folder or RESULTS):
+        before = read_results(_FILE, folder).get("ranges", [])
+        inside = [r for r in before if r["kind"] == made.kind]
+        inside = [r for r in inside if made.first <= r["first"] and r["end"] <= made.end]
+        ranges = [*(r for r in before if r not in inside), asdict(made) | moment()]
+        ranges.sort(key=lambda r: (r["kind"], r["first"]))
+        write_results(_FILE, report, {"ranges": ranges, "stamp": stamp()}, folder)
     return int(bool(made.wrong))
 
 
-def _covers(made: Counted, other: Mapping[str, Any]) -> bool:
-    """True if all numbers of a range are made again. Ranges that overlap in part are refused."""
-    if other["kind"] != made.kind or other["end"] <= made.first or made.end <= other["first"]:
-        return False
-    if made.first <= other["first"] and other["end"] <= made.end:
-        return True
-    raise SystemExit(
-        f"{made.kind} {made.first} to {made.end} overlap {other['first']} to {other['end']},"
-        " which are on the page: take other numbers, or all of those."
-    )
+def overlap(kind: str, first: int, end: int, folder: Path | None = None) -> str:
+    """Returns a sentence about a kept range that numbers `first` to `end` cover in part; "" if there is none."""
+    for r in read_results(_FILE, folder).get("ranges", []):
+        is_apart = r["kind"] != kind or r["end"] <= first or end <= r["first"]
+        if not is_apart and not (first <= r["first"] and r["end"] <= end):
+            return (
+                f"{kind} {first} to {end} overlap {r['first']} to {r['end']}, which are on the page:"
+                " take other numbers, or all of those"
+            )
+    return ""
+
+
+@contextmanager
+def _alone(place: Path) -> Iterator[None]:
+    """Locks the folder of the values: several ranges may end at the same time."""
+    (place / "raw").mkdir(parents=True, exist_ok=True)
+    folder = os.open(place / "raw", os.O_RDONLY)
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(folder)
 
 
 def report(made: dict[str, Any]) -> str:
@@ -70,8 +88,7 @@ def report(made: dict[str, Any]) -> str:
         numbers = sum(r["end"] - r["first"] for r in same)
         lines.append([kind, str(numbers), counts, str(sum(len(r["wrong"]) for r in same))])
     rows = [
-        [r["kind"], f"{r['first']} to {r['end']}", r["taken"], "; ".join(r["wrong"]) or "none"]
-        for r in ranges
+        [r["kind"], f"{r['first']} to {r['end']}", r["taken"], _cell(r["wrong"])] for r in ranges
     ]
     drawn: Counter[str] = Counter()
     for r in ranges:
@@ -88,6 +105,11 @@ def report(made: dict[str, Any]) -> str:
     if values:
         parts += ["## Values of small programs", table(["value", "combinations with it"], values)]
     return "\n\n".join(parts) + "\n"
+
+
+def _cell(wrong: Sequence[str]) -> str:
+    """What is wrong, in one cell of a table."""
+    return " ".join("; ".join(wrong).replace("|", "/").split()) or "none"
 
 
 _METHOD = """Each number is the seed of one program or descent. "programs in windows": random programs on random trees whose calls

@@ -10,6 +10,7 @@ order. The exit status is 1 when any is wrong, refused, or compiles with warning
 from __future__ import annotations
 
 import sys
+import zlib
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -57,7 +58,7 @@ QUESTION = Sampling(
     random_share=0.5,
     checker=Checker(
         candidates_of_a_problem=4,
-        target=lambda number: gpu_checking.target(_CORES[number % len(_CORES)]),
+        target=lambda number: gpu_checking.target(_CORES[zlib.crc32(b"%d" % number) % len(_CORES)]),
         source_of=gpu_checking.source_of,
         features_of=gpu_features,
         check=_check,
