@@ -108,7 +108,7 @@ def report(made: dict[str, Any]) -> str:
 
 
 def _cell(wrong: Sequence[str]) -> str:
-    """What is wrong, in one cell of a table."""
+    """Returns all that is wrong as one cell of a table."""
     return " ".join("; ".join(wrong).replace("|", "/").split()) or "none"
 
 

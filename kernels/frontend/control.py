@@ -1,8 +1,7 @@
 """Structured control flow: `break`, `continue` and early `return` become flags, so the IR needs no jump.
 
 An `if` that always jumps moves the statements after it into its other branch, and needs no flag. Elsewhere a test of the flags
-guards the statements that follow. Flags that are never tested are removed with other
-locals that are never read.
+guards the statements that follow. Flags that are never tested are removed with other locals that are never read.
 """
 
 from __future__ import annotations

@@ -255,8 +255,9 @@ def _moved(space: Space, t: int) -> Iterator[_Moved]:
 
 
 def _has_one_writer(space: Space, array: str) -> bool:
-    """True if one task writes an array: then no later store lets compilers leave an earlier one away."""
-    return sum(array in arrays_written(task) for task in space.problem.tasks) == 1
+    """True if one task of the sequence writes an array: then no later store lets compilers leave an earlier one away."""
+    n_here = sum(array in arrays_written(task) for task in space.problem.tasks)
+    return n_here == 1 and array not in space.elsewhere.writes
 
 
 def _is_copy(task: Task) -> bool:

@@ -59,7 +59,6 @@ class ComponentTree:
         factor = 1.0 if earlier is None else earlier.factor
         self._scale = BoundScale(min(factor, self._given_scale.factor))
         self._anywhere_ns = inputs.least_ns if earlier is None else earlier.anywhere_ns
-        self._least_evaluated_ns = math.inf  # of the bounds of what was measured
         self.default: SearchCandidate = inputs.history.incumbents[0]
         self.trials: tuple[Trial, ...] = ()
         self._told: list[Tell] = []
@@ -115,7 +114,7 @@ class ComponentTree:
     @property
     def _floor_ns(self) -> float:
         e = self.exploration
-        floor_ns = min(e.tree.open_bound_ns(), e.pruning.floor_ns, self._least_evaluated_ns)
+        floor_ns = min(e.tree.open_bound_ns(), e.pruning.floor_ns, e.least_evaluated_ns)
         return e.root_bound_ns if math.isinf(floor_ns) else floor_ns
 
     @property
@@ -188,7 +187,5 @@ class ComponentTree:
             if isinstance(said, Ask):
                 self.trials = said.trials or self.trials
                 return
-            if isinstance(said, ev.Evaluated):
-                self._least_evaluated_ns = min(self._least_evaluated_ns, said.bound_ns)
-            elif isinstance(said, ev.Finished):
+            if isinstance(said, ev.Finished):
                 self.status = said.status

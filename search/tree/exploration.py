@@ -64,6 +64,7 @@ class Exploration:
         )
         self._plant(root)
         self.is_interrupted = False
+        self.least_evaluated_ns = math.inf  # stored (unscaled) bound of what was measured
         self.n_open_below = 0  # nodes of the trees of components
         self._last_bound_ns = self.bound_ns  # that an event said
         self.last_tag: ev.Tag = "M"  # of what was done last
@@ -288,7 +289,9 @@ class Exploration:
         else:
             self.tally.replayed += 1
         node, node_id = request.node, request.node_id
-        bound_ns = max(request.bound_ns, outcome.bound_ns) * self.pruning.factor
+        own_ns = max(request.bound_ns, outcome.bound_ns)
+        self.least_evaluated_ns = min(self.least_evaluated_ns, own_ns)
+        bound_ns = own_ns * self.pruning.factor
         self.events.append(
             ev.Evaluated(
                 node=node_id,

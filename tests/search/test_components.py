@@ -417,5 +417,11 @@ def test_a_tree_under_another_layout_keeps_what_the_one_before_has_shown() -> No
     for trial in first.trials:
         first.tell(Tell(trial.key, ev.Outcome("ok", inputs.least_ns)))
     assert first.factor < 1.0
+    shown_ns = first.anywhere_ns
+    for _ in range(2):
+        for trial in first.trials:
+            first.tell(Tell(trial.key, ev.Outcome("ok", 200 * inputs.least_ns)))
+    assert first.bound_ns == pytest.approx(shown_ns * first.factor)  # once
+    assert first.anywhere_ns == shown_ns
     then = tree(replace(inputs, holds_anywhere=False), first)
     assert (then.factor, then.anywhere_ns) == (first.factor, first.anywhere_ns)

@@ -13,7 +13,7 @@ from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.search.bound.bounder import Bounder
 from kernelscape.search.predict import FACTORS, Predictor
 from kernelscape.space.build import build_space
-from kernelscape.space.candidate import Candidate, Space
+from kernelscape.space.candidate import Candidate, Elsewhere, Space
 from kernelscape.space.decisions import fix, restore, to_names
 from kernelscape.space.targets.target import CacheLevel, Target
 from kernelscape.testing.machines import library_space, root_of, round_target
@@ -60,9 +60,10 @@ def pair(space: Space, fast: Names, slow: Names) -> tuple[Candidate, Candidate]:
     made = root_of(part).random_completion(np.random.default_rng(1))
     assert isinstance(made, Candidate)
     names = {**dict(to_names(made)), **slow}
-    found = [restore(space, x.items()) for x in (dict(to_names(made)), names)]
-    assert all(isinstance(c, Candidate) and c.is_complete for c in found), found
-    return found[0], found[1]  # type: ignore[return-value]
+    first, second = (restore(space, x.items()) for x in (dict(to_names(made)), names))
+    assert isinstance(first, Candidate) and first.is_complete, first
+    assert isinstance(second, Candidate) and second.is_complete, second
+    return first, second
 
 
 def terms(bounder: Bounder, made: Candidate) -> dict[str, float]:
@@ -133,6 +134,18 @@ def test_a_temporary_with_two_writers_may_be_stored_once() -> None:
         for sequence, n_arrays in ((by_temporary, 2), (twice, 3))
     ]
     assert [any(x["store"] >= 0) for x in rows] == [True, False]
+
+
+def test_a_temporary_that_another_component_writes_may_be_stored_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Kind: a component that knows only its own tasks."""
+    space = space_of(by_temporary, 2, round_target(loads_per_ns=1.0, stores_per_ns=1.0))
+    found = []
+    for writes in (set[str](), {"t"}):
+        monkeypatch.setattr(Space, "elsewhere", Elsewhere(writes=frozenset(writes)))
+        found.append(any(x["store"] >= 0 for x in Bounder(space).tables.port))
+    assert found == [True, False]
 
 
 # --- the others: the prediction tells them apart, and the bounds are equal ----------------------------
