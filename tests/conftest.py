@@ -107,6 +107,15 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
+@pytest.fixture(scope="session")
+def nvrtc_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The build folder of NVRTC: its processes, which start as slowly as they compile a short text, are kept for one folder.
+
+    A test with a folder of its own ends those of all tests before, and is charged for their CPU time.
+    """
+    return tmp_path_factory.mktemp("nvrtc")
+
+
 @pytest.fixture(autouse=True)
 def _no_word_of_compiling(monkeypatch: pytest.MonkeyPatch) -> None:
     """Silences the line about compiling on stderr: any test may be the first to use code that numba has not compiled yet."""

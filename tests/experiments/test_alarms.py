@@ -31,7 +31,7 @@ def made(name: str = "axpy", busy: int = 0, **changed: Any) -> Row:
 
 
 def doubted(**alarm: Any) -> dict[str, Any]:
-    """What one compiler found, with an alarm."""
+    """Evaluations of one compiler, with an alarm."""
     told = {"candidate": "c0ffee", "time_ns": 10.0, "bound_ns": 12.0, "decisions": {}, **alarm}
     return {"evaluations": 7, "judged": 7, "alarms": [told], "ended": "max_evals"}
 
