@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from statistics import fmean, median, stdev
 from typing import Any
@@ -23,6 +23,7 @@ from ..runtime.worker.worker import Worker
 from ..search.bound.bounder import Bounder
 from ..search.budget import Interrupt
 from ..search.events import Outcome
+from ..search.predict import Predictor
 from ..search.starts.complete import first_candidates
 from ..search.tree.estimate import Interval, estimate_knuth
 from ..search.tree.ordering import NextChoice
@@ -31,9 +32,10 @@ from ..space.engine import cpsat
 from ..testing.estimate_chen import estimate_chen
 from ..testing.machines import root_of
 from ..testing.memory_journal import MemoryJournal
-from . import row, run_table
+from . import rank, row, run_table
 from .rows import Job, Row
 from .tree_shape import estimate_below, orders, raise_bound, walk_levels
+from .writing import read_results
 
 # Student's t at 97.5 % for n - 1 degrees of freedom.
 _STUDENT = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776, 6: 2.571, 7: 2.447, 8: 2.365}
@@ -109,27 +111,29 @@ def size_of(space: Space, effort: Effort) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Measured:
-    """An implementation with its time and the bound, which is what we predict by."""
+    """An implementation with its time, its bound and its predicted time."""
 
     candidate: Candidate
     time_ns: float
     bound_ns: float
+    predicted_ns: float
 
 
 def fusion_row(job: Job, effort: Effort) -> Row:
-    """How good the prediction of the bound is, and how long everything takes."""
+    """How good prediction and bound are, and how long everything takes."""
     workload, device, _ = whole_space(job, effort.seed)
+    factors = factors_of_others(job)
     started_s = time.perf_counter()
     space = row.space_of(workload, device)
-    bounder = Bounder(space)
+    predictor = Predictor(Bounder(space), factors)
     firsts = [candidate for _, candidate in first_candidates(space)]
-    predicted = min(firsts, key=bounder.ns)
+    predicted = min(firsts, key=predictor.ns)
     source = row.text_of(predicted, device)
     text_s = time.perf_counter() - started_s
     device.builder.build(source)
     built_s = time.perf_counter() - started_s
-    searched_s, explored = _explored(workload, space, bounder, effort)
-    sampled = _sampled(workload, device, space, bounder, explored, effort)
+    searched_s, explored = _explored(workload, predictor, effort)
+    sampled = _sampled(workload, device, predictor, explored, effort)
     size = size_of(space, effort)
     return (
         job._asdict()
@@ -145,8 +149,14 @@ def fusion_row(job: Job, effort: Effort) -> Row:
     )
 
 
+def factors_of_others(job: Job) -> Sequence[float]:
+    """Factors of the prediction, fitted to the random candidates of all other sequences of page `rank` of this machine."""
+    made = read_results(rank.QUESTION.file).get("rows", ())
+    return rank.factors_of([r for r in made if r["status"] == "ok" and r["name"] != job.name])
+
+
 def _explored(
-    workload: Workload, space: Space, bounder: Bounder, effort: Effort
+    workload: Workload, predictor: Predictor, effort: Effort
 ) -> tuple[float, list[Measured]]:
     """Seconds of an exploration, and what it measured, in order."""
     options = Options(
@@ -158,31 +168,28 @@ def _explored(
     started_s = time.perf_counter()
     with row.explored(workload, options) as (_, folder):
         elapsed_s = time.perf_counter() - started_s
-        return elapsed_s, _measured(space, bounder, row.evaluations_in(folder))
+        return elapsed_s, _measured(predictor, row.evaluations_in(folder))
 
 
-def _measured(
-    space: Space, bounder: Bounder, records: Sequence[EvaluationRecord]
-) -> list[Measured]:
-    found = []
+def _measured(predictor: Predictor, records: Sequence[EvaluationRecord]) -> list[Measured]:
+    bounder, found = predictor.bounder, []
     for r in records:
         if r.time_ns is not None:
-            candidate = restore_complete(space, r.decisions)
-            found.append(Measured(candidate, r.time_ns, bounder.ns(candidate)))
+            made = restore_complete(bounder.space, r.decisions)
+            found.append(Measured(made, r.time_ns, bounder.ns(made), predictor.ns(made)))
     return found
 
 
 def _sampled(
     workload: Workload,
     device: CpuDevice,
-    space: Space,
-    bounder: Bounder,
+    predictor: Predictor,
     explored: Sequence[Measured],
     effort: Effort,
 ) -> list[Measured]:
     """Random implementations, which nothing has chosen; slow ones are run once."""
     rng = np.random.default_rng([effort.seed, 4])
-    drawn = (root_of(space).random_completion(rng) for _ in range(effort.sample))
+    drawn = (root_of(predictor.bounder.space).random_completion(rng) for _ in range(effort.sample))
     known = {m.candidate.key for m in explored}
     distinct = {c.key: c for c in drawn if isinstance(c, Candidate) and c.key not in known}
     journal = MemoryJournal()
@@ -194,7 +201,7 @@ def _sampled(
             device.builder,
             journal,
             at_s=lambda: time.monotonic() - started_s,
-            bound=bounder.ns,
+            bound=predictor.bounder.ns,
             interrupt=Interrupt(),
             failed_folder=None,
         )
@@ -204,14 +211,14 @@ def _sampled(
             evaluate.adopt(entry, is_partly_verified=False)
         evaluate(list(distinct.values()))
     records = [r for r in journal.records() if isinstance(r, EvaluationRecord)]
-    return _measured(space, bounder, records)
+    return _measured(predictor, records)
 
 
 def _ranks(measured: Sequence[Measured]) -> dict[str, Any]:
     """The place of the best among all by predicted time: an interval, where predictions are equal."""
     best = min(measured, key=lambda m: m.time_ns)
-    before = sum(m.bound_ns < best.bound_ns * (1 - _TIE) for m in measured)
-    upto = sum(m.bound_ns <= best.bound_ns * (1 + _TIE) for m in measured)
+    before = sum(m.predicted_ns < best.predicted_ns * (1 - _TIE) for m in measured)
+    upto = sum(m.predicted_ns <= best.predicted_ns * (1 + _TIE) for m in measured)
     return {"measured": len(measured), "rank": [before + 1, upto]}
 
 
@@ -222,22 +229,30 @@ def _shares(
     sampled: Sequence[Measured],
     effort: Effort,
 ) -> dict[str, Any]:
-    """Speed relative to the best: of the first by prediction (of equals, the one met first), of the
-    median random implementation and of the worst. Best and first are timed again in turn.
+    """Speed relative to the best: of the first by prediction and by bound (of equals, the one met first), of the median random
+    implementation and of the worst. The best and both first ones are timed again in turn.
     """
     measured = [*explored, *sampled]
     best = min(measured, key=lambda m: m.time_ns)
-    least_ns = min(m.bound_ns for m in measured)
-    first = next(m for m in measured if m.bound_ns <= least_ns * (1 + _TIE))
-    again = _timed_again(workload, device, [best.candidate, first.candidate], effort)
-    best_ns = min(again) if again else best.time_ns
-    first_ns = again[1] if again else first.time_ns
+    first = _first(measured, lambda m: m.predicted_ns)
+    by_bound = _first(measured, lambda m: m.bound_ns)
+    chosen = [best, first, by_bound]
+    again = _timed_again(workload, device, [m.candidate for m in chosen], effort)
+    _, first_ns, by_bound_ns = again or [m.time_ns for m in chosen]
+    best_ns = min(again or [best.time_ns])
     return {
         "best_ns": best_ns,
         "first_share": best_ns / first_ns,
+        "first_by_bound_share": best_ns / by_bound_ns,
         "random_share": best.time_ns / median(m.time_ns for m in sampled) if sampled else None,
         "worst_share": best.time_ns / max(m.time_ns for m in measured),
     }
+
+
+def _first(measured: Sequence[Measured], key: Callable[[Measured], float]) -> Measured:
+    """Returns the one met first of those with the least key."""
+    least = min(map(key, measured))
+    return next(m for m in measured if key(m) <= least * (1 + _TIE))
 
 
 def _timed_again(

@@ -18,7 +18,7 @@ from msgspec import structs
 from ..explorer.predicting import measured
 from ..explorer.workload import Options
 from ..search.bound.bounder import Bounder
-from ..search.predict import Predictor, fitted, predicted
+from ..search.predict import FACTORS, Predictor, fitted, predicted
 from . import row
 from .conditions import stamp
 from .question import Question, asked
@@ -105,15 +105,19 @@ def rounded(bounds_ns: Sequence[float]) -> list[float]:
     return [float(x) for x in np.round(np.log(np.array(bounds_ns)) / _ROUNDED)]
 
 
+def factors_of(made: Sequence[Row]) -> Sequence[float]:
+    """Factors of the prediction, fitted to the candidates of rows; 1 without rows."""
+    parts = np.array([p for x in made for p in x["parts"]]).reshape(-1, len(FACTORS))
+    return fitted(parts, np.array([t for x in made for t in x["times_ns"]]))
+
+
 def with_predictions(made: Sequence[Row]) -> list[Row]:
     """The good rows with the rank correlation of predictions whose factors are fitted to every other row."""
     good = [r for r in made if r["status"] == "ok"]
     found = []
     for k, r in enumerate(good):
-        others = [x for j, x in enumerate(good) if j % 2 != k % 2]
-        parts = np.array([p for x in others for p in x["parts"]]).reshape(-1, len(r["parts"][0]))
-        times_ns = np.array([t for x in others for t in x["times_ns"]])
-        foreseen = predicted(np.array(r["parts"]), np.array(fitted(parts, times_ns)))
+        factors = factors_of([x for j, x in enumerate(good) if j % 2 != k % 2])
+        foreseen = predicted(np.array(r["parts"]), np.array(factors))
         found.append({**r, "by_prediction": rank_correlation(foreseen.tolist(), r["times_ns"])})
     return found
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kernelscape.experiments import admissible, correctness, pruning, rank
+from kernelscape.experiments import admissible, correctness, paper_rows, pruning, rank
 from kernelscape.experiments.rows import Job
 from kernelscape.search.predict import NO_FACTORS
 
@@ -50,6 +50,18 @@ def test_bounds_are_judged_in_pieces(
     monkeypatch.setattr(admissible, "_SLACK", 0.0)
     assert correctness.main(["--bounds", "7", "8", "-o", str(tmp_path)]) == 1
     assert "7, axpy: loads are" in capsys.readouterr().out
+
+
+def test_first_implementations_are_predicted_from_other_sequences(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rows = [
+        {"status": "ok", "name": name, "parts": [], "times_ns": [k]}
+        for k, name in enumerate(("axpy", "atax", "atax", "heat"))
+    ]
+    monkeypatch.setattr(paper_rows, "read_results", lambda name: {"rows": rows})
+    monkeypatch.setattr(rank, "factors_of", lambda made: [r["times_ns"][0] for r in made])
+    assert paper_rows.factors_of_others(Job("atax", {"m": 8})) == [0, 3]
 
 
 def test_equal_bounds_share_a_rank() -> None:

@@ -106,6 +106,7 @@ def test_paper_tables_are_made_quickly_and_kept(tmp_path, in_this_process, monke
         assert 1 <= low <= high <= r["measured"]
         assert 0 < r["worst_share"] <= 1
         assert 0 < r["first_share"] <= 1
+        assert 0 < r["first_by_bound_share"] <= 1
         assert 0 < r["first_text_s"] <= r["first_built_s"]
     assert [r["status"] for r in tables["telamon"]] == ["ok"]
     assert all(0 <= r["kept"] <= r["nodes"] for r in (*tables["pruning"], *tables["orders"]))
