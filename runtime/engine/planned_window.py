@@ -3,7 +3,8 @@
 A window (the deferred calls) ends at `ks.sync`, at a call that cannot be deferred, at a limit, where Python reads memory that they
 write or writes memory that they use, or when it equals the window expected next: programs repeat themselves. Calls that repeat
 within a window are windows of their own. A window that runs again gets a plan (plan_bank.py); without one the calls run one by
-one. A window that follows itself may begin some calls later (rotation.py).
+one. A window that follows itself may begin some calls later (rotation.py). Of several windows that followed a window, the calls say
+which one it is.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from .held_memory import HeldMemory, written_arrays
 from .loaded import rows_of_kernel
 from .plan_bank import BoundPlan, PlanBank, WindowPlan
 from .rotation import Rotation
+from .successors import Successors
 from .tree_marks import TreeMarks
 from .window import DeferralWindow
 from .window_calls import head_of, period_of, window_calls
@@ -85,7 +87,7 @@ Shape = tuple[tuple[WaitingKernel, Values], ...]  # kernels of calls, and their 
 
 @dataclass(eq=False)
 class RanWindow:
-    """A window that has run: its calls, its plan bound to their arrays, and the window that ran after it."""
+    """A window that has run: its calls, its plan bound to their arrays, and the windows that ran after it."""
 
     shape: Shape
     plan: WindowPlan | None
@@ -98,13 +100,20 @@ class RanWindow:
     n_lists: int
     n_activations: int
     has_numbers: bool
-    behind: RanWindow | None = None
+    behind: Successors[RanWindow] = field(default_factory=Successors)
     bound: BoundPlan | None = None
     rotation: Rotation[RanWindow] | None = None
     marks: TreeMarks = field(init=False)
 
     def __post_init__(self) -> None:
         self.marks = TreeMarks([x.memory.arrays["counters"] for x in self.structures])
+
+    def begins(self, held: Sequence[Held]) -> bool:
+        """True if these calls are its first ones, or all of them."""
+        if len(held) > len(self.shape):
+            return False
+        pairs = zip(held, self.shape, strict=False)
+        return all(a is b and all(map(is_, x, y)) for (a, x), (b, y) in pairs)
 
     def changed(self) -> list[int] | None:
         """Returns the trees (by number) whose active cells may have changed since the last run; None if that is not known."""
@@ -265,10 +274,21 @@ class PlannedWindow(AbstractDeferringExecutor):
         expected, held = self._expected, self._held
         if self._follows and expected is not None:
             wanted, arrays = expected.shape[len(held)]
-            self._follows = call[0] is wanted and all(map(is_, call[1], arrays))
-            if self._follows and kernel is not None:
+            if not (call[0] is wanted and all(map(is_, call[1], arrays))):
+                expected = self._other([*held, call])
+                self._follows = expected is not None
+                self._expected = expected or self._expected
+            if expected is not None and kernel is not None:
                 expected.called[len(held)] = kernel, args, call
         held.append(call)
+
+    def _other(self, calls: Sequence[Held]) -> RanWindow | None:
+        """Returns another window that may run behind the last one, and begins with these calls; None if there is none."""
+        before = self._before
+        if before is None or self._rotation is not None:
+            return None
+        others = (x for x in (*before.behind, before) if x is not self._expected)
+        return next((x for x in others if x.begins(calls)), None)
 
     def _settle(self, call: KernelCall) -> None:
         """Waits for the code of a deferred call. An error drops all deferred calls."""
@@ -410,10 +430,9 @@ class PlannedWindow(AbstractDeferringExecutor):
     def _is_begun(self) -> bool:
         """True if the deferred calls are the first calls of the expected window."""
         expected, held = self._expected, self._held
-        if expected is None or len(held) >= len(expected.shape):
+        if expected is None or len(held) == len(expected.shape):
             return not held
-        pairs = zip(held, expected.shape, strict=False)
-        return all(a is b and all(map(is_, x, y)) for (a, x), (b, y) in pairs)
+        return expected.begins(held)
 
     def _run(self, ran: RanWindow, calls: list[Held]) -> None:
         """Runs the calls of one window, and reports it to `note`."""
@@ -468,9 +487,9 @@ class PlannedWindow(AbstractDeferringExecutor):
         if rotation is not None and rotation.holds(before):
             rotation.note(is_whole=False)
         elif before is not None:
-            before.behind = ran
+            before.behind.note(ran)
         rotation = self._rotation = self._rotation_of(ran)
-        return ran.behind or ran if rotation is None else rotation.prologue
+        return ran.behind.last or ran if rotation is None else rotation.prologue
 
     def _rotation_of(self, ran: RanWindow) -> Rotation[RanWindow] | None:
         """Returns the rotation of a window; None if it does not follow itself, or if the rotation does not pay.
@@ -478,7 +497,12 @@ class PlannedWindow(AbstractDeferringExecutor):
         None also where calls stay deferred: they begin the window itself, which is run whole once more.
         """
         bound = ran.bound
-        if bound is None or bound.kernels.rotation == 0 or ran.behind is not ran or self._n_rest:
+        if (
+            bound is None
+            or bound.kernels.rotation == 0
+            or ran.behind.last is not ran
+            or self._n_rest
+        ):
             return None
         if ran.rotation is None:
             first = list(ran.shape[: bound.kernels.rotation])

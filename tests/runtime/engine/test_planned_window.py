@@ -438,6 +438,45 @@ def test_a_period_that_is_known_is_one_launch_of_its_plan() -> None:
     assert any(end.startswith("Python reads the field ") for end in ks.engine.stats().ends)
 
 
+def test_of_several_windows_that_follow_a_window_the_calls_say_which_it_is() -> None:
+    """The kind: periods that are told from what followed the last time, and are no longer known behind a window in between."""
+    p = pipeline()
+
+    def other() -> None:
+        p.second()
+        p.first()
+
+    def told(n: int) -> tuple[int, int]:
+        """Windows and planned calls of a round: `n` periods, and two other calls with the period behind them as one window."""
+        before = ks.engine.stats()
+        other()
+        p.period()
+        ks.sync()
+        for _ in range(n):
+            p.period()
+        now = ks.engine.stats()
+        ks.sync()
+        return now.n_windows - before.n_windows, now.n_planned - before.n_planned
+
+    for _ in range(40):
+        p.period()
+    ks.sync()
+    window().plans.complete()
+    for _ in range(4):
+        told(6)
+    window().plans.complete()
+    assert told(6) == (1 + 3, 5 + 18)
+    assert told(4) == (1 + 2, 5 + 12)
+    x, y, _ = reached(40)
+    for n in (6, 6, 6, 6, 6, 4):
+        y += 2 * x
+        x += 1
+        for _ in range(n + 1):
+            x += 1
+            y += 2 * x
+    assert (p.x[7], p.y[7], p.z[7]) == (x, y, y - x)
+
+
 def test_an_access_ends_a_window_only_where_a_call_of_it_depends_on_it() -> None:
     """The kind: a read or a write of Python that no deferred call can tell."""
     ks.init(async_mode=True, async_flush_every=50)
