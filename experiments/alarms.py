@@ -1,10 +1,11 @@
 """Is a measured time ever below the bound of its candidate, of any kind of work, by any compiler, in any state of the machine?
 
-    python -m kernelscape.experiments.alarms [--state alone|beside] [--seconds 20] [--only axpy walls:n=512] [--again] [--piece 60]
+    python -m kernelscape.experiments.alarms [--state alone|beside] [--seed 1] [--seconds 20] [--only axpy walls:n=512] [--again]
 
-Rows are of one state: alone, or beside a busy process a core. Those that are in the results already are kept unless --again is
-given. Writes experiments/results/alarms.md after every row. The exit status is 1 when a row fails or a time is below its bound.
-A row takes `--seconds` and about ten more for each compiler. Each run begins with one calibration.
+Rows are of one state: alone, or beside a busy process a core. Those of several seeds add up. Those that are in the results already
+are kept unless --again is given, and none begins after --piece minutes. Writes experiments/results/alarms.md after every row. The
+exit status is 1 when a row fails or a time is below its bound. A row takes `--seconds` and about ten more for each
+compiler. Each run begins with one calibration.
 """
 
 from __future__ import annotations
@@ -49,7 +50,8 @@ the machine. It raises the calibrated rates for good, so later works are judged 
 "beside" so many processes that do nothing but compute. Candidates are named by the key of their text; the values of the machine
 have their decisions."""
 
-_BUSY = "beside"  # the size of a job that says how many processes are busy
+# Sizes of a job beside those of its work: how many processes are busy, and the seed of its searches.
+_BUSY, _SEED = "beside", "seed"
 _COMPILERS = {"gcc": ("gcc",), "clang": ("clang", ZIG)}  # by name, what may be called so here
 _MOST_ELEMENTS = 1 << 24  # of an array: larger ones leave few candidates a second
 _SPARSE_HEAD = """
@@ -73,14 +75,15 @@ class Work:
 
 @dataclass(frozen=True)
 class InState:
-    """A work whose sizes have the number of busy processes, too."""
+    """A work whose sizes have the number of busy processes and the seed, too."""
 
     work: Work
     busy: int
+    seed: int
 
     def complete(self, sizes: dict[str, int]) -> dict[str, int]:
         """All of its sizes. Raises ValueError."""
-        return {**self.work.sized.complete(sizes), _BUSY: self.busy}
+        return {**self.work.sized.complete(sizes), _BUSY: self.busy, _SEED: self.seed}
 
 
 @dataclass(frozen=True)
@@ -121,14 +124,15 @@ WORKS: Mapping[str, Work] = {
 }
 
 
-def all_jobs(busy: int) -> list[Job]:
+def all_jobs(busy: int, seed: int) -> list[Job]:
     """All works and sizes in one state, kinds by turns: each piece of the table has all of them."""
     kinds: dict[str, list[Job]] = {LIBRARY: _library_jobs(), BODY: list(body_bounds.JOBS)}
     kinds[SPARSE] = [
         Job(name, {"shrink": shrink}) for shrink in (8, 1) for name in sparse_sequences.PROGRAMS
     ]
     turns = chain.from_iterable(zip_longest(*kinds.values()))
-    return [Job(job.name, {**job.sizes, _BUSY: busy}) for job in turns if job is not None]
+    state = {_BUSY: busy, _SEED: seed}
+    return [Job(job.name, {**job.sizes, **state}) for job in turns if job is not None]
 
 
 def _library_jobs() -> list[Job]:
@@ -152,19 +156,18 @@ class AlarmOptions:
     """Options of one row."""
 
     seconds: float = asked(20.0, "of each exploration")
-    seed: int = asked(1, least=0)
     calibrate: bool = asked(True, "explore with the calibration that is stored")
     evaluations: int | None = None  # end the search, too
 
 
 def make_row(job: Job, options: AlarmOptions) -> Row:
     """Evaluations and alarms by compiler. Raises RuntimeError where a search found nothing."""
-    sizes = {name: n for name, n in job.sizes.items() if name != _BUSY}
-    work, plain, device = WORKS[job.name], Job(job.name, sizes, job.dtype), row.cpu()
-    workload = work.workload(plain, options.seed)
+    work, plain, device = WORKS[job.name], Job(job.name, _own(job.sizes), job.dtype), row.cpu()
+    seed = job.sizes[_SEED]
+    workload = work.workload(plain, seed)
     here = compilers()
     with busy_processes(job.sizes[_BUSY]):
-        found = {name: _explored(workload, path, options) for name, path in here.items()}
+        found = {name: _explored(workload, path, seed, options) for name, path in here.items()}
     return {
         "kind": work.kind,
         "level": row.level_name(workload, device),
@@ -186,11 +189,18 @@ def compilers() -> dict[str, str]:
     return found
 
 
-def _explored(workload: Workload, compiler: str, options: AlarmOptions) -> dict[str, Any]:
+def _own(sizes: Mapping[str, int]) -> dict[str, int]:
+    """The sizes of the work itself."""
+    return {name: n for name, n in sizes.items() if name not in (_BUSY, _SEED)}
+
+
+def _explored(
+    workload: Workload, compiler: str, seed: int, options: AlarmOptions
+) -> dict[str, Any]:
     told = Options(
         time_limit_s=options.seconds,
         max_evals=options.evaluations,
-        seed=options.seed,
+        seed=seed,
         input_sets=1,
         store=False,
         compiler=compiler,
@@ -232,7 +242,7 @@ def _calibrate() -> None:
 def _row(job: Job, options: AlarmOptions) -> Row:
     if options.calibrate:
         _calibrate()
-    return QUESTIONS[ALONE].child(job, options)
+    return question_of(ALONE).child(job, options)
 
 
 # --- the page ------------------------------------------------------------------------------------
@@ -244,7 +254,7 @@ def _state(r: Row) -> str:
 
 
 def _title(r: Row) -> str:
-    return title({**r, "sizes": {k: n for k, n in r["sizes"].items() if k != _BUSY}})
+    return title({**r, "sizes": _own(r["sizes"])})
 
 
 def _lines(made: Sequence[Row]) -> list[Row]:
@@ -294,6 +304,7 @@ COLUMNS: Columns = {
     "kind": lambda r: r["kind"],
     "in": lambda r: r["level"],
     "state": _state,
+    "seed": lambda r: str(r["sizes"][_SEED]),
     "compiler": lambda r: r["compiler"],
     "evaluations": lambda r: str(r["evaluations"]),
     "judged": lambda r: str(r["judged"]),
@@ -347,11 +358,13 @@ def _said(r: Row) -> str:
     return "; ".join([*counts, *(f"no {name}" for name in r["absent"])])
 
 
-def _question(busy: int) -> Question[AlarmOptions]:
+def question_of(state: str, seed: int = 1) -> Question[AlarmOptions]:
+    """The rows of a state and a seed."""
+    busy = available_cores() if state == BESIDE else 0
     return Question(
         file="alarms",
         doc=__doc__,
-        order=all_jobs(busy),
+        order=all_jobs(busy, seed),
         options=AlarmOptions,
         make=make_row,
         row=_row,
@@ -360,23 +373,24 @@ def _question(busy: int) -> Question[AlarmOptions]:
         report=report,
         say=_said,
         missed=missed,
-        works={name: InState(work, busy) for name, work in WORKS.items()},
+        works={name: InState(work, busy, seed) for name, work in WORKS.items()},
     )
-
-
-QUESTIONS = {ALONE: _question(0), BESIDE: _question(available_cores())}
 
 
 def _add_state(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
     about = "of the machine: other processes on all cores, or none"
-    parser.add_argument("--state", choices=tuple(QUESTIONS), default=ALONE, help=about)
+    parser.add_argument("--state", choices=(ALONE, BESIDE), default=ALONE, help=about)
+    parser.add_argument("--seed", type=int, default=1, help="of the searches; those of others stay")
     return parser
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command line."""
-    first = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    question = QUESTIONS[_add_state(first).parse_known_args(arguments)[0].state]
+    first = _add_state(argparse.ArgumentParser(add_help=False, allow_abbrev=False))
+    told = first.parse_known_args(arguments)[0]
+    if told.seed < 0:
+        first.error("--seed is at least 0")
+    question = question_of(told.state, told.seed)
     return question.run(_add_state(question.parser()), arguments)
 
 

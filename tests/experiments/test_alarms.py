@@ -17,7 +17,7 @@ from kernelscape.runtime.cpu import probe
 from kernelscape.runtime.cpu.compiler import Compiler
 
 FEW = AlarmOptions(seconds=60.0, evaluations=2, calibrate=False)
-SMALL = Job("axpy", {"n": 1000, "beside": 0})
+SMALL = Job("axpy", {"n": 1000, "beside": 0, "seed": 1})
 
 
 def made(name: str = "axpy", busy: int = 0, **changed: Any) -> Row:
@@ -27,7 +27,7 @@ def made(name: str = "axpy", busy: int = 0, **changed: Any) -> Row:
         "status": "ok", "kind": alarms.LIBRARY, "level": "L1", "calibrated": True, "absent": ["clang"],
         "found": {"gcc": found}, "stamp": stamp(), "options": {},
     }  # fmt: skip
-    return {**Job(name, {"n": 1 << 15, "beside": busy})._asdict(), **row, **changed}
+    return {**Job(name, {"n": 1 << 15, "beside": busy, "seed": 1})._asdict(), **row, **changed}
 
 
 def doubted(**alarm: Any) -> dict[str, Any]:
@@ -39,16 +39,16 @@ def doubted(**alarm: Any) -> dict[str, Any]:
 @pytest.mark.compiler
 @pytest.mark.slow
 def test_rows_are_made_kept_and_written(tmp_path: Path, in_this_process: None) -> None:
-    wanted = [SMALL, Job("bicgk", {"nosuch": 1, "beside": 0})]
-    question = alarms.QUESTIONS[alarms.ALONE]
+    wanted = [SMALL, Job("bicgk", {"nosuch": 1, "beside": 0, "seed": 1})]
+    question = alarms.question_of(alarms.ALONE)
     good, failed = question.table(wanted, FEW, folder=tmp_path)
     assert good["found"]["gcc"]["evaluations"] >= good["found"]["gcc"]["judged"] >= 1
     assert good["found"]["gcc"]["alarms"] == []
     assert "nosuch" in failed["why"]
     assert question.table([SMALL], FEW, folder=tmp_path)[0] == good
     text = (tmp_path / "alarms.md").read_text()
-    assert "axpy 1000 | library | L1 | alone | gcc |" in text
-    assert "bicgk:nosuch=1,beside=0 failed: " in text
+    assert "axpy 1000 | library | L1 | alone | 1 | gcc |" in text
+    assert "bicgk:nosuch=1,beside=0,seed=1 failed: " in text
 
 
 @pytest.mark.compiler
@@ -84,7 +84,7 @@ def test_sums_are_by_kind_state_and_compiler() -> None:
         ["all", "", "", "2", "24", "20", "2"],
     ]
     assert alarms.missed([made(), both, failed]) == [
-        "sscal:n=32768,beside=0 failed: no word",
+        "sscal:n=32768,beside=0,seed=1 failed: no word",
         "vadd 2^15 alone, gcc: c0ffee below its bound",
         "vadd 2^15 alone, clang: c0ffee below its bound",
     ]
@@ -95,7 +95,7 @@ def test_sums_are_by_kind_state_and_compiler() -> None:
 
 
 def test_the_table_has_all_kinds_early_and_sizes_beyond_caches() -> None:
-    jobs = alarms.all_jobs(2)
+    jobs = alarms.all_jobs(2, 1)
     assert len({job.key for job in jobs}) == len(jobs)
     assert {job.name for job in jobs} == set(alarms.WORKS)
     assert {alarms.WORKS[job.name].kind for job in jobs[:3]} == {"library", "body", "sparse"}
@@ -120,10 +120,10 @@ def test_a_state_has_rows_of_its_own(
 
     monkeypatch.setattr(rows, "run_row", run_row)
     given = ["--only", "walls", "multires:shrink=4", "--no-calibrate", "--results", str(tmp_path)]
-    assert alarms.main(["--state", state, *given]) == 1
+    assert alarms.main(["--state", state, "--seed", "3", *given]) == 1
     assert asked == [
-        Job("walls", {"n": 1024, "beside": busy}),
-        Job("multires", {"shrink": 4, "beside": busy}),
+        Job("walls", {"n": 1024, "beside": busy, "seed": 3}),
+        Job("multires", {"shrink": 4, "beside": busy, "seed": 3}),
     ]
 
 
