@@ -13,6 +13,7 @@ import sys
 import threading
 import warnings
 import weakref
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
@@ -397,12 +398,23 @@ class Follower(AbstractDeferringExecutor):
                     if len(held) == len(whole.calls):
                         self._run(whole)
                     return True
-            if not (held and self._goes_on((held_as, values))):
-                self._release_own()
-                if held_as.form.text not in self._first or not self._goes_on((held_as, values)):
-                    self._repeats = True  # nothing is deferred
-                    held_as.run(values)
+            self._offer((held_as, values))
             return True
+
+    def _offer(self, call: _Held) -> None:
+        """Defers a call behind the deferred ones if some sequence goes on with it.
+
+        Else the first of them runs by itself, and the others are offered again: a sequence may begin with a later one.
+        """
+        offered = deque([call])
+        while offered:
+            kernel, _ = call = offered.popleft()
+            if (self._held or kernel.form.text in self._first) and self._goes_on(call):
+                continue
+            first, *rest = (*self._held, call)
+            offered.extendleft(reversed(rest))
+            self._forget()  # an error drops what is left
+            run_each((first,))
 
     def _goes_on(self, held: _Held) -> bool:
         """True if some stored sequence begins with the deferred calls and this one.

@@ -509,3 +509,54 @@ def test_calls_that_break_a_sequence_cost_about_what_plain_calls_cost(
     p.substep()
     p.e.fill(0)
     assert costs(p) <= 2 * plain
+
+
+def test_a_sequence_is_found_that_begins_within_calls_that_look_like_it(tmp_path: Path) -> None:
+    """The kind: its end looks like its begin, and a program begins with this end. So each match began too early."""
+    ks.init()
+
+    def program() -> SimpleNamespace:
+        x = ks.field(ks.i32, 8)
+
+        @ks.kernel
+        def add():
+            for i in x:
+                x[i] += 1
+
+        @ks.kernel
+        def double():
+            for i in x:
+                x[i] *= 2
+
+        @ks.kernel
+        def limit():
+            for i in x:
+                x[i] = x[i] % 1000
+
+        def step():
+            for kernel in (add, double, add, double, limit, add, double):
+                kernel()
+
+        def short():
+            double()
+            add()
+            add()
+
+        return SimpleNamespace(**locals())
+
+    p = program()
+    ks.explore(p.step, max_evals=1, directory=tmp_path / "run")
+    ks.explore(p.short, max_evals=1, directory=tmp_path / "short")
+    values = []
+    for decisions in (None, [tmp_path / "run", tmp_path / "short"]):
+        ks.init(decisions=decisions)
+        p = program()
+        p.add()
+        p.double()
+        for _ in range(3):
+            p.step()
+        p.add()
+        p.short()  # it begins while the other one still may
+        values.append(p.x.to_numpy().tolist())
+        assert decisions is None or n_runs() == 4
+    assert values[0] == values[1]
