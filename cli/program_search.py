@@ -124,7 +124,13 @@ def result_lines(file: ProgramFile) -> list[str]:
 def window_lines(row: WindowRow) -> list[str]:
     """Returns lines that describe one window and the reasons why it ended."""
     ends = ", ".join(f"{why} ({n})" for why, n in row.ends.items())
-    return [_window_text(row), f"  ends: {ends}"]
+    lines = [_window_text(row), f"  ends: {ends}"]
+    if row.prologue:
+        calls = "call" if row.prologue == 1 else "calls"
+        lines.append(
+            f"  begins {row.prologue} {calls} later than a period: loops of two periods may be one"
+        )
+    return lines
 
 
 def _window_text(row: WindowRow) -> str:

@@ -233,6 +233,7 @@ class WindowLine(AbstractLine, frozen=True, tag="window"):
     default_ns: Number
     why: str
     assumed: list[str]
+    prologue: int
 
 
 class WindowsLine(AbstractLine, frozen=True, tag="program_run"):

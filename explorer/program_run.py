@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 
 from ..kernels.frontend.errors import LanguageError
+from ..kernels.ir.errors import KernelRuntimeError
 from ..runtime.records.folder import make_run_folder, run_name
 from ..runtime.records.loading import write_record
 from ..runtime.records.program_file import PROGRAM, ProgramFile, WindowRow
@@ -26,7 +27,13 @@ _MOST_WINDOWS = 8
 _LEAST_RUNS = 2  # the first one waits for compilers
 _LEAST_S = 2.0  # of a search
 # Errors of one window, which keep no other from being searched.
-_OF_ONE = (LanguageError, ArgumentsError, SlowReferenceError, MemoryError)
+_OF_ONE = (
+    LanguageError,
+    ArgumentsError,
+    SlowReferenceError,
+    MemoryError,
+    KernelRuntimeError,
+)
 
 
 @dataclass(frozen=True)
@@ -73,13 +80,15 @@ def explore_windows(
 ) -> SearchedProgram:
     """Searches the windows of a program on the current contents of its fields.
 
-    `watched_s`: seconds for which the program was watched. `tell` receives the row of each window before its search.
+    A window that follows itself is rotated where loops of two of its runs become one. `watched_s`: seconds for which the program
+    was watched. `tell` receives the row of each window before its search.
     The time limit is divided among the windows by cost; other limits apply to each. However the search ends, program.json lists
     all that was found before. Raises RecordError.
     """
     folder = directory or make_run_folder(runs, run_name(program.stem, options.target, {}))
     check_folder(folder)
     folder.mkdir(parents=True, exist_ok=True)
+    windows = [w.rotated() for w in windows]
     rows = _rows(windows)
 
     def written() -> ProgramFile:
@@ -102,15 +111,15 @@ def explore_windows(
         assumed: tuple[str, ...] = ()
         if not found:
             try:
-                workload = window.workload(f"{program.stem}:{name}", name)
-                assumed = workload.recording.assumed
-                found = explore_workload(
-                    workload,
-                    own,
-                    directory=folder / name,
-                    on_event=on_event,
-                    on_interrupt=on_interrupt,
-                )
+                with window.workload(f"{program.stem}:{name}", name) as workload:
+                    assumed = workload.recording.assumed
+                    found = explore_workload(
+                        workload,
+                        own,
+                        directory=folder / name,
+                        on_event=on_event,
+                        on_interrupt=on_interrupt,
+                    )
             except _OF_ONE as e:
                 found = str(e)
         rows[k] = msgspec.structs.replace(_searched(rows[k], found), assumed=assumed)
@@ -131,6 +140,7 @@ def _rows(windows: Sequence[ProgramWindow]) -> list[WindowRow]:
             time_ns=w.time_s * 1e9,
             share=w.cost_s / total_s,
             ends=dict(w.ends.most_common()),
+            prologue=len(w.prologue),
         )
         for k, w in enumerate(windows, 1)
     ]

@@ -2,13 +2,17 @@
 
 Windows that differ only in their fields are one, such as those of fields that a program swaps each period: plan_replay.py runs what
 is found for one of them on the fields of all. Sparse fields may be of one tree, or of trees that are equal.
+
+A window that follows itself may be rotated, as plans are (runtime/engine/rotation.py): it begins some calls later, where loops of
+two of its runs become one.
 """
 
 from __future__ import annotations
 
 import statistics
 from collections import Counter
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 from math import inf
@@ -18,9 +22,12 @@ from typing import Any
 from ..kernels.fields.tree import Structure
 from ..kernels.frontend import dispatch
 from ..kernels.frontend.instance import KernelCall
+from ..kernels.tasks.window_kernels import window_rotation
+from ..runtime.engine.held_memory import written_arrays
 from ..runtime.engine.plan_bank import MOST_RUNS
 from ..runtime.engine.planned_window import Held, PlannedWindow, RanWindow, WindowRun
 from ..runtime.engine.window import DeferralWindow
+from ..runtime.engine.window_calls import window_calls
 from .call_form import CallForm, form_of
 from .workload import Workload, make_workload
 
@@ -28,6 +35,8 @@ _MOST_CALLS = 4096  # of a window
 _REPEATED = 3  # runs of a window that make its time known
 _MORE = 3.0  # times as long as it should, a program is watched at most
 _OFTEN = 0.25  # of the runs: a tree whose active cells change so often is unsure
+# Runs in a row, on average, from which on a window is rotated: at both ends of a row some of its calls then run one by one.
+_LEAST_IN_A_ROW = 8
 _Form = tuple[tuple[str, tuple[int, ...]], ...]
 
 
@@ -38,6 +47,8 @@ class ProgramWindow:
     `ran`: the window with the arrays of `calls`. `trees`: those of `calls` in the order of first use, which all runs have alike.
     `varying` are the positions of scalar arguments, counted over all calls, whose values differ between runs. `n_compared` runs
     were compared with one before on the same fields: `n_changed` of these found other active cells in a tree, by its number.
+    Its runs are `n_rows` rows, in which each directly follows the one before on the same fields. `prologue`: the calls that a
+    program makes before each row of a rotated window.
     """
 
     calls: tuple[KernelCall, ...]
@@ -48,6 +59,8 @@ class ProgramWindow:
     varying: set[int] = field(default_factory=set)
     n_changed: Counter[int] = field(default_factory=Counter)
     n_compared: int = 0
+    n_rows: int = 0
+    prologue: tuple[KernelCall, ...] = ()
 
     @property
     def time_s(self) -> float:
@@ -75,8 +88,8 @@ class ProgramWindow:
                 return f"fields of {call.instance.ir.name} are gone"
         return ""
 
-    def add(self, run: WindowRun, trees: tuple[Structure, ...]) -> None:
-        """Adds one run of the window on some `trees`."""
+    def add(self, run: WindowRun, trees: tuple[Structure, ...], *, follows: bool) -> None:
+        """Adds one run of the window on some `trees`. `follows`: directly behind one on the same fields."""
         known = [x for c in self.calls for x in c.scalars.values()]
         now = [x for kernel, values in run.calls for x in values[kernel.n_arrays :]]
         self.varying |= {k for k, (x, y) in enumerate(zip(known, now, strict=True)) if x != y}
@@ -86,6 +99,7 @@ class ProgramWindow:
             changed = {id(run.ran.structures[k]) for k in run.changed}
             self.n_changed.update(k for k, x in enumerate(trees) if id(x) in changed)
             self.n_compared += 1
+        self.n_rows += not follows
         self.times_s.append(run.taken_s)
         self.ends[run.why] += 1
 
@@ -102,11 +116,26 @@ class ProgramWindow:
         unsure = (*(self.ran.structures[k] for k in now), *(self.trees[k] for k in often))
         return frozenset(x.layout.tree.name for x in unsure)
 
-    def workload(self, sequence: str, name: str) -> Workload:
-        """Returns the calls as a workload to explore, on the current contents of the fields.
+    def rotated(self) -> ProgramWindow:
+        """Returns the window that begins some calls later, where loops of two runs become one; the window itself if none do.
 
-        It assumes lists and active cells as the runs before have left them. Varying numbers become its arguments. Raises
-        LanguageError.
+        The window itself also if its rows are so short that the calls at both ends, which run one by one, cost more.
+        """
+        is_cut = len(self.times_s) < _LEAST_IN_A_ROW * self.n_rows
+        n = 0 if is_cut or self.why_fixed else window_rotation(window_calls(self.ran.shape)[0])
+        if n == 0:
+            return self
+        first, rest = self.calls[:n], self.calls[n:]
+        n_first, n_rest = (sum(len(c.scalars) for c in some) for some in (first, rest))
+        varying = {(k - n_first) % (n_first + n_rest) for k in self.varying}
+        return replace(self, calls=(*rest, *first), varying=varying, prologue=first)
+
+    @contextmanager
+    def workload(self, sequence: str, name: str) -> Iterator[Workload]:
+        """Gives the calls as a workload to explore, on the contents that the fields have where the window begins.
+
+        It assumes lists and active cells as the runs before have left them. Varying numbers become its arguments. Behind the block
+        the fields are as before. Raises LanguageError, and what calls of the prologue raise.
         """
         given = [x for c in self.calls for x in c.scalars.values()]
 
@@ -120,15 +149,17 @@ class ProgramWindow:
                 dispatch.current().run(replace(c, scalars=own))
 
         args = [given[k] for k in sorted(self.varying)]
-        unsure = self.trees_unsure
-        return make_workload(
-            called,
-            args,
-            sequence=sequence,
-            name=name,
-            unsure=unsure,
-            most_runs=self._most_runs(unsure or frozenset()),
-        )
+        unsure = self.trees_unsure  # before the prologue runs, since it may make lists
+        most_runs = self._most_runs(unsure or frozenset())
+        with _behind(self.prologue):
+            yield make_workload(
+                called,
+                args,
+                sequence=sequence,
+                name=name,
+                unsure=unsure,
+                most_runs=most_runs,
+            )
 
     def _most_runs(self, unsure: Container[str]) -> int:
         """Returns the number of runs in a row that have left the active cells of all trees but `unsure`, at most `MOST_RUNS`."""
@@ -146,6 +177,7 @@ class WindowLog:
 
     def __init__(self, seconds: float, stop: Callable[[], None]) -> None:
         self._seconds, self._stop = seconds, stop
+        self._last: RanWindow | None = None
         self._begin_s = perf_counter()
         self._windows: dict[int, tuple[RanWindow, ProgramWindow, tuple[Structure, ...]]] = {}
         self._by_form: dict[_Form, ProgramWindow] = {}
@@ -159,7 +191,8 @@ class WindowLog:
             if form not in self._by_form:
                 self._by_form[form] = ProgramWindow(_called(run.calls), ran, trees)
             found = self._windows[id(ran)] = ran, self._by_form[form], trees
-        found[1].add(run, found[2])
+        found[1].add(run, found[2], follows=ran is self._last and not run.is_cut)
+        self._last = ran
         is_known = len(found[1].times_s) >= _REPEATED
         if self.seconds > self._seconds * (1 if is_known else _MORE):
             self._seconds = inf
@@ -206,6 +239,23 @@ def _form_of(calls: Sequence[Held]) -> tuple[_Form, tuple[Structure, ...]]:
         used += [(id(named[k]), number) for k, number in form.fields]
         found.append((form.text, tuple(numbers.setdefault(x, len(numbers)) for x in used)))
     return tuple(found), tuple(structures.values())
+
+
+@contextmanager
+def _behind(calls: Sequence[KernelCall]) -> Iterator[None]:
+    """Runs some calls before the block, and restores behind it all that they have written."""
+    written: dict[int, Any] = {}
+    for c in calls:
+        arrays, _ = c.in_order
+        written.update((id(arrays[k]), arrays[k]) for k in written_arrays(c.instance.ir))
+    before = [(x, x.copy()) for x in written.values()]
+    try:
+        for c in calls:
+            dispatch.eager().run(c)
+        yield
+    finally:
+        for x, contents in before:
+            x[...] = contents
 
 
 def watched_window(log: WindowLog) -> PlannedWindow:

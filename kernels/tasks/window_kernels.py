@@ -108,6 +108,14 @@ def window_kernels(
     return _Window(calls).kernels(unsure, apart, most_runs)
 
 
+def window_rotation(calls: Sequence[WindowCall]) -> int:
+    """Returns the number of calls after which a window that follows itself should begin, 0 for its first one.
+
+    It is the `rotation` of its kernels, none of which is made.
+    """
+    return _Window(calls).rotation()
+
+
 @dataclass(frozen=True, eq=False)
 class _Form:
     """Call with the window's arrays: its kernel before lowering, and the kernel's independent parts."""
@@ -189,6 +197,11 @@ class _Window:
         rotation = rotation_of(every, len(self.calls), live.of)
         assumed = tuple(sorted(int(t[1:]) for t in facts.on))
         return WindowKernels(tuple(steps), assumed, reshaped, rotation, kept, n_runs)
+
+    def rotation(self) -> int:
+        _, placings = self._placed(settled(self._irs, self.trees)[0])
+        live = LiveParts(self.params, self.placed, self.trees)
+        return rotation_of(placings, len(self.calls), live.of)
 
     @property
     def _irs(self) -> list[KernelIR | None]:

@@ -143,6 +143,7 @@ class WindowRun:
 
     `changed`: the trees (by number) whose active cells have changed since the run before on the same arrays; None if that is not
     known.
+    `is_cut`: between the last call of the run before and its own, Python accessed a field or made a call that cannot wait.
     """
 
     ran: RanWindow
@@ -150,6 +151,7 @@ class WindowRun:
     taken_s: float
     why: str
     changed: list[int] | None
+    is_cut: bool
 
 
 Note = Callable[[WindowRun], None]
@@ -176,6 +178,8 @@ class PlannedWindow(AbstractDeferringExecutor):
     ) -> None:
         self.behind, self._limit, self._least_calls = behind, limit, least_calls
         self._note, self._why = note, ""
+        # Numbers of deferred calls behind which Python accessed fields or made a call that cannot wait; with `note`.
+        self._cuts: set[int] = set()
         self._has_plans = plans
         # A call leaves it once it has run, or once nobody could tell that it has not.
         self._held: list[Held] = []
@@ -196,7 +200,9 @@ class PlannedWindow(AbstractDeferringExecutor):
 
     @property
     def waits(self) -> bool:
-        return bool(self._held) or self._is_running or self.behind.waits
+        # With `note` each access counts, also one between two windows.
+        is_noted = self._note is not None
+        return bool(self._held) or self._is_running or self.behind.waits or is_noted
 
     def run(self, call: KernelCall) -> Any:
         take = self.deferring(call)
@@ -205,6 +211,7 @@ class PlannedWindow(AbstractDeferringExecutor):
             if take(*arrays, *scalars):
                 return None
         self._end("a call that cannot wait")
+        self._cut()
         self.stats.n_at_once += 1
         return self.behind.run(call)
 
@@ -307,17 +314,24 @@ class PlannedWindow(AbstractDeferringExecutor):
 
     def give_way(self) -> bool:
         self._end("a call that cannot wait")
+        self._cut()
         return not self.behind.waits
 
     def release(self) -> None:
         if self._held or self._is_running:  # by another thread: its values are waited for
             self._end(f"Python, {caller()}")
+        self._cut()
         self.behind.release()
 
     def release_for(self, access: HostAccess) -> None:
         if self._is_running or self._conflicts(access):
             self._end(access.says)
+        self._cut()
         self.behind.release_for(access)
+
+    def _cut(self) -> None:
+        if self._note is not None:
+            self._cuts.add(len(self._held))
 
     def _conflicts(self, access: HostAccess) -> bool:
         """True if a deferred call conflicts with `access`; waits for those that another thread runs."""
@@ -440,10 +454,16 @@ class PlannedWindow(AbstractDeferringExecutor):
             self._run_calls(ran, calls)
             return
         changed = ran.changed()
+        is_cut = self._take_cuts(len(calls))
         begin = perf_counter()
         self._run_calls(ran, calls)
         taken_s = perf_counter() - begin
-        self._note(WindowRun(ran, calls, taken_s, self._why, changed))
+        self._note(WindowRun(ran, calls, taken_s, self._why, changed, is_cut))
+
+    def _take_cuts(self, n: int) -> bool:
+        """Removes the cuts before the end of the first `n` deferred calls. True if there were some."""
+        cuts, self._cuts = self._cuts, {k - n for k in self._cuts if k >= n}
+        return any(k < n for k in cuts)
 
     def _run_calls(self, ran: RanWindow, calls: list[Held]) -> None:
         """Runs the calls of one window. After an interrupt, calls that have not begun stay deferred."""

@@ -26,6 +26,7 @@ class WindowRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     `share`: part of the time of all searched windows. `ends`: number of runs by reason of their end. `best_ns`, `default_ns`:
     times of the best and the default, measured alternately. `why`: reason why there is no best. `assumed`: names of the trees whose
     lists and active cells its implementations take as the run before has left them.
+    `prologue`: calls of a program before the first run of a rotated window; 0 of others.
     """
 
     name: Name  # of the folder of its run, too
@@ -38,6 +39,7 @@ class WindowRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     default_ns: PositiveNs | None = None
     why: str = ""
     assumed: tuple[str, ...] = ()
+    prologue: Count = 0
 
 
 class ProgramFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

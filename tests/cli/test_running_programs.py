@@ -517,7 +517,8 @@ def test_what_changes_between_two_periods_is_not_assumed(
         if is_emptied:
             block.deactivate_all()
     (window,) = log.windows
-    recording = window.workload("program:window1", "window1").recording
+    with window.workload("program:window1", "window1") as workload:
+        recording = workload.recording
     trees = [t.tree for t in recording.trees if t.tree.name in recording.assumed]
     assert [t.nodes[0].extents[0] for t in trees] == wanted
 
@@ -551,7 +552,8 @@ def test_two_runs_are_assumed_if_no_cell_changed_between_the_last_two(
         back()
         ks.sync()
     (window,) = log.windows
-    recording = window.workload("program:window1", "window1").recording
+    with window.workload("program:window1", "window1") as workload:
+        recording = workload.recording
     assert (len(recording.assumed), recording.n_assumed_runs) == (2, n_runs)
 
 
