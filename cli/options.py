@@ -99,6 +99,12 @@ def hiding(function: Callable[..., Any]) -> Callable[..., Any]:
     return click.option("--unseen", "unseen", multiple=True, metavar="NAME", help=text)(function)
 
 
+def ablating(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Decorator: adds the option that leaves out derived rewrites of a sequence."""
+    text = "A rewrite to leave out, to see its worth: dead_stores, copies, lists, activations; repeatable."
+    return click.option("--without", "without", multiple=True, metavar="NAME", help=text)(function)
+
+
 def workload_of(
     talk: Talk,
     settings: Settings,

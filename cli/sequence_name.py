@@ -14,12 +14,14 @@ class WorkloadError(Exception):
 class Named:
     """A sequence named on a command line: a library name, or FILE.py:function.
 
-    `before`: functions of the file that run before it. `unseen`: names of arrays that nobody reads after it.
+    `before`: functions of the file that run before it. `unseen`: names of arrays that nobody reads after it. `without`: names of
+    derived rewrites that are not made.
     """
 
     text: str
     before: tuple[str, ...] = ()
     unseen: tuple[str, ...] = ()
+    without: tuple[str, ...] = ()
 
     @property
     def file(self) -> Path | None:

@@ -58,7 +58,7 @@ def find_workload(
             f"there is no library sequence {text!r}{_nearest(text, names())}"
         ) from None
     try:
-        return library_workload(entry, sizes, dtype, seed)
+        return library_workload(entry, sizes, dtype, seed, without=named.without)
     except ValueError as e:
         raise WorkloadError(f"{e}{_nearest_size(sizes, entry.sizes)}") from e
 
@@ -90,6 +90,7 @@ def _file_workload(
             reference=_reference(module, name, path) if compare else None,
             more=sets[1:],
             unseen=named.unseen,
+            without=named.without,
         )
     except LanguageError:
         raise

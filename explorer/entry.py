@@ -172,6 +172,7 @@ def explore(
     undecided: float = UNDECIDED,
     deterministic: bool = False,
     unseen: Sequence[str] = (),
+    without: Sequence[str] = (),
     fleet: str | Path | None = None,
     devices: Sequence[str] = (),
     on: str | None = None,
@@ -188,6 +189,7 @@ def explore(
     `undecided` is the share of an array's elements that may lie on a branch: rounding decides there, and either side is right.
     `deterministic`: nothing depends on the order of threads, so two calls of the result give equal bytes.
     `unseen` names arrays and fields that nobody reads after the sequence: the result does not write them.
+    `without` names derived rewrites to leave out, which shows their worth: dead_stores, copies, lists, activations.
     `fleet` is the file of a fleet (`explore fleet start`) whose devices run candidates; `on` is the key of these devices.
     `devices` names devices of this machine, `("cpu:0-3", "cpu:4-7")`: each is a slot.
     `progress` shows one line that is rewritten in place, by default in terminals and notebooks only.
@@ -210,8 +212,8 @@ def explore(
 
     def make() -> Workload:
         if isinstance(sequence, LibrarySequence) and not args:
-            return library_workload(sequence, sequence.sizes, "f32", seed, unseen)
-        made = _user_workload(sequence, args, reference, unseen)
+            return library_workload(sequence, sequence.sizes, "f32", seed, unseen, without)
+        made = _user_workload(sequence, args, reference, unseen, without)
         if made.begins_with_zeros:
             said = "all fields that the sequence reads are zero: call what fills them before ks.explore"
             logging.getLogger("kernelscape").warning(said)
@@ -253,6 +255,7 @@ def library_workload(
     dtype: str,
     seed: int,
     unseen: Sequence[str] = (),
+    without: Sequence[str] = (),
 ) -> Workload:
     """Returns a library sequence with generated arguments.
 
@@ -274,6 +277,7 @@ def library_workload(
         # What a child can import is the library's, and takes all arrays; another sequence brings its own, whatever its name.
         reference=_reference_of(entry.name) if is_ours and not unseen else entry.reference,
         unseen=unseen,
+        without=without,
     )
 
 
@@ -282,6 +286,7 @@ def _user_workload(
     args: tuple[Any, ...],
     reference: Callable[..., Any] | None,
     unseen: Sequence[str],
+    without: Sequence[str],
 ) -> Workload:
     fn = sequence.sequence if isinstance(sequence, LibrarySequence) else sequence
     if reference is None and isinstance(sequence, LibrarySequence):
@@ -295,6 +300,7 @@ def _user_workload(
         name=name,
         reference=reference,
         unseen=unseen,
+        without=without,
     )
 
 
@@ -441,6 +447,8 @@ def _run(sitting: Sitting, workload: Workload | None, options: Options, folder: 
     if workload is None:
         return Run(sitting.end_before(folder), None)
     check_run_folder(folder)
+    if workload.recording.left_out:
+        options = replace(options, store=False)  # what it finds is no best of these calls
     ended = sitting.session(workload, options, folder)
     best = load(folder) if ended.verified else None
     return Run(ended, best, sitting.signal)

@@ -211,6 +211,10 @@ def explain_run(path: str | Path) -> Explanation:
         notes.append(
             f"{fixed_text(file.fixed)}; bounds and what was left out are of the space with that"
         )
+    if recording.left_out:
+        notes.append(
+            f"searched without rewrites: {', '.join(recording.left_out)} are left as the calls have them"
+        )
     if recording.assumed:
         notes.append(_assumed_text(recording))
     non_affine = non_affine_tasks(problem)

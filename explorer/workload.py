@@ -161,19 +161,23 @@ def make_workload(
     reference: tuple[str, str] | Callable[..., Any] | None = None,
     more: Sequence[Sequence[Any]] = (),
     unseen: Sequence[str] = (),
+    without: Sequence[str] = (),
     unsure: Container[str] | None = None,
     most_runs: int = 1,
 ) -> Workload:
     """Records a function's calls on `args`, and returns the workload.
 
     `more` are other arguments of the same shapes and types, to verify on. `unseen` are names of arrays and fields that nobody
-    reads after the sequence. `unsure`: of a sequence that runs again and again, the trees whose active cells may change between two
-    runs; the others, and their lists, are now as `most_runs` runs in a row have left them. None: nothing is known of any. Raises
+    reads after the sequence. `without`: names of derived rewrites that are not made.
+    `unsure`: of a sequence that runs again and again, the trees whose active cells may change between two runs; the others, and
+    their lists, are now as `most_runs` runs in a row have left them. None: nothing is known of any. Raises
     LanguageError.
     """
     recording, fields = record_program(fn, args, name)
     if unseen:
         recording = recording.with_unseen(unseen)
+    if without:
+        recording = recording.leaving_out(without)
     if unsure is not None:
         recording = assuming(recording, unsure, most_runs)
     parameters, arguments = bind_arguments(fn, args, recording, fields)
@@ -208,8 +212,8 @@ def _further(fn: Callable[..., Any], args: Sequence[Any], recording: Recording) 
     other, fields = record_program(fn, args, recording.name)
     if recording.unseen:
         other = other.with_unseen(recording.unseen)
-    n_runs = recording.n_assumed_runs
-    if replace(other, assumed=recording.assumed, n_assumed_runs=n_runs) != recording:
+    other = replace(other, assumed=recording.assumed, left_out=recording.left_out)
+    if replace(other, n_assumed_runs=recording.n_assumed_runs) != recording:
         raise LanguageError(
             f"a further set of arguments of {recording.name} makes another sequence of calls than the first: all sets need"
             " the same shapes, types and constants"

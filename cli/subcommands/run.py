@@ -14,6 +14,7 @@ from ..exits import Exit, exit_of
 from ..fleet_options import each_key, on_a_fleet
 from ..options import (
     Talk,
+    ablating,
     about_problem,
     decisions_of,
     fixing,
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 @click.command("run")
 @about_problem
 @hiding
+@ablating
 @limits
 @fixing
 @verifying
@@ -68,6 +70,7 @@ def command(
     sequence: str,
     before: tuple[str, ...],
     unseen: tuple[str, ...],
+    without: tuple[str, ...],
     sizes: tuple[str, ...],
     fixed: tuple[str, ...],
     build_only: bool,
@@ -85,7 +88,9 @@ def command(
 
     settings = settings_of(talk, **flags)
     options = options_of(settings, decisions_of(fixed))
-    named, extents = Named(sequence, before, unseen), sizes_of(sizes)
+    if without:
+        options = replace(options, given=(*options.given, ("without", ",".join(without))))
+    named, extents = Named(sequence, before, unseen, without), sizes_of(sizes)
 
     def make() -> Workload:
         return workload_of(talk, settings, named, extents)
@@ -94,6 +99,7 @@ def command(
         raise click.UsageError("--profile goes with --build-only: what runs, runs on this machine")
     if is_program(sequence):
         of_functions = {"--size": sizes, "--before": before, "--unseen": unseen, "--fix": fixed}
+        of_functions |= {"--without": without}
         for name, value in {**of_functions, "--build-only": build_only}.items():
             if value:
                 raise click.UsageError(

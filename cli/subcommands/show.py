@@ -12,6 +12,7 @@ from ..speaking import say
 @click.command("show")
 @options.about_problem
 @options.hiding
+@options.ablating
 @options.fixing
 @click.option(
     "--descents",
@@ -26,6 +27,7 @@ def command(
     sequence: str,
     before: tuple[str, ...],
     unseen: tuple[str, ...],
+    without: tuple[str, ...],
     sizes: tuple[str, ...],
     dtype: str | None,
     target: str | None,
@@ -39,7 +41,7 @@ def command(
     from ..views import show_fields, show_lines, space_of
 
     settings = options.settings_of(talk, dtype=dtype, target=target)
-    named = Named(sequence, before, unseen)
+    named = Named(sequence, before, unseen, without)
     workload = options.workload_of(
         talk, settings, named, options.sizes_of(sizes), compare=False, measures=False
     )

@@ -21,6 +21,7 @@ from ..fields.host_access import record_into, settle
 from ..fields.ndarray import Ndarray
 from ..ir.kernel import ArrayParam, DType, Expr, KernelIR, Location, Param
 from ..ir.repeats import Ended, Repeat, fold, times, with_steps
+from ..ir.rewrites import rewrites_named
 from ..ir.simplify import cast, const
 from ..sparse.recorded import Logical, UsedTree
 from .annotations import resolve_annotation
@@ -74,7 +75,7 @@ class Recording:
     `arrays` and `scalars` are its parameters in order, `temps` its temporary arrays. `repeats`: ranges of calls that run several
     times and are stored once, outer ones first. `unseen`: arrays of the caller that count as temporaries, since nobody reads them
     after the sequence. `assumed`: names of trees with lists and active cells as `n_assumed_runs` runs of the sequence in a row
-    have left them (kernels/tasks/entry_facts.py).
+    have left them (kernels/tasks/entry_facts.py). `left_out`: names of the derived rewrites that are not made.
     """
 
     name: str
@@ -87,6 +88,7 @@ class Recording:
     unseen: tuple[str, ...] = ()
     assumed: tuple[str, ...] = ()
     n_assumed_runs: int = 1
+    left_out: tuple[str, ...] = ()
 
     def calls_in_order(self, is_set: Callable[[str], bool] | None = None) -> Iterator[Call]:
         """Yields all calls in order of execution; repeated calls have numbers in place of step indices.
@@ -125,6 +127,10 @@ class Recording:
             temps=(*self.temps, *unseen),
             unseen=tuple(p.name for p in unseen),
         )
+
+    def leaving_out(self, names: Sequence[str]) -> Recording:
+        """Returns the recording without the derived rewrites of these names. LanguageError if there is no such rewrite."""
+        return replace(self, left_out=rewrites_named(names))
 
     @property
     def ending(self) -> frozenset[str]:

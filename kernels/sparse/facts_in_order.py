@@ -31,13 +31,14 @@ def carried(
     trees: Mapping[str, StructureTree],
     unsure: Container[str] = (),
     repeats: tuple[Repeat, ...] = (),
+    left_out: frozenset[str] = frozenset(),
 ) -> Facts:
     """Returns the facts that hold at the begin of each run of a sequence that runs many times, except the first.
 
     Preconditions: between two runs nothing changes active cells, except in the trees `unsure`; outer `repeats` come first. A fact
-    is left out if no flag would record its end.
+    is left out if no flag would record its end. `left_out`: as in `Facts`.
     """
-    return _behind(kernels, repeats, Facts(trees)).noticed().without(unsure)
+    return _behind(kernels, repeats, Facts(trees, left_out=left_out)).noticed().without(unsure)
 
 
 def settled(
@@ -46,13 +47,14 @@ def settled(
     unsure: Container[str] = (),
     most_runs: int = 1,
     repeats: tuple[Repeat, ...] = (),
+    left_out: frozenset[str] = frozenset(),
 ) -> tuple[Facts, int]:
     """Returns the facts that hold at the begin of each run of a sequence, except the first ones, and the number of these.
 
     The number is at most `most_runs`, and the least one behind which nothing is gained: more facts before a run leave more facts
     behind it. Preconditions: those of `carried`.
     """
-    facts = carried(kernels, trees, unsure, repeats)
+    facts = carried(kernels, trees, unsure, repeats, left_out)
     for n_runs in range(1, most_runs):
         behind = _behind(kernels, repeats, facts).noticed().without(unsure)
         if behind == facts:

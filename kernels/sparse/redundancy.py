@@ -9,10 +9,11 @@ each demotion leaves fewer changes: one walk in program order finds all of them.
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..ir import kernel
 from ..ir.per_object import per_object
+from ..ir.rewrites import ACTIVATIONS, LISTS
 from ..ir.simplify import unary
 from ..ir.structure import StructureTree
 from ..ir.walk import Renaming, loads, local_changed, nested_statements, walk
@@ -83,14 +84,18 @@ class _Cells:
 
 @dataclass
 class Facts:
-    """Data-flow facts between two kernels: nodes whose lists are up to date, and surely active cells."""
+    """Data-flow facts between two kernels: nodes whose lists are up to date, and surely active cells.
+
+    `left_out`: names of derived rewrites (kernels/ir/rewrites.py) that are not made: nothing is known that only they use.
+    """
 
     trees: Mapping[str, StructureTree]
     lists: frozenset[Node] = frozenset()
     active: frozenset[_Cells] = frozenset()
+    left_out: frozenset[str] = frozenset()
 
     def copy(self) -> Facts:
-        return Facts(self.trees, self.lists, self.active)
+        return replace(self)
 
     def take(self, other: Facts) -> None:
         """Replaces the facts by the facts of `other`."""
@@ -98,7 +103,7 @@ class Facts:
 
     def both(self, other: Facts) -> Facts:
         """Returns the facts that hold both here and in `other`."""
-        return Facts(self.trees, self.lists & other.lists, self.active & other.active)
+        return replace(self, lists=self.lists & other.lists, active=self.active & other.active)
 
     def noticed(self) -> Facts:
         """Returns the facts whose end is recorded, also if it happens outside of kernels.
@@ -112,13 +117,15 @@ class Facts:
             return all(has.is_listed for has in kinds if has.is_sparse)
 
         active = (x for x in self.active if all(map(is_noticed, {(x.tree, x.node), *x.over})))
-        return Facts(self.trees, frozenset(filter(is_noticed, self.lists)), frozenset(active))
+        return replace(
+            self, lists=frozenset(filter(is_noticed, self.lists)), active=frozenset(active)
+        )
 
     def without(self, trees: Container[str]) -> Facts:
         """Returns the facts that concern none of these trees."""
         lists = (x for x in self.lists if x[0] not in trees)
         active = (x for x in self.active if not any(t in trees for t in x.trees))
-        return Facts(self.trees, frozenset(lists), frozenset(active))
+        return replace(self, lists=frozenset(lists), active=frozenset(active))
 
     @property
     def on(self) -> frozenset[str]:
@@ -147,7 +154,8 @@ class Facts:
         t = self.trees[s.tree]
         nodes = {(s.tree, k) for k in lists_made(s, t) if t.nodes[k].has.is_listed}
         kept = self.lists & nodes
-        self.lists |= nodes
+        if LISTS not in self.left_out:
+            self.lists |= nodes
         return kept
 
     def _statement(
@@ -181,7 +189,7 @@ class Facts:
             growing = (site for site, nodes in grown if not nodes.isdisjoint(x.over))
             return others.isdisjoint(x.over) and all(self._leads_back(x, g) for g in growing)
 
-        self.active = frozenset(filter(holds, active))
+        self.active = frozenset(() if ACTIVATIONS in self.left_out else filter(holds, active))
         self.lists -= changed
         return demoted, frozenset(tree for tree, _ in changed)
 

@@ -21,6 +21,7 @@ from ..ir.errors import LanguageError
 from ..ir.kernel import Const, DType, KernelIR, SetLocal
 from ..ir.logical import FieldPlace, check_loops
 from ..ir.repeats import Repeat, are_nested, times
+from ..ir.rewrites import REWRITES
 from ..ir.structure import StructureTree, TreeNode
 from ..ir.verify import IRError, check
 from ..ir.walk import Renaming, children, local_changed, nested_statements, walk
@@ -58,7 +59,7 @@ _LATER = {
     "ArrayParam": frozenset({"is_list"}),
     "KernelIR": frozenset({"trees", "placed", "independent", "trusted", "shared"}),
     "Call": frozenset({"logical"}),
-    "Recording": frozenset({"trees", "repeats", "unseen", "assumed", "n_assumed_runs"}),
+    "Recording": frozenset({"trees", "repeats", "unseen", "assumed", "n_assumed_runs", "left_out"}),
     "Repeat": frozenset({"index", "until"}),
     "UsedTree": frozenset({"appended"}),
 }
@@ -138,6 +139,8 @@ def _on_trees(recording: Recording) -> Recording:
         raise ArchiveError("it assumes active cells of trees that it does not have")
     if recording.n_assumed_runs < 1:
         raise ArchiveError(f"it assumes active cells of {recording.n_assumed_runs} runs before")
+    if not REWRITES.keys() >= {*recording.left_out}:
+        raise ArchiveError("it leaves out rewrites that there are not")
     known = tuple(replace(t, appended=tuple(appended[t.tree.name])) for t in recording.trees)
     return replace(recording, calls=tuple(calls), trees=known)
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..ir.kernel import ArrayParam
+from ..ir.rewrites import COPIES, DEAD_STORES
 from ..ir.task import Task
 from .copies import without_copies
 from .coverage import ActiveStores
@@ -38,14 +39,15 @@ class CleanedCalls:
 
 
 def cleaned_calls(recording: Recording) -> CleanedCalls:
-    """Returns the calls of a recording as tasks, before and after the clean-up."""
+    """Returns the calls of a recording as tasks, before and after the clean-up, which makes the rewrites that are not left out."""
     recording, calls = calls_of(by_residue(recording))
     known = calls.known
     temporaries = {t.name: t for t in (*recording.temps, *calls.temps)}
     in_trees = {array for used in recording.trees for _, array in used.sections}
-    stores = ActiveStores.of(recording.trees)
+    stores = ActiveStores.of(recording.trees, are_kept=DEAD_STORES in recording.left_out)
     every = zero_temporaries(tuple(calls.tasks), recording.temps)
-    every = without_copies(every, known, temporaries, recording.ending, in_trees, stores)
+    if COPIES not in recording.left_out:
+        every = without_copies(every, known, temporaries, recording.ending, in_trees, stores)
     live = drop_dead(every, known, temporaries, stores)
     apart = with_last_steps(live, known, temporaries, stores)
     left = live if apart is live else drop_dead(apart, known, temporaries, stores)

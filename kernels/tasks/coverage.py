@@ -29,14 +29,17 @@ from .non_affine import is_settling
 class ActiveStores:
     """Facts on the stores of a sequence to active cells.
 
-    `masks`: the arrays that hold the masks of nodes (which cells are active).
+    `masks`: the arrays that hold the masks of nodes (which cells are active). `are_kept`: dead stores are not removed, so no task
+    counts as one that overwrites what another has stored.
     """
 
     masks: frozenset[str]
+    are_kept: bool = False
 
     @staticmethod
-    def of(trees: Iterable[UsedTree]) -> ActiveStores:
-        return ActiveStores(frozenset(x.array for x in node_states(trees) if x.kind == "mask"))
+    def of(trees: Iterable[UsedTree], *, are_kept: bool = False) -> ActiveStores:
+        masks = frozenset(x.array for x in node_states(trees) if x.kind == "mask")
+        return ActiveStores(masks, are_kept)
 
     def may_shrink(self, task: Task) -> bool:
         """True if a task may deactivate cells.
@@ -62,7 +65,7 @@ class ActiveStores:
 
         `are_active`: the cells to which `task` has stored are active when `other` runs.
         """
-        if array.name not in arrays_written(other):
+        if self.are_kept or array.name not in arrays_written(other):
             return False
         if are_active and overwrites_active(other, array.name, array.shape):
             return True

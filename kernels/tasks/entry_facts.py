@@ -48,15 +48,15 @@ def _assuming(recording: Recording, unsure: Container[str], most_runs: int) -> R
 
 
 def _settled(recording: Recording, unsure: Container[str], most_runs: int) -> tuple[Facts, int]:
-    kernels, trees = _kernels(recording), _trees(recording)
-    return settled(kernels, trees, unsure, most_runs, recording.repeats)
+    kernels, trees, left_out = _kernels(recording), _trees(recording), frozenset(recording.left_out)
+    return settled(kernels, trees, unsure, most_runs, recording.repeats, left_out)
 
 
 def facts_at_entry(recording: Recording) -> Facts:
     """Returns the facts that hold before the first call of a recording."""
     trees = _trees(recording)
     if not recording.assumed:
-        return Facts(trees)
+        return Facts(trees, left_out=frozenset(recording.left_out))
     unsure = trees.keys() - set(recording.assumed)
     return _settled(recording, unsure, recording.n_assumed_runs)[0]
 

@@ -18,6 +18,16 @@ from kernelscape.runtime import free_memory
         (["check", "mine.c"], 2, "--as"),
         (["export", "run"], 2, "-o"),
         (["tune", "axpydot"], 2, "Missing option '--sizes'"),
+        (
+            ["run", "axpydot", "--without", "stores"],
+            2,
+            "there is no rewrite 'stores'; there are dead",
+        ),
+        (
+            ["run", "mine.py", "--without", "lists"],
+            2,
+            "--without is not of programs: name a function",
+        ),
         (["run", "axpydot", "--size", "n=9", "--target", "quantum"], 3, "no backend 'quantum'"),
         (["run", "axpydot", "--size", "n=9", "--compiler", "nocc"], 3, "no C compiler that works"),
     ],

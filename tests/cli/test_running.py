@@ -79,3 +79,44 @@ def test_choices_are_fixed_upfront(explore) -> None:
     assert len(shown["fixed"]) == 3
     assert "dim_kind(dot0.i.inner)" in shown["open_choices"]
     assert not shown["open_choices"].keys() & shown["fixed"].keys()
+
+
+OVERWRITTEN = """
+import numpy as np
+import kernelscape as ks
+
+@ks.kernel
+def clear(x: ks.types.ndarray(), y: ks.types.ndarray()):
+    for i in range(x.shape[0]):
+        y[i] = 0.0
+
+@ks.kernel
+def turn(x: ks.types.ndarray(), y: ks.types.ndarray()):
+    for i in range(x.shape[0]):
+        y[i] = x[x.shape[0] - 1 - i] + 1.0
+
+def both(x, y):
+    clear(x, y)
+    turn(x, y)
+
+def make_arguments(sizes, dtype, rng):
+    return rng.random(64).astype(dtype), np.zeros(64, dtype)
+"""
+
+
+@pytest.mark.compiler
+def test_a_search_leaves_out_a_rewrite(explore) -> None:
+    Path("mine.py").write_text(OVERWRITTEN)
+    tasks = []
+    for without in ((), ("--without", "dead_stores")):
+        _, out, _ = explore("show", "mine.py:both", "--json", "--descents", 0, *without)
+        tasks.append(len(objects(out)[0]["tasks"]))
+    assert tasks == [1, 2]
+    code, out, _ = explore("run", "mine.py:both", "--max-evals", 1, *without)
+    assert code == 0 and "given: max_evals=1 without=dead_stores" in out
+    run = "runs/both-cpu-d064-001"
+    assert explore("replay", run, "--tolerance", "1000%")[0] == 0
+    assert explore("resume", run, "--max-evals", 1)[0] == 0
+    note = "searched without rewrites: dead_stores are left as the calls have them"
+    assert note in explore("explain", run)[1]
+    assert explore("store", "list")[1].endswith("  0 rows\n")
