@@ -4,9 +4,9 @@
 
 The programs are nine micro-benchmarks and five applications of Hu et al., AsyncTaichi (2020), written anew. PYTHON is the
 interpreter of an environment with a peer. Each way runs each program in a process of its own, in turn, on all cores; the first
-round begins with nothing compiled. `--fix` also searches applications with one optimisation switched off; without it such searches
-that are there are kept. Rows that are there are kept unless --again is given, and none begins after --piece minutes. Writes
-experiments/results/programs.md after every row.
+round begins with nothing compiled. Rows that are there are kept unless --again is given, and none begins after --piece minutes.
+`--fix` also searches applications with one optimisation switched off: rows that are there get the searches that they lack.
+Without it such searches are kept. Writes experiments/results/programs.md after every row.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import inf
 from pathlib import Path
 from statistics import geometric_mean
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, NamedTuple
 
 from .conditions import moment, stamp, stamp_text
 from .fresh_caches import fresh_caches
@@ -32,27 +32,48 @@ FILE = "programs"
 LIMIT_S = 900.0  # of a process beside its search
 PLAIN, PLANNED, EXPLORED = "called", "planned", "explored"
 OURS = (PLAIN, PLANNED, EXPLORED)
-# The ablations of the paper as decisions.
-FIXED: Mapping[str, Mapping[str, str]] = {
-    "lists made for each loop": {"listgen": "GENERATE"},
-    "cells activated in each loop": {"activate": "ACTIVATE"},
-    "no fusion": {"fused": "SEPARATE"},
-    "dead stores kept": {"store": "KEEP"},
+
+
+class Ablation(NamedTuple):
+    """An optimisation that a search does without: by decisions, and without the rewrites that rest on none."""
+
+    fixed: Mapping[str, str]
+    without: tuple[str, ...] = ()
+
+
+ABLATIONS: Mapping[str, Ablation] = {
+    "lists made for each loop": Ablation({"listgen": "GENERATE"}, ("lists",)),
+    "cells activated in each loop": Ablation({"activate": "ACTIVATE"}, ("activations",)),
+    "no fusion": Ablation({"fused": "SEPARATE"}),
+    "dead stores kept": Ablation({"store": "KEEP"}, ("dead_stores",)),
+    "copies made": Ablation({}, ("copies",)),
 }
-COUNTS = tuple(
-    f"n_{what}{end}" for what in ("launches", "lists", "activations") for end in ("", "_without")
+COUNTS = (
+    "backend_s",
+    *(
+        f"n_{what}{end}"
+        for what in ("launches", "lists", "activations")
+        for end in ("", "_without")
+    ),
 )
 
 PROTOCOL = """"called" runs kernel by kernel, "planned" holds calls (`ks.init(async_mode=True)`) and runs recognised periods by
 default plans, "explored" replays what a search of the period found in the given time. Times of a period: the least of seven samples
 in each round, of all rounds, each behind an untimed period; wall, and in brackets CPU time of all threads. "first" is the first
 period in the first round, with nothing compiled before. Ratios are of the better peer's time to ours. Results are compared with
-those of the first peer, or of "called"."""
+those of the first peer, or of "called".
+
+Counts are of a period by its plan, and behind "of" by kernels alone. "backend" is the time in compiled code: by plans on average,
+by kernels alone the least of the held periods before the plan is there. "compiled" counts kernels, of plans those beside "called".
+
+"implementations" are distinct pairs of a component and its text that were measured. "least of ten" is the least number of them
+of one of the ten components that take most of the period. "first result" is the time from the begin of a search to its first
+verified implementation."""
 
 HEAD = """
 import json, sys, time
 way, shrink, folder, seconds = sys.argv[1], int(sys.argv[2]), sys.argv[3], float(sys.argv[4])
-fixed, counted = json.loads(sys.argv[5]), json.loads(sys.argv[6])
+(fixed, without), counted = json.loads(sys.argv[5]), json.loads(sys.argv[6])
 if way in ("called", "planned", "explored", "explore"):
     import kernelscape.compat.taichi as ti
     import kernelscape as ks
@@ -71,25 +92,29 @@ step()
 ti.sync()
 first_s = time.perf_counter() - begin
 if way == "explore":
-    from kernelscape.experiments.period_search import explore_period
+    from pathlib import Path
+    from kernelscape.experiments.period_search import searched_period
     step()  # a search assumes what two periods leave
     ti.sync()
-    run = explore_period(step, folder, seconds, fixed)
-    best, ended = run.best, run.ended
-    found = {"status": run.status, "evaluations": ended.evaluations, "best_ns": ended.best_ns, "bound_ns": ended.bound_ns}
-    found |= {"tasks": None if best is None else n_tasks(best), "failures": ended.failures, "elapsed_s": ended.elapsed_s}
+    best, found = searched_period(step, Path(folder), seconds, fixed, without)
+    found["tasks"] = None if best is None else n_tasks(best)
 else:
-    for _ in range(6):  # windows know a period again
-        step()
-    ti.sync()
+    alone_s = []
+    def by_kernels(n):  # periods; their time in kernels counts where no plan is there
+        before = ks.engine.stats() if way == "planned" else None
+        for _ in range(n):
+            step()
+        ti.sync()
+        if before is None:
+            return False
+        after = ks.engine.stats()
+        if after.n_planned == before.n_planned:
+            alone_s.append((after.backend_s - before.backend_s) / n)
+        return after.n_planned == before.n_planned
+    by_kernels(6)  # windows know a period again
     if way == "planned":
         wait_until = time.monotonic() + 300  # its plan is built beside it
-        while time.monotonic() < wait_until:
-            before = ks.engine.stats().n_planned
-            step()
-            ti.sync()
-            if ks.engine.stats().n_planned > before:
-                break
+        while time.monotonic() < wait_until and by_kernels(1):
             time.sleep(0.2)
     n, n_counted, samples, counts = 1, 0, [], dict.fromkeys(counted, 0)
     while len(samples) < 7:
@@ -112,7 +137,9 @@ else:
         samples.append((cpu / n, wall / n))
     found = {"cpu_us": min(c for c, _ in samples) * 1e6, "wall_us": min(w for _, w in samples) * 1e6, "first_s": first_s}
     if way == "planned":
-        found |= {k: v / n_counted for k, v in counts.items()} | {"n_compiled": ks.engine.stats().n_compiled}
+        found |= {k: v / n_counted for k, v in counts.items()} | {"backend_s_without": min(alone_s, default=None)}
+    if way in ("called", "planned"):
+        found["n_compiled"] = ks.engine.stats().n_compiled
     found["result"] = result()
 print(json.dumps(found))
 """
@@ -131,15 +158,16 @@ class Program:
         }
 
     def run(
-        self, way: str, python: str = sys.executable, fixed: Mapping[str, str] | None = None
+        self, way: str, python: str = sys.executable, ablation: Ablation | None = None
     ) -> dict[str, Any]:
         """Returns the values that a process of one way prints. Raises RuntimeError.
 
-        A search with `fixed` decisions stores its best apart, where no other way replays it.
+        A search with an ablation stores its best apart, where no other way replays it.
         """
-        found = self._folder / ("found" if fixed is None else "fixed_" + "_".join(fixed))
-        asked = (str(self._shrink), str(found), str(self._seconds))
-        told = (way, *asked, json.dumps(dict(fixed or {})), json.dumps(COUNTS))
+        fixed, without = ablation or Ablation({})
+        name = "found" if ablation is None else "_".join(("fixed", *fixed, *without))
+        asked = (str(self._shrink), str(self._folder / name), str(self._seconds))
+        told = (way, *asked, json.dumps((dict(fixed), without)), json.dumps(COUNTS))
         limit_s = LIMIT_S + self._seconds
         return run_text(python, self._text, self._folder, limit_s, *told, **self._environment)
 
@@ -160,8 +188,8 @@ def measure(
                     row["explored"] = program.run("explore")
                 if seconds > 0 and row["explored"]["best_ns"] is not None:
                     runs[EXPLORED].append(program.run(EXPLORED))
-            for about, fixed in FIXED.items() if fix and seconds > 0 else ():
-                row["fixed"][about] = _tried(program, fixed)
+            if fix and seconds > 0:
+                row["fixed"] = _ablated(program)
         except RuntimeError as e:
             return row | {"status": "failed", "why": str(e)}
     return row | {"status": "ok", "runs": {way: r for way, r in runs.items() if r}}
@@ -172,10 +200,20 @@ def _turned(ways: Sequence[str], at: int) -> Sequence[str]:
     return [*ways[at % len(ways) :], *ways[: at % len(ways)]]
 
 
-def _tried(program: Program, fixed: Mapping[str, str]) -> dict[str, Any]:
-    """Returns the result of a search with fixed decisions, or the reason of its failure: a program may lack the choice."""
+def ablated(name: str, seconds: float, shrink: int) -> dict[str, Any]:
+    """The searches of a program with one optimisation switched off, by their names."""
+    with TemporaryDirectory(prefix="kernelscape-programs-") as scratch:
+        return _ablated(Program(name, shrink, seconds, Path(scratch)))
+
+
+def _ablated(program: Program) -> dict[str, Any]:
+    return {about: _tried(program, ablation) for about, ablation in ABLATIONS.items()}
+
+
+def _tried(program: Program, ablation: Ablation) -> dict[str, Any]:
+    """Returns the result of a search with an ablation, or the reason of its failure: a program may lack the choice."""
     try:
-        return program.run("explore", fixed=fixed)
+        return program.run("explore", ablation=ablation)
     except RuntimeError as e:
         return {"why": str(e), "best_ns": None}
 
@@ -230,24 +268,57 @@ def _ratio_text(x: float | None) -> str:
     return "–" if x is None else f"{x:.2f}"
 
 
-def _counts(rows: Sequence[Mapping[str, Any]], peers: Sequence[str]) -> str:
-    """Launches, lists and activations of a period by its plan and without, and what the search left."""
+def _metrics(rows: Sequence[Mapping[str, Any]], peers: Sequence[str]) -> str:
+    """The five metrics of a period, by its plan and by kernels alone, and first periods."""
     body = []
     for r in rows:
         planned = r["runs"].get(PLANNED, [{}])[-1]
         pairs = [
-            f"{planned[f'n_{what}']:.3g} of {planned[f'n_{what}_without']:.3g}" if planned else "–"
+            _of(_figure(planned.get(f"n_{what}")), _figure(planned.get(f"n_{what}_without")))
             for what in ("launches", "lists", "activations")
         ]
-        explored = r.get("explored") or {}
-        left = [str((explored.get("tasks") or {}).get(key, "–")) for key in ("loops", "lists")]
+        backend = _of(_lowest(r, "backend_s"), _lowest(r, "backend_s_without"))
+        compiled = [_figure(r["runs"].get(w, [{}])[0].get("n_compiled")) for w in (PLANNED, PLAIN)]
         first = [
             time_text(1e9 * r["runs"][way][0]["first_s"]) if r["runs"].get(way) else "–"
             for way in (PLAIN, *peers)
         ]
-        body.append([r["name"], *pairs, *left, str(explored.get("evaluations", "–")), *first])
-    heads = ["program", "launches", "lists", "activations", "explored loops", "explored lists"]
-    return table([*heads, "candidates", *(f"first, {w}" for w in (PLAIN, *peers))], body)
+        body.append([r["name"], backend, *pairs, *compiled, *first])
+    heads = ["program", "backend", "launches", "lists", "activations", "compiled, planned"]
+    return table([*heads, "compiled, called", *(f"first, {w}" for w in (PLAIN, *peers))], body)
+
+
+def _of(planned: str, alone: str) -> str:
+    return planned if planned == alone == "–" else f"{planned} of {alone}"
+
+
+def _lowest(row: Mapping[str, Any], key: str) -> str:
+    """The least of all rounds of a time in seconds of the plan's process, as text."""
+    found = [x[key] for x in row["runs"].get(PLANNED, ()) if x.get(key) is not None]
+    return time_text(1e9 * min(found)) if found else "–"
+
+
+def _figure(x: float | None) -> str:
+    return "–" if x is None else f"{x:.3g}" if isinstance(x, float) else str(x)
+
+
+def _searches(rows: Sequence[Mapping[str, Any]]) -> str:
+    """What each search tried, and how soon; loops and lists are of its best."""
+    texts: Sequence[tuple[str, Callable[[Mapping[str, Any]], str]]] = (
+        ("candidates", lambda x: _figure(x.get("evaluations"))),
+        ("implementations", lambda x: _figure(x.get("n_tried"))),
+        ("least of ten", lambda x: _figure(x.get("least_tried"))),
+        ("first result", lambda x: _seconds(x.get("first_found_s"))),
+        ("ended after", lambda x: _seconds(x.get("elapsed_s"))),
+        ("loops", lambda x: _figure((x.get("tasks") or {}).get("loops"))),
+        ("lists", lambda x: _figure((x.get("tasks") or {}).get("lists"))),
+    )
+    body = [[r["name"], *(text(r.get("explored") or {}) for _, text in texts)] for r in rows]
+    return table(["program", *(head for head, _ in texts)], body)
+
+
+def _seconds(x: float | None) -> str:
+    return "–" if x is None else f"{x:.3g} s"
 
 
 def _ablations(rows: Sequence[Mapping[str, Any]]) -> str:
@@ -273,7 +344,8 @@ def report(values: dict[str, Any]) -> str:
     for heading, names in (("Micro-benchmarks", MICRO), ("Applications", APPLICATIONS)):
         some = [r for r in rows if r["name"] in names]
         if some:
-            blocks += [f"## {heading}", _times(some, peers), _counts(some, peers)]
+            blocks += [f"## {heading}", _times(some, peers), _metrics(some, peers)]
+            blocks += [_searches(some)]
     if any(r["fixed"] for r in rows):
         blocks += ["## With one optimisation switched off", _ablations(rows)]
     blocks += [f"- {r['name']} failed: {r['why']}" for r in values["rows"] if r["status"] != "ok"]
@@ -312,18 +384,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
     end_s = time.monotonic() + 60 * given.piece
     stored: dict[str, Any] = {"rows": []} | read_results(FILE, given.results)
     rows = {r["name"]: r for r in stored["rows"]}
-    there = {name for name, r in rows.items() if r["status"] == "ok" and not given.again}
-    for name in (n for n in given.only or TEXTS if n not in there):
+    for name in given.only or TEXTS:
+        row: Any = rows.get(name)
+        fix = given.fix and name in APPLICATIONS
+        is_there = row is not None and row["status"] == "ok" and not given.again
+        if is_there and not (fix and ABLATIONS.keys() - row["fixed"].keys()):
+            continue
         if time.monotonic() >= end_s:
             print("no time left: run this again", flush=True)
             break
-        fix = given.fix and name in APPLICATIONS
-        row = measure(name, peers, given.rounds, given.seconds, given.shrink, fix)
-        if not fix:  # searches with decisions fixed are kept
-            row["fixed"] = rows.get(name, row).get("fixed", {})
-        rows[name] = row | {"taken": moment()}
+        if is_there:
+            row |= {"fixed": ablated(name, row["seconds"], row["shrink"])}
+        else:
+            kept = (row or {}).get("fixed", {})
+            row = measure(name, peers, given.rounds, given.seconds, given.shrink, fix)
+            row |= {"taken": moment(), "fixed": row["fixed"] if fix else kept}
+        rows[name] = row
         print(f"{name}: {row.get('why') or _cell(row, PLAIN)}", flush=True)
-        values = {"stamp": stamp(), "versions": versions, "peers": [*peers]}
+        values = {"stamp": stamp(), "versions": stored.get("versions", {}) | versions}
+        values["peers"] = [
+            *dict.fromkeys((*stored.get("peers", ()), *peers))
+        ]  # of rows that are kept
         values["rows"] = [rows[n] for n in TEXTS if n in rows]
         write_results(FILE, report, values, given.results)
     return 1 if any(r["status"] != "ok" for r in rows.values()) else 0
