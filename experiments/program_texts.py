@@ -1,7 +1,7 @@
-"""Programs of Hu et al., AsyncTaichi (2020), written anew: nine of its ten micro-benchmarks and its applications but AutoDiff.
+"""Programs of Hu et al., AsyncTaichi (2020), written anew: its ten micro-benchmarks and its applications but AutoDiff.
 
 Each text defines `step`, a period; `again`, what makes a sample like the one before; and `result`, one number of what a few periods
-leave. `shrink` makes all of them smaller. The tenth, autodiff, and its application have a page of their own (experiments.autodiff).
+leave. `shrink` makes all of them smaller. AutoDiff has a page of its own (experiments.autodiff).
 """
 
 from __future__ import annotations
@@ -221,6 +221,44 @@ def result():
     initialise()
     step()
     return float(x.to_numpy().astype(float).sum())
+"""
+_DERIVATIVES = """
+n = (1 << 21) // shrink
+a = ti.field(ti.f32, shape=n, needs_grad=True)
+b = ti.field(ti.f32, shape=n)
+loss = ti.field(ti.f32, shape=(), needs_grad=True)
+
+@ti.kernel
+def initialise():
+    for i in a:
+        a[i] = 0.25 * (i % 4)  # whose sum is exact in any order
+        b[i] = 0.0
+
+@ti.kernel
+def total():
+    for i in a:
+        loss[None] += a[i]
+
+@ti.kernel
+def follow():
+    for i in a:
+        b[i] += a.grad[i]
+
+initialise()
+
+def step():
+    for _ in range(10):
+        with ti.ad.Tape(loss):
+            total()
+        follow()
+
+def again():
+    pass
+
+def result():
+    initialise()
+    step()
+    return float(b.to_numpy().astype(float).sum() + loss[None])
 """
 _MACCORMACK = """
 n, leaf, dt = 128 // shrink, 8, 0.03
@@ -618,6 +656,7 @@ MICRO: Mapping[str, str] = {
     "fill_array": _FILL_ARRAY,
     "simple_advection": _SIMPLE_ADVECTION,
     "mpm_splitted": _MPM_SPLITTED,
+    "derivatives": _DERIVATIVES,
     **SPARSE,
 }
 APPLICATIONS: Mapping[str, str] = {

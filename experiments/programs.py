@@ -2,7 +2,7 @@
 
     python -m kernelscape.experiments.programs [--peer NAME=PYTHON ...] [--only NAME ...] [--seconds 60] [--rounds 3] [--piece 15]
 
-The programs are nine micro-benchmarks and five applications of Hu et al., AsyncTaichi (2020), written anew. PYTHON is the
+The programs are ten micro-benchmarks and five applications of Hu et al., AsyncTaichi (2020), written anew. PYTHON is the
 interpreter of an environment with a peer. Each way runs each program in a process of its own, in turn, on all cores; the first
 round begins with nothing compiled. Rows that are there are kept unless --again is given, and none begins after --piece minutes.
 `--fix` also searches applications with one optimisation switched off: rows that are there get the searches that they lack.

@@ -118,8 +118,8 @@ def test_a_program_that_fails_is_a_row_with_its_reason(tmp_path, monkeypatch):
     assert "- multires failed: no end within 9 s" in (tmp_path / "programs.md").read_text()
 
 
-def test_there_are_nine_micro_benchmarks_and_five_applications():
-    assert (len(MICRO), len(APPLICATIONS), len(TEXTS)) == (9, 5, 14)
+def test_there_are_ten_micro_benchmarks_and_five_applications():
+    assert (len(MICRO), len(APPLICATIONS), len(TEXTS)) == (10, 5, 15)
 
 
 @pytest.mark.compiler
@@ -146,6 +146,18 @@ def step_of(tmp_path):
         return program["step"]
 
     return made
+
+
+@pytest.mark.compiler
+def test_a_period_with_derivatives_computes_each_energy_that_is_not_overwritten(step_of):
+    """Its tapes clear the energy of the tape before, so only the last one is seen."""
+    step = step_of("derivatives")
+    assert step.__globals__["result"]() == 10 * 512 + 512 * 0.25 * 1.5
+    n_runs = []
+    for without in ((), ("dead_stores",)):
+        tasks = period_workload(step, without).problem.tasks
+        n_runs.append(sum(t.n_runs for t in tasks if t.kernel == "total"))
+    assert n_runs == [1, 10]
 
 
 @pytest.mark.compiler
