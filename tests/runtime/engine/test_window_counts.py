@@ -14,8 +14,10 @@ import numpy as np
 import pytest
 from kernelscape.kernels.fields.program import current_program
 from kernelscape.runtime import engine as engine_room
+from kernelscape.runtime.engine import planned_window
 from kernelscape.runtime.engine.engine import Engine, EngineOptions
-from kernelscape.runtime.engine.planned_window import PlannedWindow
+from kernelscape.runtime.engine.plan_bank import BoundPlan
+from kernelscape.runtime.engine.planned_window import PlannedWindow, RanWindow
 from kernelscape.runtime.engine.rotation import Rotation
 
 pytestmark = pytest.mark.compiler
@@ -535,3 +537,78 @@ def test_a_period_has_the_least_launches_and_lists(program: Program, wanted: Cou
         assert counts == wanted or limit == 5, limit  # of less than a period
         for x, y in zip(found, values, strict=True):
             assert np.array_equal(x, y), limit
+
+
+class Clock:
+    """A clock that stands still, but for what a test lets pass."""
+
+    now_s = 0.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+    def around(self, function: Any, seconds: float) -> Any:
+        """The function, in whose calls so many seconds pass."""
+
+        def call(*args: Any) -> Any:
+            self.now_s += seconds
+            return function(*args)
+
+        return call
+
+
+def test_times_are_those_of_windows_and_of_compiled_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`backend_s` has the runs of kernels and of plans, `wall_s` also what the host does in windows, and nothing else."""
+    ks.init(cpu_max_num_threads=2, async_mode=True, async_flush_every=50)
+    period, _ = chain_copy()
+    for _ in range(3):
+        period()
+        ks.sync()
+    clock = Clock()
+    monkeypatch.setattr(planned_window, "perf_counter", clock)
+    slow = clock.around(PlannedWindow._run_one, 1.0)
+    monkeypatch.setattr(PlannedWindow, "_run_one", lambda *args: slow(*args))
+    planned = clock.around(BoundPlan.run, 10.0)
+    monkeypatch.setattr(BoundPlan, "run", lambda *args: planned(*args))
+    host = clock.around(RanWindow.to_run, 100.0)
+    monkeypatch.setattr(RanWindow, "to_run", lambda *args: host(*args))
+    found = []
+    for is_built in (False, True):
+        if is_built:
+            window().plans.complete()
+        before = ks.engine.stats()
+        for _ in range(2):
+            period()
+            clock.now_s += 1000.0  # of the program
+            ks.sync()
+        now = ks.engine.stats()
+        n_planned = now.n_planned - before.n_planned
+        n_kernels = now.n_calls - before.n_calls - n_planned
+        n_windows = now.n_windows - before.n_windows
+        backend_s = now.backend_s - before.backend_s
+        assert backend_s == n_kernels + 10.0 * n_planned / 2  # plans are of two calls
+        assert now.wall_s - before.wall_s == backend_s + 100.0 * n_windows
+        found.append((n_kernels + n_planned, n_planned))
+    assert found[0][0] == 4 and found[1] == (4, 4)
+
+
+def test_compiled_kernels_are_counted_once_in_a_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Kernels of plans count, and those of the folder do not."""
+    counts = []
+    for _ in range(2):
+        made = Engine(EngineOptions(folder=tmp_path, cores=2))
+        monkeypatch.setattr(engine_room, "_engine", made)
+        ks.init(cpu_max_num_threads=2, async_mode=True, async_flush_every=50)
+        period, _ = chain_copy()
+        for _ in range(4):
+            period()
+            ks.sync()
+            window().plans.complete()
+            counts.append(ks.engine.stats().n_compiled)
+        ks.reset()
+        made.close()
+    n_kernels, n_plans = 2, 1
+    assert counts == [*counts[:2], n_kernels + n_plans, n_kernels + n_plans, 0, 0, 0, 0]
+    assert n_kernels <= counts[0] <= counts[1] <= n_kernels + n_plans
