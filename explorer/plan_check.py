@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
 
-from ..kernels.fields.canonical_state import Array, canonical, inspected
 from ..kernels.frontend.dispatch import Executor
-from ..kernels.sparse.recorded import UsedTree
-from ..runtime.engine.stored_components import N_CHECKED
+from ..runtime.engine.stored_components import N_CHECKED, disagreement
 from ..runtime.engine.window import DeferralWindow
-from ..runtime.worker.verify import first_difference
 from .plan_replay import Follower, SequenceRun, StoredPlan, run_each
 
 
@@ -70,7 +67,7 @@ class PlanChecks:
         run_each(whole.calls)
         self._behind.release()
         row.plain_s.append(perf_counter() - begin_s)
-        row.wrong = _disagreement(whole.sequence.trees, after, arrays)
+        row.wrong = disagreement(whole.sequence.trees, after, arrays)
         return True
 
 
@@ -79,18 +76,3 @@ def checked_follower(plans: Sequence[StoredPlan]) -> tuple[Follower, PlanChecks]
     behind = DeferralWindow()
     checks = PlanChecks(plans, behind)
     return Follower(plans, behind, checks.execute), checks
-
-
-def _disagreement(
-    trees: Sequence[UsedTree], got: Mapping[str, Array], wanted: Mapping[str, Array]
-) -> str:
-    """Returns a sentence on the first array of `got` that differs from `wanted`; "" if all agree."""
-    found, wrong = inspected(trees, got)
-    if wrong:
-        return wrong
-    expected = canonical(trees, wanted)
-    for name, want in expected.items():
-        x = found[name]
-        if x.shape != want.shape:
-            return f"{name}: {x.shape[-1]} cells are active, {want.shape[-1]} should be"
-    return first_difference(found, expected)

@@ -105,7 +105,12 @@ def window_kernels(
     Precondition: as many runs of the same calls came before as the result says, at most `most_runs`. Nothing between has changed
     active cells, except in the trees `unsure`.
     """
-    return _Window(calls).kernels(unsure, apart, most_runs)
+    return Window(calls, unsure, most_runs).kernels(apart)
+
+
+def tree_name(number: int) -> str:
+    """Returns the name of a tree of a window in the facts and kernels of the window."""
+    return f"t{number}"
 
 
 def window_rotation(calls: Sequence[WindowCall]) -> int:
@@ -124,8 +129,18 @@ class _Form:
     parts: tuple[IndependentPart, ...]
 
 
-class _Window:
-    def __init__(self, calls: Sequence[WindowCall]) -> None:
+class Window:
+    """The calls of a window, and the facts on its trees at its head; `kernels` makes the kernels of one plan.
+
+    The parameters are those of `window_kernels`.
+    """
+
+    def __init__(
+        self,
+        calls: Sequence[WindowCall],
+        unsure: frozenset[int] = frozenset(),
+        most_runs: int = 1,
+    ) -> None:
         self.calls = calls
         self.trees: dict[str, StructureTree] = {}
         self.fields: dict[str, tuple[FieldPlace, ...]] = {}
@@ -142,14 +157,30 @@ class _Window:
         n_scalars = [len(c.ir.scalars) for c in calls]
         self.first_scalars = list(itertools.accumulate(n_scalars, initial=0))
         self.made: dict[object, WindowKernel] = {}
+        without = {tree_name(n) for n in unsure}
+        self._facts, self._n_runs = settled(self._irs, self.trees, without, most_runs)
+
+    @cached_property
+    def derived(self) -> tuple[Derived | None, ...]:
+        """The redundant operations of each call as the program makes it, None for calls on plain arrays."""
+        known: dict[object, KernelIR] = {}
+        stated: list[KernelIR | None] = []
+        for c in self.calls:
+            key = id(c.logical), tuple(n for n, _ in c.trees)
+            if c.logical is not None and key not in known:
+                trees = {layout.tree.name: tree_name(n) for n, layout in c.trees}
+                body = rewrite(c.logical.ir.body, CallNames({}, trees))
+                known[key] = replace(c.logical.ir, body=body)
+            stated.append(known.get(key))
+        return derived_in_order(stated, (), self._facts.copy())
 
     def _form(self, call: WindowCall) -> _Form:
         """Returns a call with the window's arrays, and records its trees and arrays."""
         arrays = {p.name: f"a{n}" for p, n in zip(call.ir.arrays, call.arrays, strict=True)}
-        trees = {layout.tree.name: f"t{n}" for n, layout in call.trees}
+        trees = {layout.tree.name: tree_name(n) for n, layout in call.trees}
         for n, layout in call.trees:
-            self.trees[f"t{n}"] = replace(layout.tree, name=f"t{n}")
-            self.fields[f"t{n}"] = layout.fields
+            self.trees[tree_name(n)] = replace(layout.tree, name=tree_name(n))
+            self.fields[tree_name(n)] = layout.fields
         ir = call.ir
         if call.logical is not None:
             ir, numbers = call.logical.ir, call.logical.numbers
@@ -170,10 +201,9 @@ class _Window:
         form = replace(ir, arrays=tuple(params), body=body, trees=used, placed=placed)
         return _Form(form, tuple(parts))
 
-    def kernels(
-        self, unsure: frozenset[int], apart: Sequence[range], most_runs: int
-    ) -> WindowKernels:
-        facts, n_runs = settled(self._irs, self.trees, {f"t{n}" for n in unsure}, most_runs)
+    def kernels(self, apart: Sequence[range] = ()) -> WindowKernels:
+        """Returns the kernels of the window. Precondition: the first use of this method."""
+        facts = self._facts
         derived, every = self._placed(facts)
         whole, live = self.forms, LiveParts(self.params, self.placed, self.trees)
         placings = every
@@ -196,7 +226,7 @@ class _Window:
         reshaped = frozenset(int(t[1:]) for x in placings for t in x.reshapes)
         rotation = rotation_of(every, len(self.calls), live.of)
         assumed = tuple(sorted(int(t[1:]) for t in facts.on))
-        return WindowKernels(tuple(steps), assumed, reshaped, rotation, kept, n_runs)
+        return WindowKernels(tuple(steps), assumed, reshaped, rotation, kept, self._n_runs)
 
     def rotation(self) -> int:
         _, placings = self._placed(settled(self._irs, self.trees)[0])

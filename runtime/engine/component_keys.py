@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
 from ...kernels.frontend.recorder import Call, Recording
 from ...kernels.ir.kernel import KernelIR
 from ...kernels.ir.spelling import spelled_without_names
-from ...kernels.sparse.recorded import UsedTree
+from ...kernels.sparse.layout import TreeLayout
+from ...kernels.sparse.recorded import Logical, UsedTree, WindowCall
 from ...kernels.sparse.redundancy import Derived
 from ...kernels.tasks.entry_facts import derived_calls
+from ...kernels.tasks.window_kernels import tree_name
 from ..by_identity import ByIdentity
 
 _VERSION = "calls-3"  # of keys: rows under those of other versions are not found
@@ -66,9 +68,17 @@ def keyed_calls(recording: Recording) -> list[KeyedCall]:
     The facts are those that hold in this recording.
     """
     temps = {p.name for p in recording.temps}
-    trees = {used.tree.name: used for used in recording.trees}
+    trees = {used.tree.name: _Tree(used.tree.name, used) for used in recording.trees}
     pairs = zip(recording.calls, derived_calls(recording), strict=True)
-    return [_keyed(call, derived, temps, trees) for call, derived in pairs]
+    return [_keyed(call, derived, trees, temps) for call, derived in pairs]
+
+
+def keyed_window(calls: Sequence[WindowCall], derived: Sequence[Derived | None]) -> list[KeyedCall]:
+    """Returns the contents of a window's calls, of which `derived` are the redundant operations (window_kernels.py)."""
+    return [
+        _keyed(call, found, {x.tree.name: _Tree(tree_name(n), x) for n, x in call.trees})
+        for call, found in zip(calls, derived, strict=True)
+    ]
 
 
 def plain_call(ir: KernelIR, arrays: Sequence[Hashable]) -> KeyedCall:
@@ -91,25 +101,47 @@ def _hex(text: str) -> str:
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
+@dataclass(frozen=True)
+class _Tree:
+    """Tree of a call. `name`: its name in facts, the same for all calls that use it."""
+
+    name: str
+    structure: UsedTree | TreeLayout
+
+    @property
+    def content(self) -> object:
+        """Structure of the tree, without names."""
+        return self.structure.tree.nodes, self.structure.fields
+
+
 def _keyed(
-    call: Call, derived: Derived | None, temps: set[str], trees: dict[str, UsedTree]
+    call: Call | WindowCall,
+    derived: Derived | None,
+    trees: Mapping[str, _Tree],
+    temps: Set[str] = frozenset(),
 ) -> KeyedCall:
+    """Returns the content of a call. `trees`: by their names in its kernel."""
     temporary = tuple(k for k, name in enumerate(call.arrays) if name in temps)
     logical = call.logical
     if logical is None or derived is None:
         return replace(plain_call(call.ir, call.arrays), temporary=temporary)
     used = [t.name for t in logical.ir.trees]
-    number = {name: k for k, name in enumerate(used)}
-    position = {p.name: k for k, p in enumerate(call.ir.arrays)}
-    structure = tuple((trees[name].tree.nodes, trees[name].fields) for name in used)
-    sections = tuple((position[array], number[tree], key) for array, tree, key in logical.sections)
-    given = tuple(position.get(p.name, -1) for p in logical.ir.arrays)
-    on_trees = spelled_without_names((structure, logical.fields, sections, given))
+    on_trees = _on_trees(call.ir, logical, [trees[name].content for name in used])
+    number = {trees[name].name: k for k, name in enumerate(used)}
     kept = [sorted((number[tree], node) for tree, node in nodes) for nodes in derived.kept]
     return KeyedCall(
-        f"{_digest_of(logical.ir)}{_hex(on_trees)}",
+        f"{_digest_of(logical.ir)}{on_trees}",
         call.arrays,
-        tuple(used),
+        tuple(number),
         temporary,
         f"{sorted(derived.demoted)}{kept}",
     )
+
+
+def _on_trees(ir: KernelIR, logical: Logical, structure: Sequence[object]) -> str:
+    """Returns a digest of what a lowered kernel has of its trees. `structure`: that of each tree."""
+    number = {t.name: k for k, t in enumerate(logical.ir.trees)}
+    position = {p.name: k for k, p in enumerate(ir.arrays)}
+    sections = tuple((position[array], number[tree], key) for array, tree, key in logical.sections)
+    given = tuple(position.get(p.name, -1) for p in logical.ir.arrays)
+    return _hex(spelled_without_names((tuple(structure), logical.fields, sections, given)))

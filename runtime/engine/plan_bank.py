@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...kernels.ir.kernel import KernelIR
+from ..free_memory import available_bytes
 from . import current_engine
 from .folder import CompileError
 from .planned_calls import PlannedCalls
@@ -150,7 +151,11 @@ class _Unit:
             if part is None
             else (tuple(arrays[n] for n in part.arrays), part.scalars)
         )
-        self.written = () if part is None else tuple(arrays[n] for n in part.written)
+        self.written = {} if part is None else {n: arrays[n] for n in part.written}
+        # With trees also what is only read: it says which cells are active.
+        self.seen = dict(self.written)
+        if part is not None and part.stored.recording.trees:
+            self.seen |= {n: arrays[n] for n in part.arrays}
 
     def caller(self, numbers: Sequence[Any]) -> Callable[..., bool] | None:
         """Returns the function that runs it on its arrays and numbers; `numbers` are those of all calls."""
@@ -181,14 +186,15 @@ class _CheckedRun:
 
     def __init__(self, part: FoundPart, unit: _Unit, numbers: Sequence[Any]) -> None:
         self._part, self._unit, self._numbers = part, unit, numbers
-        # Contents; the stored code runs only behind all copies.
-        self._before: list[Any] | None = None
+        # Contents by number; the stored code runs only behind all copies.
+        self._before: dict[int, Any] | None = None
         self._is_over = False
 
     def __call__(self, *args: Any) -> bool:
         """Runs both. False, without effect, if there is not enough memory for a comparison."""
         try:
-            self._before = [x.copy() for x in self._unit.written]
+            _check_memory(self._unit.written.values())
+            self._before = {n: x.copy() for n, x in self._unit.written.items()}
             got = self._stored(args)
         except MemoryError as e:
             self._part.refuse(f"there is not enough memory to compare it: {e}")
@@ -197,20 +203,20 @@ class _CheckedRun:
             got = None
         self.complete()
         if got is not None:
-            self._part.compare(got, self._unit.written)
+            self._part.compare({**self._unit.seen, **got}, self._unit.seen)
         return True
 
     def complete(self) -> None:
         """Runs the kernels on the contents from before, unless they have run to their end."""
         if self._is_over:
             return
-        for x, old in zip(self._unit.written, self._before or (), strict=self._before is not None):
-            x[...] = old
+        for n, old in (self._before or {}).items():
+            self._unit.written[n][...] = old
         self._unit.run_steps(self._numbers)
         self._is_over = True
 
-    def _stored(self, args: Values) -> list[Any] | None:
-        """Returns what the stored code leaves; None if it cannot run, which refuses it."""
+    def _stored(self, args: Values) -> dict[int, Any] | None:
+        """Returns what the stored code leaves, by number; None if it cannot run, which refuses it."""
         try:
             was_run = self._part.stored.caller(*args)
         except Exception as e:  # of stored content: the kernels run
@@ -219,7 +225,14 @@ class _CheckedRun:
         if not was_run:
             self._part.refuse("it does not take its arguments")
             return None
-        return [x.copy() for x in self._unit.written]
+        return {n: x.copy() for n, x in self._unit.written.items()}
+
+
+def _check_memory(arrays: Iterable[Any]) -> None:
+    """Raises MemoryError if there is no room for two copies of `arrays`: parts of trees may be larger than memory."""
+    n_bytes, free = 2 * sum(x.nbytes for x in arrays), available_bytes()
+    if free is not None and n_bytes > free:
+        raise MemoryError(f"{n_bytes:.3g} bytes are needed, {free:.3g} are free")
 
 
 class BoundPlan:
@@ -245,7 +258,8 @@ class BoundPlan:
         self._units = [
             _Unit(part, [bound(step) for step in steps], arrays) for part, steps in planned.units
         ]
-        used = (a for unit in self._units for step in unit.steps for a in step.arrays)
+        of_steps = (a for unit in self._units for step in unit.steps for a in step.arrays)
+        used = (*of_steps, *(a for unit in self._units for a in unit.arrays))
         self.are_apart = _are_apart({id(a): a for a in used}.values())
         self._reshapes = not self.kernels.reshaped.isdisjoint(self.kernels.assumed)
         self._runs: list[Values] | None = None  # callers with their arrays
@@ -359,10 +373,11 @@ def _begun(
     most_runs: int,
 ) -> PlannedCalls:
     """Returns the kernels of a window's calls, after starting their compilation."""
-    from ...kernels.tasks.window_kernels import window_kernels
+    from ...kernels.tasks.window_kernels import Window
 
-    found = [] if stored is None else stored.parts(calls, left_out)
-    kernels = window_kernels(calls, unsure, [x.calls for x in found], most_runs)
+    window = Window(calls, unsure, most_runs)
+    found = [] if stored is None else stored.parts(calls, window.derived, left_out)
+    kernels = window.kernels([x.calls for x in found])
     planned = PlannedCalls(kernels, [x for x in found if x.calls in kernels.apart])
     current_engine().prepare(planned.irs)
     return planned

@@ -15,24 +15,31 @@ from math import copysign
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from ...kernels.fields.canonical_state import canonical, inspected
 from ...kernels.fields.program import current_program
 from ...kernels.frontend.recorder import Recording
 from ...kernels.ir.kernel import Assert, Cast, Const, DType, Expr, Param, Print
 from ...kernels.ir.walk import nested_statements, written_in
+from ...kernels.sparse.layout import CHANGED
+from ...kernels.sparse.naming import node_text
+from ...kernels.sparse.recorded import UsedTree
 from ..device import DeviceOptions, open_device
 from ..records.loading import check_best
 from ..records.record import RecordError
-from ..records.replay import RebuiltRecord, dialect_of, open_tuned, rebuild
+from ..records.replay import dialect_of, open_tuned, rebuild
 from ..records.store import TunedStore
 from ..records.unusable import UNUSABLE, sentence_of
 from ..worker.verify import first_difference
-from .component_keys import MOST_CALLS, key_of, key_of_recording, n_calls_of, plain_call
+from .component_keys import MOST_CALLS, key_of, key_of_recording, keyed_window, n_calls_of
 
 if TYPE_CHECKING:
     from ...kernels.sparse.recorded import WindowCall
+    from ...kernels.sparse.redundancy import Derived
 
 N_CHECKED = 3  # runs that are compared
+Array = NDArray[Any]
 
 
 def plain_scalar(x: Expr) -> Param | Const | None:
@@ -73,7 +80,8 @@ class FoundPart:
 
     `arrays`: numbers of the window's arrays in the order of its parameters. `scalars`: positions of its numbers among those of all
     calls. `constants`: numbers that the code contains. `equal`: positions that must hold the same number. `written`: the numbers of
-    the arrays that the calls write. `n_checked`: its runs that were compared with the kernels of the calls.
+    the arrays that the calls or the implementation write. `names`: those of `arrays` in the component. `n_checked`: its runs that
+    were compared with the kernels of the calls.
     """
 
     calls: range
@@ -83,6 +91,7 @@ class FoundPart:
     constants: tuple[tuple[int, Const], ...]
     equal: tuple[tuple[int, int], ...]
     written: tuple[int, ...]
+    names: tuple[str, ...] = ()
     n_checked: int = 0
 
     @property
@@ -96,15 +105,23 @@ class FoundPart:
             is_same_number(x.dtype.numpy.type(numbers[k]), x.value) for k, x in self.constants
         ) and all(is_same_number(numbers[a], numbers[b]) for a, b in self.equal)
 
-    def compare(self, got: Sequence[Any], wanted: Sequence[Any]) -> None:
-        """Counts a run, with the contents of the arrays `written` behind it, and behind the kernels of the calls."""
+    def compare(self, got: Mapping[int, Array], wanted: Mapping[int, Array]) -> None:
+        """Counts a run, with the contents of arrays by number behind it, and behind the kernels of the calls.
+
+        Of a component on sparse fields these are all arrays, of others those that are `written`.
+        """
         self.n_checked += 1
-        names = [f"array {n}" for n in self.written]
-        found = first_difference(
-            dict(zip(names, got, strict=True)), dict(zip(names, wanted, strict=True))
+        trees = self.stored.recording.trees
+        own = dict(zip(self.arrays, self.names, strict=True)) if trees else {}
+        found, expected = (
+            {own.get(n, f"array {n}"): x for n, x in contents.items()} for contents in (got, wanted)
         )
-        if found:
-            self.refuse(found)
+        try:
+            why = disagreement(trees, found, expected) or _outdated(trees, found, expected)
+        except Exception as e:  # of what stored code has left in trees
+            why = f"{type(e).__name__}: {e}"
+        if why:
+            self.refuse(why)
 
     def refuse(self, why: str) -> None:
         """Makes no window use its component from now on; `why` is a sentence."""
@@ -116,12 +133,14 @@ class StoredComponent:
     """A component of the tuned store, compiled. `n_launches` are those of its code; `refusal` says why no window may use it.
 
     `caller` runs it on arrays and numbers in the order of `parameters`. It returns False, without effect, if they do not fit.
+    `written`: names of the arrays that it may write.
     """
 
     recording: Recording
     parameters: tuple[str, ...]
     caller: Callable[..., bool]
     n_launches: int
+    written: frozenset[str] = frozenset()
     refusal: str = ""
 
     def part(self, calls: Sequence[WindowCall], at: range, first_scalar: int) -> FoundPart:
@@ -138,6 +157,7 @@ class StoredComponent:
                 elif x is not None and scalars.setdefault(x.name, position) != position:
                     equal.append((scalars[x.name], position))
                 position += 1
+        own = {arrays[name] for name in self.written}
         return FoundPart(
             at,
             self,
@@ -145,7 +165,8 @@ class StoredComponent:
             tuple(scalars[name] for name in self.parameters if name in scalars),
             tuple(constants),
             tuple(equal),
-            tuple(sorted({n for k in at for n in _written_by(calls[k])})),
+            tuple(sorted({n for k in at for n in _written_by(calls[k])} | own)),
+            tuple(name for name in self.parameters if name in arrays),
         )
 
 
@@ -155,10 +176,41 @@ def _written_by(call: WindowCall) -> Iterator[int]:
     return (n for p, n in zip(call.ir.arrays, call.arrays, strict=True) if p.name in written)
 
 
+def disagreement(
+    trees: Sequence[UsedTree], got: Mapping[str, Array], wanted: Mapping[str, Array]
+) -> str:
+    """Returns a sentence on the first array of `got` that differs from `wanted`; "" if all agree.
+
+    Arrays of `trees` are compared in their canonical form.
+    """
+    found, wrong = inspected(trees, got)
+    if wrong:
+        return wrong
+    expected = canonical(trees, wanted)
+    for name, want in expected.items():
+        x = found[name]
+        if x.shape != want.shape:
+            return f"{name}: {x.shape[-1]} cells are active, {want.shape[-1]} should be"
+    return first_difference(found, expected)
+
+
+def _outdated(
+    trees: Sequence[UsedTree], got: Mapping[str, Array], wanted: Mapping[str, Array]
+) -> str:
+    """Returns a sentence on the first list that is up to date in `wanted`, not in `got`; "" if there is none.
+
+    Later calls of a window may use it as it is.
+    """
+    for used in (x for x in trees if "counters" in x.arrays):
+        name = used.arrays["counters"]
+        for node in range(len(used.tree.nodes)):
+            if got[name][node, CHANGED] > 0 >= wanted[name][node, CHANGED]:
+                return f"the list of {node_text(used.tree, node)} is not up to date"
+    return ""
+
+
 def why_no_part(recording: Recording) -> str:
     """Returns the reason why a stored sequence cannot be part of a window; "" if it can."""
-    if recording.trees:
-        return "it uses sparse fields"
     if recording.temps:
         return "it has temporaries"
     return why_not_stored(recording)
@@ -194,16 +246,19 @@ class StoredComponents:
         return StoredComponents(self.rows)
 
     def parts(
-        self, calls: Sequence[WindowCall], left_out: frozenset[range] = frozenset()
+        self,
+        calls: Sequence[WindowCall],
+        derived: Sequence[Derived | None],
+        left_out: frozenset[range] = frozenset(),
     ) -> list[FoundPart]:
         """Returns implementations for calls of a window, in order; those of most calls win, then the earliest.
 
-        It builds them. What cannot be used is left out, with one warning for all: it has no effect on other calls. So are the
-        ranges `left_out`.
+        `derived`: the redundant operations of each call, which its implementation leaves out as well. It builds them. What cannot
+        be used is left out, with one warning for all: it has no effect on other calls. So are the ranges `left_out`.
         """
-        content = [plain_call(c.ir, c.arrays) for c in calls]
+        content = keyed_window(calls, derived)
         firsts = list(accumulate((len(c.ir.scalars) for c in calls), initial=0))
-        is_free = [not c.trees and c.logical is None for c in calls]
+        is_free = [True] * len(calls)
         found = []
         for n in self._lengths:
             for k in range(len(calls) - n + 1):
@@ -233,10 +288,11 @@ class StoredComponents:
             return None
         with self._lock:
             if key not in self._known:
-                self._known[key] = next(self._usable(key), None)
+                usable = (x for x in self._usable(key) if x is not None)
+                self._known[key] = next(usable, None)
             return self._known[key]
 
-    def _usable(self, key: str) -> Iterator[StoredComponent]:
+    def _usable(self, key: str) -> Iterator[StoredComponent | None]:
         for number in self.rows[key]:
             try:
                 yield _opened(number, key)
@@ -253,8 +309,13 @@ class StoredComponents:
             warnings.warn(f"ks.init(decisions=...): {sentence}", RuntimeWarning, stacklevel=2)
 
 
-def _opened(number: int, key: str) -> StoredComponent:
-    """Returns a row of the tuned store, compiled. Raises one of `UNUSABLE`."""
+def _opened(number: int, key: str) -> StoredComponent | None:
+    """Returns a row of the tuned store, compiled. Raises one of `UNUSABLE`.
+
+    None if it converts parts of trees. It would do so in each run, and its time may be without that.
+    """
+    from ...codegen.plan.candidates import plan_of
+
     with TunedStore() as store:
         best, name = store.read_component(number), store.name
     where = f"row {number} of {name}"
@@ -276,19 +337,17 @@ def _opened(number: int, key: str) -> StoredComponent:
     used |= {p.name for p in rebuilt.recording.scalars}
     if len(names) != len(used) or set(names) != used:
         raise RecordError(f"{where} has other parameters than its calls")
-    caller = open_tuned(best, rebuilt, device).caller
-    if caller is None:
+    plan = plan_of(rebuilt.candidate)
+    if plan.problem.entering or plan.problem.leaving:
+        return None
+    tuned = open_tuned(best, rebuilt, device, is_assured=True)
+    if tuned.caller is None:
         raise RecordError(f"{where} needs a compiled caller, which this machine does not have")
-    return StoredComponent(rebuilt.recording, names, caller, _n_launches(rebuilt))
+    n_launches = len(plan.launches)
+    return StoredComponent(rebuilt.recording, names, tuned.caller, n_launches, tuned.written)
 
 
 def threads_at_most() -> int:
     """Returns the program's limit of threads for a kernel (`cpu_max_num_threads`); 0: none."""
     program = current_program()
     return 0 if program is None else program.config.cpu_max_num_threads
-
-
-def _n_launches(rebuilt: RebuiltRecord) -> int:
-    from ...codegen.plan.candidates import plan_of
-
-    return len(plan_of(rebuilt.candidate).launches)

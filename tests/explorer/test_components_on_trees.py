@@ -1,4 +1,4 @@
-"""Components on sparse fields are stored, and begin searches of other programs on trees of the same structure.
+"""Components on sparse fields are stored. Other programs on trees of the same structure use them in searches and in windows.
 
 The kind: a stored component that is used where its calls assume other lists or active cells than they find.
 """
@@ -12,9 +12,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import kernelscape as ks
+import numpy as np
 import pytest
 from kernelscape.explorer.component_results import component_results
+from kernelscape.kernels.fields.program import current_program
+from kernelscape.kernels.sparse.layout import CHANGED, COLUMNS, COUNT
 from kernelscape.runtime.device import DeviceOptions, open_device
+from kernelscape.runtime.engine import plan_bank, stored_components
 from kernelscape.runtime.records.folder import BEST, JOURNAL
 from kernelscape.runtime.records.journal import read_journal
 from kernelscape.runtime.records.loading import load_best
@@ -204,3 +208,166 @@ def test_what_was_found_elsewhere_is_right(searched_here: Path, data: Path, tmp_
     measured, notes = explored(another().behind_other, tmp_path / "run", "cpu", most=2)
     assert notes == FOUND
     assert [r.status for r in measured if "AOS" in layouts([r])] == ["ok"]
+
+
+SEARCHED = {
+    "behind a list": (another, "far_behind_list", {}),
+    "alone": (program, "substep", {}),
+    "in another layout": (program, "substep", {"leaf_layout": "AOS"}),
+}
+Between = Callable[[SimpleNamespace, int], object]
+
+
+@pytest.fixture(scope="module")
+def searched_as(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """Returns the data of a user who has searched a sequence on this machine."""
+    known: dict[str, Path] = {}
+
+    def searched(how: str) -> Path:
+        if how not in known:
+            made, name, fixed = SEARCHED[how]
+            known[how] = tmp_path_factory.mktemp("data")
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setenv("XDG_DATA_HOME", str(known[how]))
+                ks.init()
+                explored(getattr(made(), name), tmp_path_factory.mktemp("run"), "cpu", **fixed)
+                ks.reset()
+        return known[how]
+
+    return searched
+
+
+def nothing(p: SimpleNamespace, k: int) -> None:
+    pass
+
+
+def reads(p: SimpleNamespace, k: int) -> object:
+    return p.y[17], p.s[0], len(p.x.to_numpy())
+
+
+def grows_once(p: SimpleNamespace, k: int) -> None:
+    """Activates a cell in another leaf."""
+    if k == 6:
+        p.x[40] = 2.0
+
+
+def changes(p: SimpleNamespace, k: int) -> None:
+    """Deactivates a leaf, and activates it again."""
+    ks.deactivate(p.x.parent().parent(), 2)
+    p.x[17] = k
+
+
+def stepped(between: Between, n: int, **options: object) -> tuple[list[Any], int]:
+    """What Python reads while a program runs its two calls again and again, and the number of stored components that ran."""
+    ks.init(**options)
+    p, read = program(), list[Any]()
+    for k in range(n):
+        p.substep()
+        read.append(between(p, k))
+        ks.sync()
+        if options:
+            current_program().follower.plans.complete()
+    read += [x.to_numpy() for x in (p.x, p.y, p.s)]
+    n_from_store = ks.engine.stats().n_from_store
+    ks.reset()
+    return read, n_from_store
+
+
+def n_found(between: Between = nothing, n: int = 10) -> int:
+    """The number of stored components that ran, where the program computes what it does without them."""
+    wanted, none = stepped(between, n)
+    got, found = stepped(between, n, async_mode=True, decisions=True)
+    assert none == 0
+    for x, y in zip(got, wanted, strict=True):
+        if y is not None:
+            np.testing.assert_allclose(x, y, rtol=1e-5)
+    return found
+
+
+@pytest.mark.compiler
+@pytest.mark.parametrize(
+    ("how", "between", "n"),
+    [
+        ("behind a list", nothing, 8),  # what a window finds from its third run on
+        ("behind a list", reads, 8),
+        ("behind a list", grows_once, 7),  # once call by call
+        ("behind a list", changes, 0),
+        ("alone", nothing, 0),
+        ("alone", changes, 3),  # once the plan does without assumptions
+        ("in another layout", changes, 0),  # to be converted in each run
+    ],
+)
+def test_windows_run_components_that_assume_what_they_find(
+    searched_as: Callable[[str], Path], data: Path, how: str, between: Between, n: int
+) -> None:
+    shutil.copytree(searched_as(how), data)
+    assert n_found(between) == n
+
+
+Spoil = Callable[[np.ndarray], None]
+
+
+def doubled(x: np.ndarray) -> None:
+    if x.dtype == np.float32:
+        x *= 2
+
+
+def outdated(x: np.ndarray) -> None:
+    """Marks all lists as those of other cells."""
+    if x.shape[1:] == (COLUMNS,):
+        x[:-1, CHANGED] = 1
+
+
+def emptied(x: np.ndarray) -> None:
+    """Leaves no active cell in lists."""
+    if x.shape[1:] == (COLUMNS,):
+        x[:-1, COUNT] = 0
+
+
+@pytest.mark.compiler
+@pytest.mark.parametrize(
+    ("spoil", "words"),
+    [
+        (doubled, "elements are wrong"),
+        (outdated, "the list of .* is not up to date"),
+        (emptied, "the list of .* claims to be new and has other cells"),
+    ],
+)
+def test_a_component_on_trees_that_is_wrong_never_changes_a_result(
+    searched_as: Callable[[str], Path],
+    data: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    spoil: Spoil,
+    words: str,
+) -> None:
+    shutil.copytree(searched_as("behind a list"), data)
+    real = stored_components._opened
+
+    def opened(number: int, key: str) -> Any:
+        found = real(number, key)
+        right = found.caller
+
+        def wrong(*args: Any) -> bool:
+            was_run = right(*args)
+            for name, x in zip(found.parameters, args, strict=True):
+                if name in found.written or x.shape[1:] == (COLUMNS,):
+                    spoil(x)
+            return was_run
+
+        found.caller = wrong
+        return found
+
+    monkeypatch.setattr(stored_components, "_opened", opened)
+    with pytest.warns(RuntimeWarning, match=words):
+        assert n_found() == 1
+
+
+@pytest.mark.compiler
+def test_a_component_that_is_too_large_to_be_compared_is_refused(
+    searched_as: Callable[[str], Path], data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Parts of trees may be larger than memory."""
+    shutil.copytree(searched_as("behind a list"), data)
+    monkeypatch.setattr(plan_bank, "available_bytes", lambda: 1000)
+    with pytest.warns(RuntimeWarning, match="not enough memory to compare it: .* bytes are needed"):
+        assert n_found() == 1

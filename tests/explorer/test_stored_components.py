@@ -327,12 +327,12 @@ def test_a_component_is_refused_for_all_windows_at_once(store: Path, monkeypatch
     """Also for those whose plan is there already, and whatever else makes the plan be built anew."""
     key, _ = result_of(store)
     components = stored_components.StoredComponents({key: [1]})
-    component = SimpleNamespace(refusal="", recording=SimpleNamespace(name="substep"))
+    component = SimpleNamespace(refusal="", recording=SimpleNamespace(name="substep", trees=()))
     components._known[key] = component
     parts = [
         stored_components.FoundPart(range(2), component, (0,), (), (), (), (0,)) for _ in range(2)
     ]
-    parts[0].compare([np.zeros(3, np.float32)], [np.ones(3, np.float32)])
+    parts[0].compare({0: np.zeros(3, np.float32)}, {0: np.ones(3, np.float32)})
     assert parts[1].stored.refusal
     assert components._part(key, [], range(2), 0) is None
     with pytest.warns(RuntimeWarning, match="of substep, is not used: array 0"):
@@ -478,5 +478,5 @@ def test_rows_of_other_versions_are_not_looked_for_and_texts_are_made_once(monke
         for k in range(30)
     ]
     for _ in range(2):
-        assert components.parts(calls) == []
+        assert components.parts(calls, [None] * 30) == []
     assert made == kernels

@@ -858,7 +858,7 @@ def test_calls_run_without_plans_where_none_can_be_built(monkeypatch: pytest.Mon
         for _ in range(3):
             p.period()
             ks.sync()
-    monkeypatch.setattr(window_kernels, "window_kernels", overflows)
+    monkeypatch.setattr(window_kernels, "Window", overflows)
     p.period()
     ks.sync()
     with pytest.warns(RuntimeWarning, match="runs call by call: its plan failed: RecursionError"):
