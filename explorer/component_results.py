@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from math import prod
 
 from msgspec import UNSET, structs
 
@@ -20,13 +21,14 @@ from ..codegen.text.dialect import Dialect
 from ..kernels.frontend.recorder import Call, Recording
 from ..kernels.ir.errors import LanguageError
 from ..kernels.ir.kernel import Param
-from ..kernels.ir.task import Task
+from ..kernels.ir.task import Problem, Task
 from ..kernels.ir.walk import walk
 from ..kernels.sparse.recorded import UsedTree
 from ..kernels.tasks.archive import to_values
 from ..kernels.tasks.entry_facts import assuming
 from ..kernels.tasks.pipeline import normalise
-from ..kernels.tasks.recorded_calls import labels_of
+from ..kernels.tasks.recorded_calls import calls_of, labels_of
+from ..kernels.tasks.residues import by_residue
 from ..runtime.engine.component_keys import key_of, key_of_recording, keyed_calls
 from ..runtime.engine.stored_components import why_not_stored
 from ..runtime.records.kept import structure_of
@@ -63,10 +65,11 @@ def component_results(
     """Yields the key and the result of each component of a sequence whose calls are a sequence of their own.
 
     `candidate`: the best implementation, of which `best` is the record and `rows` has the times of the components, if it has
-    several. Components of repeats are left out.
+    several. Of repeats they are the components of a step.
     """
     if candidate.space.target.kind != CPU:
         return
+    recording = as_split(recording, candidate.space.problem)
     until_s = time.monotonic() + _LONGEST_S
     whole, known, content = EvaluatedSources(dialect), set[str](), keyed_calls(recording)
     for group in sorted(_groups(recording, candidate, best, rows), key=lambda x: -x.time_ns):
@@ -83,7 +86,23 @@ def component_results(
             n_own = len(alone.space.backbone.components)
             texts = _texts(own, alone, range(n_own))
             if "" not in texts and texts == _texts(whole, candidate, group.components):
-                yield key, _record(part, alone, best, group, own.whole(alone).key)
+                once = replace(group, time_ns=group.time_ns / _n_steps(recording, group.calls))
+                yield key, _record(part, alone, best, once, own.whole(alone).key)
+
+
+def as_split(recording: Recording, problem: Problem) -> Recording:
+    """Returns the recording with whose calls the tasks of `problem` are named: some of its repeats are written out in them."""
+    if not recording.repeats:
+        return recording
+    labels = set(labels_of(recording))
+    if all(task.name.partition(".")[0] in labels for task in problem.tasks):
+        return recording
+    return calls_of(by_residue(recording))[0]
+
+
+def _n_steps(recording: Recording, at: range) -> int:
+    """Returns how often some calls surely run: the number of steps of the repeats around them."""
+    return prod(r.least for r in recording.repeats if at.start in r.members)
 
 
 def _texts(sources: EvaluatedSources, candidate: Candidate, components: range) -> list[str]:
@@ -143,9 +162,11 @@ def part_of(recording: Recording, at: range, key: str) -> Recording | None:
 
     Temporaries that no other call uses are its own. They stay temporaries, also those that are unseen arrays of the whole.
     It assumes the lists and active cells that earlier calls leave in the whole. Those must be all that it leaves itself, or none.
+    Calls of a repeat are a step of it, or a part of one: without temporaries, which may hold values of the step before.
     """
     calls = recording.calls[at.start : at.stop]
-    if any(k in r.members for r in recording.repeats for k in at):
+    around = [r for r in recording.repeats if not {*r.members}.isdisjoint(at)]
+    if not all({*r.members}.issuperset(at) for r in around):
         return None
     others = (*recording.calls[: at.start], *recording.calls[at.stop :])
     arrays = {name for call in calls for name in call.arrays}
@@ -154,7 +175,7 @@ def part_of(recording: Recording, at: range, key: str) -> Recording | None:
     }
     temps = tuple(p for p in recording.temps if p.name in arrays)
     elsewhere = {name for call in others for name in call.arrays}
-    if any(p.name in elsewhere for p in temps):
+    if any(p.name in elsewhere or around for p in temps):
         return None
     part = Recording(
         recording.name,

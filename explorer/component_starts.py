@@ -25,7 +25,7 @@ from ..search.starts.sketches import Sketch
 from ..space.build import build_space
 from ..space.candidate import Candidate, Space
 from ..space.targets.kind import CPU
-from .component_results import part_of, relabelled
+from .component_results import as_split, part_of, relabelled
 from .run_writer import RunWriter
 from .workload import Workload
 
@@ -47,7 +47,11 @@ def component_starts(
         if isinstance(address, Path) and not is_there(address):
             return []
         with TunedStore(address) as store:
-            starts = _Starts(root, workload.recording, store, store.components(writer.device))
+            rows = store.components(writer.device)
+            if not rows:
+                return []
+            recording = as_split(workload.recording, root.space.problem)
+            starts = _Starts(root, recording, store, rows)
             starts.take()
     except (RecordError, OSError) as e:
         writer.note("store", str(e))

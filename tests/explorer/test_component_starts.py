@@ -20,10 +20,11 @@ from kernelscape.explorer import component_starts
 from kernelscape.explorer.entry import resume
 from kernelscape.explorer.results import load
 from kernelscape.runtime.files import is_there
+from kernelscape.runtime.measure.conditions import take_conditions
 from kernelscape.runtime.records.folder import JOURNAL
 from kernelscape.runtime.records.journal import read_journal
 from kernelscape.runtime.records.record import EvaluationRecord, NoteRecord
-from kernelscape.runtime.records.store import default_store
+from kernelscape.runtime.records.store import TunedStore, default_store
 
 nd = ks.types.ndarray()
 Decisions = dict[str, str]
@@ -53,6 +54,13 @@ def first(x, y, s):
     add_up(y, s)
 
 
+def often(x, y, s):
+    """The same calls in each step of a repeat, and no others."""
+    for _ in range(9):
+        scale(x, y)
+        add_up(y, s)
+
+
 def longer(w, p, q, r):
     """The same calls on arrays of other names, behind one of a kernel of theirs and before another."""
     scale(w, w)
@@ -65,6 +73,24 @@ def long(w, p, q, r):
     """The same calls as a component of several."""
     for _ in range(9):
         scale(w, w)
+    scale(p, q)
+    add_up(q, r)
+
+
+def repeated(w, p, q, r):
+    """The same calls in each step of a repeat."""
+    turn(w)
+    for _ in range(9):
+        scale(p, q)
+        add_up(q, r)
+
+
+def behind_written_out(w, p, q, r):
+    """The same calls behind a repeat whose steps may share a loop, so that these are written out."""
+    for _ in range(4):
+        scale(w, w)
+    for _ in range(17):
+        turn(w)
     scale(p, q)
     add_up(q, r)
 
@@ -150,6 +176,14 @@ def seen(w, p, q, r):
     add_up(q, r)
 
 
+def kept(w, p, r):
+    """The same calls, but the array holds what the step before has left."""
+    q = ks.ndarray(ks.f32, 67)
+    for _ in range(9):
+        raise_by(p, q)
+        add_up(q, r)
+
+
 def used_again(w, p, r):
     """A later call reads the array, too."""
     turn(w)
@@ -164,6 +198,8 @@ SIZES = {
     first: (67, 67, 1),
     hidden: (67, 1),
     hidden_elsewhere: (41, 67, 1),
+    kept: (41, 67, 1),
+    often: (67, 67, 1),
     pair: (67, 1),
     used_again: (41, 67, 1),
 }
@@ -229,7 +265,9 @@ def keys(measured: Sequence[EvaluationRecord]) -> list[str]:
     return [r.source_key for r in measured]
 
 
-@pytest.mark.parametrize(("sequence", "number"), [(longer, 1), (long, 9)])
+@pytest.mark.parametrize(
+    ("sequence", "number"), [(longer, 1), (long, 9), (repeated, 0), (behind_written_out, 4)]
+)
 def test_it_is_among_the_first_candidates_of_another_sequence(
     searched: tuple[Path, Decisions], store: Path, tmp_path: Path, sequence, number
 ) -> None:
@@ -243,6 +281,21 @@ def test_it_is_among_the_first_candidates_of_another_sequence(
     store.unlink()
     without, _ = explored(sequence, tmp_path / "without")
     assert not any(has(r, wanted) for r in without)
+
+
+def test_a_step_of_a_repeat_is_a_component(store: Path, tmp_path: Path) -> None:
+    """Its time is that of one step. Steps keep the result in the same array."""
+    store.unlink()
+    explored(often, tmp_path / "often", mem_space="REGISTER")
+    with TunedStore() as tuned:
+        ((_, (row,)),) = tuned.components(take_conditions().machine).items()
+        found = tuned.read_component(row)
+    whole = load(tmp_path / "often").file
+    assert found.time_ns == pytest.approx(whole.time_ns / 9)
+    assert found.stored.recorded().repeats == ()
+    measured, notes = explored(longer, tmp_path / "run")
+    assert notes == ["components with stored decisions: 1"]
+    assert any(has(r, {"mem_space(scale1->add_up0.q)": "REGISTER"}) for r in measured)
 
 
 def test_choices_that_two_components_do_not_have_are_left_out(store: Path, tmp_path: Path) -> None:
@@ -279,7 +332,8 @@ def with_temporary(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("sequence", "is_found"), [(hidden_elsewhere, True), (seen, False), (used_again, False)]
+    ("sequence", "is_found"),
+    [(hidden_elsewhere, True), (seen, False), (used_again, False), (kept, False)],
 )
 def test_calls_with_a_temporary_of_their_own_are_a_component(
     store: Path, with_temporary: Path, tmp_path: Path, sequence, is_found: bool

@@ -98,6 +98,12 @@ def another(kind: str = "pointer", extent: int = 8, *, with_more: bool = False) 
         shift()
         gather()
 
+    def often_behind_list():
+        double()
+        for _ in range(9):
+            shift()
+            gather()
+
     for i in (3, 17, 18):
         p[i] = i
     return SimpleNamespace(**locals())
@@ -212,6 +218,7 @@ def test_what_was_found_elsewhere_is_right(searched_here: Path, data: Path, tmp_
 
 SEARCHED = {
     "behind a list": (another, "far_behind_list", {}),
+    "in a repeat": (another, "often_behind_list", {}),
     "alone": (program, "substep", {}),
     "in another layout": (program, "substep", {"leaf_layout": "AOS"}),
 }
@@ -292,6 +299,7 @@ def n_found(between: Between = nothing, n: int = 10) -> int:
         ("behind a list", reads, 8),
         ("behind a list", grows_once, 7),  # once call by call
         ("behind a list", changes, 0),
+        ("in a repeat", nothing, 8),
         ("alone", nothing, 0),
         ("alone", changes, 3),  # once the plan does without assumptions
         ("in another layout", changes, 0),  # to be converted in each run

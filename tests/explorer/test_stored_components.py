@@ -163,6 +163,23 @@ def test_calls_that_were_searched_elsewhere_run_as_they_were_found(store: Path) 
     assert check(b=0.75) == STEPS - 2
 
 
+def test_a_step_of_a_repeat_runs_as_it_was_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A sequence with a repeat has the code of its step once."""
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    ks.init()
+    p = program()
+
+    def often(b=0.25):
+        for _ in range(9):
+            p.substep(b)
+
+    ks.explore(often, 0.25, max_evals=1, directory=tmp_path / "run")
+    ks.reset()
+    assert check(b=0.75) == STEPS - 2
+
+
 def test_other_numbers_than_those_in_the_code_run_by_default(store: Path) -> None:
     assert check(a=0.75) == 0
 
