@@ -216,7 +216,45 @@ def test_what_was_found_elsewhere_is_right(searched_here: Path, data: Path, tmp_
     assert [r.status for r in measured if "AOS" in layouts([r])] == ["ok"]
 
 
+def growing() -> SimpleNamespace:
+    """A program whose kernels activate cells over which later ones loop."""
+    x, y, s = ks.field(ks.f32), ks.field(ks.f32), ks.field(ks.f32, 1)
+    u, v = ks.field(ks.f32), ks.field(ks.f32)
+    ks.root.pointer(ks.i, 8).dense(ks.i, 8).place(x, y)
+    ks.root.pointer(ks.i, 4).dense(ks.i, 16).place(u, v)
+
+    @ks.kernel
+    def mark():
+        for i in x:
+            y[i] += 1
+            if y[i] > 4:
+                v[i] = x[i]
+
+    @ks.kernel
+    def use():
+        for i in v:
+            u[i] += 2 * v[i]
+
+    @ks.kernel
+    def add():
+        for i in u:
+            s[0] += u[i]
+
+    def sequence():
+        use()
+        add()
+
+    def substep():
+        mark()
+        sequence()
+
+    for i in (3, 17, 18):
+        x[i] = i
+    return SimpleNamespace(**locals())
+
+
 SEARCHED = {
+    "behind activations": (growing, "sequence", {}),
     "behind a list": (another, "far_behind_list", {}),
     "in a repeat": (another, "often_behind_list", {}),
     "alone": (program, "substep", {}),
@@ -264,10 +302,12 @@ def changes(p: SimpleNamespace, k: int) -> None:
     p.x[17] = k
 
 
-def stepped(between: Between, n: int, **options: object) -> tuple[list[Any], int]:
-    """What Python reads while a program runs its two calls again and again, and the number of stored components that ran."""
+def stepped(
+    between: Between, n: int, made: Callable[[], SimpleNamespace], **options: object
+) -> tuple[list[Any], int]:
+    """What Python reads while a program runs its calls again and again, and the number of stored components that ran."""
     ks.init(**options)
-    p, read = program(), list[Any]()
+    p, read = made(), list[Any]()
     for k in range(n):
         p.substep()
         read.append(between(p, k))
@@ -280,10 +320,12 @@ def stepped(between: Between, n: int, **options: object) -> tuple[list[Any], int
     return read, n_from_store
 
 
-def n_found(between: Between = nothing, n: int = 10) -> int:
+def n_found(
+    between: Between = nothing, n: int = 10, made: Callable[[], SimpleNamespace] = program
+) -> int:
     """The number of stored components that ran, where the program computes what it does without them."""
-    wanted, none = stepped(between, n)
-    got, found = stepped(between, n, async_mode=True, decisions=True)
+    wanted, none = stepped(between, n, made)
+    got, found = stepped(between, n, made, async_mode=True, decisions=True)
     assert none == 0
     for x, y in zip(got, wanted, strict=True):
         if y is not None:
@@ -310,6 +352,15 @@ def test_windows_run_components_that_assume_what_they_find(
 ) -> None:
     shutil.copytree(searched_as(how), data)
     assert n_found(between) == n
+
+
+@pytest.mark.compiler
+@pytest.mark.parametrize("between", [nothing, changes])
+def test_a_component_makes_its_list_where_its_window_has_activated_cells(
+    searched_as: Callable[[str], Path], data: Path, between: Between
+) -> None:
+    shutil.copytree(searched_as("behind activations"), data)
+    assert n_found(between, 14, growing) >= 5
 
 
 Spoil = Callable[[np.ndarray], None]
