@@ -17,6 +17,7 @@ from ..runtime.reference import Reference
 from .workload import Workload
 
 _SHARE, _MOST_S = 0.15, 20.0  # of the time limit: most is the compiling of what counts
+_MOST_MORE = 2  # runs after the first
 
 
 def known_profile(folder: Path) -> Profile | None:
@@ -30,10 +31,11 @@ def take_profile(
 ) -> Profile | None:
     """Returns execution counts of reference runs: one on the first arguments and, if that is untypical, a second.
 
-    The second run begins with the results of the first. None if control flow does not depend on values, or if counting takes too
+    On trees a third one may follow: in the second call of a sequence pools take fresh slots, later the slots that were given back.
+    Each run begins with the results of the one before. None if control flow does not depend on values, or if counting takes too
     long: the bound then counts work that bodies do on any arguments. Raises Stopped after an interrupt.
     """
-    made = counting(workload.problem)
+    made = counting(workload.problem, workload.recording.trees)
     if made is None:
         return None
     is_late = over_after(_MOST_S if limit_s is None else min(_MOST_S, _SHARE * limit_s))
@@ -57,7 +59,9 @@ def _counted(made: Counting, workload: Workload, is_late: Callable[[], bool]) ->
     with np.errstate(all="ignore"):
         found = reference.run(made.recording, arrays, scalars, wide=False)
         profile = made.read(arrays, found)
-        if not profile.is_settled and not is_late():
+        for _ in range(_MOST_MORE if made.trees else 1):
+            if profile.is_settled or is_late():
+                break
             # A first call may do work that later calls need not repeat.
             arrays = {**found, **made.arrays()}
             found = reference.run(made.recording, arrays, scalars, wide=False)

@@ -1,13 +1,13 @@
 """Instrumented execution: counts the runs of blocks and accesses on given arguments, for a profile.
 
 `counting` makes a recording with counters. Any executor of recordings runs it, and `Counting.read` reads the counts. Timed calls
-come after others. So the counts of a task hold only if all the values that decide its path are after the call as they were before:
-then every later call takes the same path. Other counts are estimates.
+come after others. So the counts of a task hold only if all the values that decide its path are after the call as they were before
+(recurrence.py): then every later call takes the same path. Other counts are estimates.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -23,14 +23,15 @@ from ..ir import kernel as ir
 from ..ir.arrays import ArrayInfo
 from ..ir.task import Problem, Task
 from ..ir.walk import children, coerced, loads, nested_statements, walk, with_blocks
+from ..sparse.recorded import UsedTree
 from .as_kernels import recording_of, task_statements
 from .guarded_bodies import followed
 from .profile import LINE_BYTES, Profile, TaskProfile, Touched
+from .recurrence import Recurrence
 
 MOST_PLACES = 64  # counted accesses of a task: each costs compile time
 MOST_ELEMENTS = 1 << 24  # of an array: two numbers of 32 bits are kept for each
 _MIXING = ("bit_and", "bit_or", "bit_xor")
-_AT_ONCE = 1 << 20  # bytes that are compared
 _COUNTS, _STEP, _NOW, _AT = "profile@counts", "profile@step", "profile@now", "profile@at"
 _SEEN, _DIRTY = "seen", "dirty"
 
@@ -130,11 +131,12 @@ class Counters:
 
 @dataclass(frozen=True)
 class Counting:
-    """Recording with counters, and the meaning of each counter."""
+    """Recording with counters, and the meaning of each counter. `trees`: those of the sequence, by which calls are compared."""
 
     problem: Problem
     recording: Recording
     counted: Mapping[str, Counters]  # by task
+    trees: tuple[UsedTree, ...] = ()
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Returns the additional arrays of the recording (counters and markers), filled with zeros."""
@@ -150,6 +152,7 @@ class Counting:
     ) -> Profile:
         """Returns the profile, from the contents of all arrays before (`before`) and after (`found`) a run."""
         made = []
+        recurrence = Recurrence(self.trees, before, found)
         stays: dict[str, bool] = {}
         for task in self.problem.tasks:
             of = self.counted.get(task.name)
@@ -161,9 +164,7 @@ class Counting:
             entered = tuple(counts[: of.n_blocks])
             steers = self._steering.of(task)
             for name in steers - stays.keys():
-                # Equal floats here may differ in a build with other, equally valid rounding.
-                is_exact = not self.problem.array(name).dtype.is_float
-                stays[name] = is_exact and _is_same(before[name], found[name])
+                stays[name] = recurrence.holds(self.problem.array(name))
             holds = all(stays[name] for name in steers)
             made.append(TaskProfile(task.name, entered, touched, holds))
         return Profile(tuple(made))
@@ -183,10 +184,11 @@ class Counting:
         return Touched(array, read, read_lines, written, written_lines)
 
 
-def counting(problem: Problem) -> Counting | None:
+def counting(problem: Problem, trees: Iterable[UsedTree] = ()) -> Counting | None:
     """Returns a recording of the problem's tasks with counters; None if no task depends on data.
 
-    A task depends on data if these decide its control flow, or the elements that it accesses.
+    A task depends on data if these decide its control flow, or the elements that it accesses. `trees`: those whose states may
+    recur with other slots.
     """
     made = _Made(problem)
     bodies = [
@@ -197,7 +199,7 @@ def counting(problem: Problem) -> Counting | None:
         return None
     counts = [ir.ArrayParam(x.array, ir.DType.i64, (x.size,)) for x in made.counted.values()]
     more = [*counts, ir.ArrayParam(_STEP, ir.DType.i64, (1,)), *made.marks]
-    return Counting(problem, recording_of(problem, bodies, more), made.counted)
+    return Counting(problem, recording_of(problem, bodies, more), made.counted, tuple(trees))
 
 
 @dataclass(frozen=True)
@@ -247,6 +249,16 @@ class _Made:
             replace(task, body=replace(task.body, statements=counted), condition=None)
         )
 
+    def scanned(self, task: Task) -> frozenset[str]:
+        """Returns the arrays through which a task searches for active cells, if it makes a list of these.
+
+        All ways to make the list look at the same elements of them.
+        """
+        if task.body is None or not task.body.trees.lists:
+            return frozenset()
+        masks = {x.array for x in self.problem.parts.states if x.kind == "mask"}
+        return frozenset(masks.difference(arrays_written(task)))
+
     def places(self, task: Task, found: tuple[Needed, ...]) -> list[_Place]:
         """Returns the must-execute accesses of a task.
 
@@ -255,10 +267,11 @@ class _Made:
         of: dict[str, list[_Place]] = {}
         assert task.body is not None
         mixed = _mixed(task.body.statements)
+        left_out = self.problem.parts.structure - self.scanned(task)
         for n in found:
             is_mixed = isinstance(n.statement, ir.SetLocal) and n.statement.name in mixed
             for array, indices, writes in touched_at(n) if not n.late and not is_mixed else ():
-                if array in self.problem.parts.structure:
+                if array in left_out:
                     continue  # variants of lists, activations and tables access other elements
                 of.setdefault(array, []).append(_Place(n.block, n.place, writes, array, indices))
         known_anyhow = wholly_known(task)
@@ -355,16 +368,6 @@ def _mixed(body: tuple[ir.Stmt, ...]) -> frozenset[str]:
             names = {x.name for x in children(e) if isinstance(x, ir.Local)}
             (mixed if is_mixing else plain).update(names)
     return frozenset(mixed - plain)
-
-
-def _is_same(a: NDArray[Any], b: NDArray[Any]) -> bool:
-    """True if two arrays hold the same bits."""
-    if a.dtype != b.dtype or a.shape != b.shape:
-        return False
-    parts = [np.ascontiguousarray(x).reshape(-1).view(np.uint8) for x in (a, b)]
-    steps = range(0, parts[0].size, _AT_ONCE)
-    first, second = parts
-    return all(np.array_equal(first[k : k + _AT_ONCE], second[k : k + _AT_ONCE]) for k in steps)
 
 
 def _mark(what: str, array: str, unit: str = "") -> str:

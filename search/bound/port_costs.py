@@ -366,8 +366,10 @@ def loads_and_stores(
             costs[p, PACKED] = max(costs[p, PACKED], packs[t, k] * packing)
         costs[p, OWN] += least[t, LEAST_OWN]
     for k in range(tables.scan.shape[0]):
+        t, ns = tables.scan[k].task, tables.scan[k].counted_ns
         if domains[tables.scan[k].listgen] == _GENERATE:
-            t, ns = tables.scan[k].task, tables.scan[k].ns
+            ns = max(ns, tables.scan[k].ns)
+        if ns > 0:
             alone = 1.0 if parallel[t] & MAYBE else max(1.0, tables.cores / CLOCK_SLACK)
             costs[phase[t], LOADED] = max(costs[phase[t], LOADED], ns * alone)
             costs[phase[t], OWN] += ns

@@ -130,7 +130,8 @@ class BoundTables(NamedTuple):
         Table  # orders of the outer and mid dim of each loop to that of the segment, -1: its own
     )
     most_loops: int  # of a task
-    scan: Table  # task, listgen: when its list is made; ns on all cores, where it is made again
+    # task, listgen: when its list is made; ns on all cores, where it is made again, and where the profile has seen it made
+    scan: Table
     # task; kind of a dim whose iterations may be lanes; loads: how lanes load neighbours, -1: one by one; ns on all cores of loads
     # at loaded indices, where lanes gather
     gather: Table
@@ -297,11 +298,13 @@ def _touches(space: Space) -> dict[str, Any]:
             # Only what does not outlive the sequence is a store to leave away.
             store = v.store.get(t, -1) if writes else -1
             shown = followed(task)
+            # Lists, masks and tables have other forms: of these the profile has elements that are looked at (lists.py).
+            profile = None if array.name in problem.parts.structure else space.profile
             if shown.is_structured:
                 read = float(read_bytes(task, array, space.target.line_bytes))
                 written = float(written_bytes(task, array))
             else:
-                read, written = body_bytes(shown, array, space.profile, space.target.line_bytes)
+                read, written = body_bytes(shown, array, profile, space.target.line_bytes)
             if (t, array.name) in spared:
                 read = 0.0
             if is_temp:
