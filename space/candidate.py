@@ -12,7 +12,6 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from ..kernels.ir.domain import BOX
 from ..kernels.ir.task import Problem
 from ..kernels.tasks.profile import Profile
 from .backbone import Backbone
@@ -118,14 +117,9 @@ class Space:
     def profiled(self, profile: Profile | None) -> Space:
         """Returns the space with bounds for the arguments that `profile` describes.
 
-        None leaves the space unchanged. Counts of tasks with loops over cells as dims are left out:
-        they are those of bodies around these loops.
+        None leaves the space unchanged.
         """
-        if profile is None:
-            return self
-        own = {t.name for t in self.problem.tasks if t.domain == BOX or len(t.loops) == 1}
-        known = tuple(x for x in profile.tasks if x.task in own)
-        return replace(self, profile=replace(profile, tasks=known))
+        return self if profile is None else replace(self, profile=profile)
 
     @cached_property
     def scratch(self) -> PropagationScratch:

@@ -54,6 +54,8 @@ class OnTrees:
     staged.
     `loops`: of a variant of a body, pairs of a loop's name here and in the original body, which decisions refer to.
     `sums`: of a variant of a body, pairs of a field that it updates and the array, over all cells, that has the sums first.
+    `cell_blocks`: where loops of the body over cells became loops of the task (`kernels/tasks/leaf_loops.py`), numbers of their
+    basic blocks in the original body, outermost first.
     """
 
     lists: tuple[ListSite, ...] = ()
@@ -63,6 +65,7 @@ class OnTrees:
     tiles: tuple[TileSite, ...] = ()
     loops: tuple[tuple[str, str], ...] = ()
     sums: tuple[tuple[str, str], ...] = ()
+    cell_blocks: tuple[int, ...] = ()
 
     def name_of(self, loop: str) -> str:
         """The name by which decisions refer to loop `loop`; "" for a loop that only this variant has."""

@@ -32,31 +32,35 @@ def _of_cells(task: Task, lists: frozenset[str]) -> Task:
     body = task.body
     if body is None or not isinstance(task.domain, Active) or body.trees.way or body.trees.lists:
         return task
-    loops, statements = _hoisted(body.statements)
-    if not loops:
+    hoisted, statements = _hoisted(body.statements)
+    if not hoisted:
         return task
+    loops = tuple(loop for _, loop in hoisted)
     scope = (*task.scope, *loops)
     made = analyse(statements, scope, body.reason, lists)
     first = next(site for site in made.sites if site.writes)
     target: Access = access_at(first, scope)
-    trees = replace(body.trees, tiles=())
+    trees = replace(body.trees, tiles=(), cell_blocks=tuple(block for block, _ in hoisted))
     cells = replace(
         task, loops=(*task.loops, *loops), target=target, body=replace(made, trees=trees)
     )
     return cells if all(are_independent(cells, x) for x in loops) else task
 
 
-def _hoisted(body: Block) -> tuple[tuple[Loop, ...], Block]:
-    """Returns the loops of constant extent that can be around all statements, outermost first, and these statements."""
+def _hoisted(body: Block, block: int = 0) -> tuple[tuple[tuple[int, Loop], ...], Block]:
+    """Returns the loops of constant extent that can be around all statements, outermost first, and these statements.
+
+    Each loop has the number of its basic block in the original body. `block`: that of `body`.
+    """
     match body:
         case (ir.If(then=then, orelse=()) as test,):
-            loops, inner = _hoisted(then)
+            loops, inner = _hoisted(then, block + 1)
             return loops, (replace(test, then=inner),)
         case (*before, ir.For(extent=ir.Const(value=int(n))) as loop) if _is_repeatable(
             before, loop
         ):
-            loops, inner = _hoisted(loop.body)
-            return (Loop(loop.loop, n, False), *loops), (*before, *inner)
+            loops, inner = _hoisted(loop.body, block + 1)
+            return ((block + 1, Loop(loop.loop, n, False)), *loops), (*before, *inner)
     return (), body
 
 

@@ -6,7 +6,8 @@ Only sure accesses count (execution_counts.py): dead values do not (kernels/anal
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from math import prod
 
 from ..analysis.must_execute import blocks_of
 from ..ir.task import Problem, Task
@@ -129,4 +130,25 @@ class Profile:
 
     def about(self, task: Task) -> TaskProfile | None:
         """Returns the counts of a task in the first call, for estimates; None if it has none."""
-        return next((t for t in self.tasks if t.task == task.name), None)
+        known = next((t for t in self.tasks if t.task == task.name), None)
+        return known if known is None else _over_cells(known, task)
+
+
+def _over_cells(known: TaskProfile, task: Task) -> TaskProfile:
+    """Returns counts of a task whose loops over cells are its own, from those of a body around these loops.
+
+    The blocks of these loops join the blocks around them, and all statements run in each cell. The
+    loops are last in their blocks, so each block around them has the number before.
+    """
+    hoisted = task.body.trees.cell_blocks if task.body is not None else ()
+    if not hoisted:
+        return known
+    extents = [loop.extent for loop in task.loops[-len(hoisted) :]]
+    inside = dict(zip(hoisted, extents, strict=True))
+    left, entered = prod(extents), list[float]()
+    for block, count in enumerate(known.entered):
+        if block in inside:
+            left //= inside[block]
+            entered.pop()
+        entered.append(count * left)
+    return replace(known, entered=tuple(entered))

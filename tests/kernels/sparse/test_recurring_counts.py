@@ -1,4 +1,4 @@
-"""Counts of sequences that make their lists in each call: when they hold, and of lists themselves."""
+"""Counts of sequences that make their lists in each call: when they hold, for threads that share cells, and of lists themselves."""
 
 from __future__ import annotations
 
@@ -8,17 +8,21 @@ from typing import Any
 import kernelscape as ks
 import numpy as np
 import pytest
+from kernelscape.kernels.analysis.must_execute import blocks_of
 from kernelscape.kernels.frontend.recorder import Recording, record_program
 from kernelscape.kernels.ir.on_trees import ANEW, making
 from kernelscape.kernels.ir.task import Task
 from kernelscape.kernels.sparse.recorded import UsedTree
 from kernelscape.kernels.tasks.execution_counts import counting
+from kernelscape.kernels.tasks.guarded_bodies import followed
+from kernelscape.kernels.tasks.leaf_loops import with_leaf_loops
 from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.kernels.tasks.profile import Profile
 from kernelscape.kernels.tasks.recurrence import Recurrence
 from kernelscape.search.bound.bodies import SURE
 from kernelscape.search.bound.bounder import Bounder
 from kernelscape.space.build import build_space
+from kernelscape.testing import gpu_checking
 from kernelscape.testing.interpreted import run_reference
 from kernelscape.testing.machines import root_of, round_target
 
@@ -167,3 +171,34 @@ def anew(task: Task) -> Task:
         return task
     statements = making(body.statements, [ANEW] * len(body.trees.lists))
     return replace(task, body=replace(body, statements=statements))
+
+
+def test_threads_that_share_cells_have_the_counts_of_each_cell(remade: Recorded) -> None:
+    """The judge counts the tasks with these loops."""
+    recording, before = remade
+    own = with_leaf_loops(normalise(recording))
+    made = counting(own, recording.trees)
+    assert made is not None
+    arrays = {**before, **made.arrays()}
+    judged = made.read(arrays, run_reference(made.recording, arrays, {}))
+    profile, n_shared = profile_of(remade), 0
+    for task in own.tasks:
+        plain = next((x for x in judged.tasks if x.task == task.name), None)
+        if plain is not None:
+            known, body = profile.about(task), followed(task).body
+            assert known is not None and body is not None
+            is_used = [bool(block.statements) for block in blocks_of(body.statements)]
+            pairs = zip(known.entered, plain.entered, is_used, strict=True)
+            assert all(n == wanted for n, wanted, used in pairs if used)
+            assert known.touched == plain.touched
+            n_shared += len(task.loops) > 1
+    assert n_shared
+
+
+def test_a_gpu_is_bounded_by_active_cells(remade: Recorded) -> None:
+    """Kind: no bound for loops whose cells threads share. Bounds do not fall on the way to a candidate."""
+    recording, _ = remade
+    space = build_space(normalise(recording), gpu_checking.target(4))
+    found = [space, space.profiled(profile_of(remade))]
+    plain, counted = (dict(Bounder(s).bound(root_of(s)).terms) for s in found)
+    assert plain.get("operations", 0.0) == 0 < counted["operations"]
