@@ -118,7 +118,7 @@ def window_rotation(calls: Sequence[WindowCall]) -> int:
 
     It is the `rotation` of its kernels, none of which is made.
     """
-    return _Window(calls).rotation()
+    return Window(calls).rotation()
 
 
 @dataclass(frozen=True, eq=False)
@@ -229,7 +229,8 @@ class Window:
         return WindowKernels(tuple(steps), assumed, reshaped, rotation, kept, self._n_runs)
 
     def rotation(self) -> int:
-        _, placings = self._placed(settled(self._irs, self.trees)[0])
+        """Returns the `rotation` of its kernels."""
+        _, placings = self._placed(self._facts)
         live = LiveParts(self.params, self.placed, self.trees)
         return rotation_of(placings, len(self.calls), live.of)
 
