@@ -502,7 +502,7 @@ v = ti.Vector.field(3, ti.f32, shape=n_particles)
 F = ti.Matrix.field(3, 3, ti.f32, shape=n_particles)
 C = ti.Matrix.field(3, 3, ti.f32, shape=n_particles)
 grid_v, grid_m = ti.Vector.field(3, ti.f32), ti.field(ti.f32)
-top = ti.root.pointer(ti.ijk, n_grid // 16)
+top = ti.root.pointer(ti.ijk, max(1, n_grid // 16))
 top.pointer(ti.ijk, 4).dense(ti.ijk, 4).place(grid_m, grid_v)
 
 @ti.kernel
