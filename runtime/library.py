@@ -18,7 +18,7 @@ from importlib.machinery import ExtensionFileLoader
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -65,6 +65,14 @@ def load_for_all(path: str | Path) -> ctypes.CDLL:
     """Loads a library whose symbols later libraries use. It is never closed."""
     with _looked_at(Path(path)) as name:
         return _opened(partial(ctypes.CDLL, mode=ctypes.RTLD_GLOBAL), name, path)
+
+
+def function_for_all(name: str, restype: Any) -> Callable[..., Any] | None:
+    """Returns a function that libraries find by its name; None if no library loaded by `load_for_all` has it."""
+    found = getattr(ctypes.CDLL(None), name, None)
+    if found is not None:
+        found.restype = restype
+    return found
 
 
 def _opened(load: Callable[[str], T], name: str, path: str | Path) -> T:

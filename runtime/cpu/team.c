@@ -248,7 +248,10 @@ __attribute__((weak)) void ks_team_run(ks_part *part, void *given, long wanted, 
   atomic_store(&t->launch, launch);
   for (int k = 0; k < t->n_members; k++) { /* also who has fallen asleep since */
     struct ks_member *m = &t->members[k];
-    if (ks_is_other(t, k) && atomic_load(&m->sleeps) && atomic_exchange(&m->sleeps, 0)) ks_wake(&m->sleeps);
+    if (ks_is_other(t, k) && atomic_load(&m->sleeps) && atomic_exchange(&m->sleeps, 0)) {
+      atomic_fetch_add_explicit(&t->n_wakes, 1, memory_order_relaxed);
+      ks_wake(&m->sleeps);
+    }
   }
   if (gathers) {
     ks_gather(t, launch);
@@ -273,6 +276,9 @@ __attribute__((weak)) void ks_team_run(ks_part *part, void *given, long wanted, 
 
 /* For measurements: launches keep threads that come late, so that all of them are run by as many. */
 __attribute__((weak)) void ks_team_keep(int keeps) { ks_keeps = keeps; }
+
+/* The number of threads that launches of this process have found asleep, and woken. */
+__attribute__((weak)) uint64_t ks_team_wakes(void) { return atomic_load_explicit(&ks_the_team.n_wakes, memory_order_relaxed); }
 
 /* For tests: launches get as many of n threads as they ask for, whatever the number of CPUs, and wait for all of them; 0: as usual. */
 __attribute__((weak)) void ks_team_size(int n) {

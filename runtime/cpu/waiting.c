@@ -45,6 +45,7 @@ void ks_team_run(ks_part *part, void *given, long n_threads, int meets);
 void ks_team_meet(struct ks_team *team);
 void ks_team_size(int n);
 void ks_team_keep(int keeps);
+uint64_t ks_team_wakes(void);
 
 typedef _Atomic uint32_t ks_word;
 
@@ -78,6 +79,7 @@ struct ks_team {
   uint64_t look_at, doubted;                  /* of `worked`: when somebody has rested, until when who is awake may have no core */
   uint64_t first_tick;
   int64_t first_ns;
+  _Atomic uint64_t n_wakes; /* of threads that launches found asleep */
   struct ks_member *members;
   void *block; /* what `members` is in */
 #if defined(__linux__)

@@ -43,7 +43,9 @@ def stats() -> Stats:
     ahead = getattr(_engine, "ahead", None)  # objects in place of the engine need not have it
     n_ahead = (0, 0) if ahead is None else (ahead.n_begun, ahead.n_used)
     runs = {kernel: dict(n) for kernel, n in found.runs.items()}
-    counts = {"n_compiled": n_compiled, "n_ahead": n_ahead[0], "n_ahead_used": n_ahead[1]}
+    n_wakes = getattr(_engine, "n_wakes", 0)
+    counts = {"n_compiled": n_compiled, "n_wakes": n_wakes, "n_ahead": n_ahead[0]}
+    counts["n_ahead_used"] = n_ahead[1]
     return replace(found, ends=dict(found.ends), runs=runs, **counts)
 
 

@@ -36,7 +36,7 @@ from ..cpu.compiler import Compiler
 from ..cpu.guarded_arrays import in_memory
 from ..device import DeviceOptions, cache_folder
 from ..files import is_torn
-from ..library import load_for_all
+from ..library import function_for_all, load_for_all
 from .ahead import Ahead
 from .code_version import code_version
 from .folder import CompileError, KernelFolder, NoFolderError, WritableFolder
@@ -446,6 +446,12 @@ class Engine:
             return self._folder.use(self._built_extension)
         except (NoFolderError, CompileError):  # calls are as right without it
             return None
+
+    @property
+    def n_wakes(self) -> int:
+        """The number of sleeping threads that launches of this process have woken."""
+        n_wakes = function_for_all("ks_team_wakes", ctypes.c_uint64)
+        return 0 if n_wakes is None else int(n_wakes())
 
     def _built_extension(self, folder: KernelFolder) -> Any | None:
         compiler, seconds = self._compiler, self.options.compile_timeout_s

@@ -21,6 +21,7 @@ class Stats:
     `n_lists`: lists of active cells that were built or tested. `n_activations`: places in kernels that activate cells.
     `n_compiled`: kernels that the engine has compiled in this process, those of plans included.
     `n_ahead`: kernels whose compilation began ahead of their first call; `n_ahead_used` of them have been called since.
+    `n_wakes`: sleeping threads that launches of this process have woken.
     `ends`: number of windows by reason of their end.
     Sequences that ran as they were found (`decisions`) are windows that ran by plans; their launches and times do not count.
     `backend`: where the program runs, "cpu", "cuda" or "emulator"; on a device `runs` counts calls by kernel and backend.
@@ -42,6 +43,7 @@ class Stats:
     n_compiled: int = 0
     n_ahead: int = 0
     n_ahead_used: int = 0
+    n_wakes: int = 0
     ends: dict[str, int] = field(default_factory=dict)
     backend: str = "cpu"
     runs: dict[str, dict[str, int]] = field(default_factory=dict)

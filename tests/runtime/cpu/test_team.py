@@ -204,6 +204,24 @@ def test_measured_launches_keep_late_threads(library):
     )
 
 
+@two_cpus
+def test_launches_that_follow_directly_wake_each_thread_once(library):
+    """Behind a pause, in which they fall asleep. On a busy machine they lose their cores: then it is tried again."""
+    run(
+        library,
+        "import time\n"
+        "library.ks_team_wakes.restype = ctypes.c_uint64\n"
+        "n = len(os.sched_getaffinity(0))\n"
+        "library.ks_team_keep(1)\n"
+        "def wakes():\n"
+        "    time.sleep(0.002)\n"
+        "    before = library.ks_team_wakes()\n"
+        "    for _ in range(50): call(n, 1)\n"
+        "    return library.ks_team_wakes() - before\n"
+        "assert any(0 < wakes() <= n for _ in range(1000))",
+    )
+
+
 def test_a_caller_with_one_cpu_runs_alone(library):
     run(
         library,
