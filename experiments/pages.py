@@ -33,6 +33,7 @@ _OWN = (
         "today",
         "vector_functions",
         "versions",
+        "window_costs",
     ),
 )
 REPORTERS: Mapping[str, str] = {
