@@ -18,6 +18,7 @@ from .writing import RESULTS, Report, parser_of, write_page
 _OWN = (
     *("fleet_faults", "fleet_speed"),
     "alarms",
+    "by_hand",
     *("admissible", "autodiff", "bodies", "body_bounds", "calls", "correctness", "counted"),
     "derivatives",
     "earlier",

@@ -145,6 +145,18 @@ def body_source(recording: Recording, n: int, n_threads: int = 2) -> Source:
     return Source(_read(f"bodies/{name}.c"), name, tuple(arguments), n_threads, (*_FLAGS, *facts))
 
 
+def program_source(name: str, facts: Mapping[str, object], n_threads: int) -> Source:
+    """The expert programs of a file in programs/, for `facts`, its constants. It exports a function for each way to do the work.
+
+    They are called with pointers, which the file describes. Raises KeyError where there is no such file.
+    """
+    if not (FOLDER / "programs" / f"{name}.c").exists():
+        raise KeyError(f"no expert program for {name!r}")
+    given = {"REAL": "float", "THREADS": n_threads, **facts}
+    flags = (*_FLAGS, *(f"-D{key}={value}" for key, value in given.items()), "-Wl,-z,nodelete")
+    return Source(_read(f"programs/{name}.c"), name, (), n_threads, flags)
+
+
 def _read(file: str) -> str:
     """The text of a file with those that it includes, so that it compiles alone."""
     text = (FOLDER / file).read_text()
