@@ -643,6 +643,47 @@ def result():
 """
 
 
+_TEXTURE_JAX = """
+import jax
+import jax.numpy as jnp
+import numpy as np
+n = 1024 // shrink
+half, places = 0.5 * n, jnp.arange(n, dtype=jnp.int32)
+
+def sample(image, x, y):
+    s, t = jnp.clip(x, 0.0, n - 1.001), jnp.clip(y, 0.0, n - 1.001)
+    i, j = jnp.floor(s).astype(jnp.int32), jnp.floor(t).astype(jnp.int32)
+    f, g = (s - i)[..., None], (t - j)[..., None]
+    low = image[i, j] * (1.0 - g) + image[i, j + 1] * g
+    high = image[i + 1, j] * (1.0 - g) + image[i + 1, j + 1] * g
+    return low * (1.0 - f) + high * f
+
+@jax.jit
+def fields(places, angle):
+    i, j = places[:, None].astype(jnp.float32), places[None, :].astype(jnp.float32)
+    x, y = i / n, j / n
+    waves = jnp.broadcast_arrays(20.0 * x, 31.0 * y, 17.0 * (x + y))
+    pattern = jnp.stack([jnp.sin(w) * 0.5 + 0.5 for w in waves], axis=-1)
+    c, s, x, y = jnp.cos(angle), jnp.sin(angle), i - half, j - half
+    turned = sample(pattern, c * x - s * y + half, s * x + c * y + half)
+    scaled = sample(pattern, *jnp.broadcast_arrays(0.6 * i + 0.1 * n, 0.6 * j + 0.1 * n))
+    return pattern, turned, scaled, 0.3 * turned + 0.7 * scaled
+
+angle = jnp.float32(0.4)
+
+def step():
+    global made
+    made = fields(places, angle)
+
+def again():
+    pass
+
+def result():
+    step()
+    return float(np.asarray(made[-1]).astype(float).sum())
+"""
+
+
 def _with(text: str, **words: object) -> str:
     """The text, in which words in capitals stand for numbers."""
     for word, value in words.items():
@@ -667,3 +708,5 @@ APPLICATIONS: Mapping[str, str] = {
     "texture": _TEXTURE,
 }
 TEXTS: Mapping[str, str] = {**MICRO, **APPLICATIONS}
+# Programs of whole arrays in the language of JAX, as one function of its compiler; their `made` is what a period gives.
+IN_JAX: Mapping[str, str] = {"texture": _TEXTURE_JAX}

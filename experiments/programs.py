@@ -3,10 +3,11 @@
     python -m kernelscape.experiments.programs [--peer NAME=PYTHON ...] [--only NAME ...] [--seconds 60] [--rounds 3] [--piece 15]
 
 The programs are ten micro-benchmarks and five applications of Hu et al., AsyncTaichi (2020), written anew. PYTHON is the
-interpreter of an environment with a peer. Each way runs each program in a process of its own, in turn, on all cores; the first
-round begins with nothing compiled. Rows that are there are kept unless --again is given, and none begins after --piece minutes.
-`--fix` also searches applications with one optimisation switched off: rows that are there get the searches that they lack.
-Without it such searches are kept. Writes experiments/results/programs.md after every row.
+interpreter of an environment with a peer; one called `jax` runs those that are written in JAX, too. Each way runs each program in a
+process of its own, in turn, on all cores; the first round begins with nothing compiled. Rows that are there are kept unless --again
+is given, and none begins after --piece minutes. `--fix` also searches applications with one optimisation switched off: rows that
+are there get the searches that they lack. Without it such searches are kept. Writes experiments/results/programs.md after every
+row.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from typing import Any, NamedTuple
 
 from .conditions import moment, stamp, stamp_text
 from .fresh_caches import fresh_caches
-from .program_texts import APPLICATIONS, MICRO, TEXTS
+from .program_texts import APPLICATIONS, IN_JAX, MICRO, TEXTS
 from .sparse_sequences import TASKS
 from .turns import pythons_of, run_text, turns_parser
 from .writing import read_results, table, time_text, write_results
@@ -32,6 +33,7 @@ FILE = "programs"
 LIMIT_S = 900.0  # of a process beside its search
 PLAIN, PLANNED, EXPLORED = "called", "planned", "explored"
 OURS = (PLAIN, PLANNED, EXPLORED)
+JAX = "jax"  # the peer with another language: it runs the programs that are written in it
 
 
 class Ablation(NamedTuple):
@@ -82,6 +84,9 @@ if way in ("called", "planned", "explored", "explore"):
 elif way == "quadrants":
     import quadrants as ti
     ti.init(arch=ti.cpu)
+elif way == "jax":
+    from types import SimpleNamespace
+    ti = SimpleNamespace(sync=lambda: jax.block_until_ready(made))
 else:
     import taichi as ti
     ti.init(arch=ti.cpu)
@@ -149,7 +154,7 @@ class Program:
     """One program in a folder of its own, with caches that have no programs at first."""
 
     def __init__(self, name: str, shrink: int, seconds: float, folder: Path) -> None:
-        self._text = HEAD + TEXTS[name] + TASKS + TAIL
+        self._name = name
         self._shrink, self._seconds, self._folder = shrink, seconds, folder
         self._environment = {
             **fresh_caches(folder / "cache"),
@@ -169,7 +174,9 @@ class Program:
         asked = (str(self._shrink), str(self._folder / name), str(self._seconds))
         told = (way, *asked, json.dumps((dict(fixed), without)), json.dumps(COUNTS))
         limit_s = LIMIT_S + self._seconds
-        return run_text(python, self._text, self._folder, limit_s, *told, **self._environment)
+        text = IN_JAX[self._name] if way == JAX else TEXTS[self._name] + TASKS
+        text = HEAD + text + TAIL
+        return run_text(python, text, self._folder, limit_s, *told, **self._environment)
 
 
 def measure(
@@ -177,6 +184,7 @@ def measure(
 ) -> dict[str, Any]:
     """The row of a program: values of each way by rounds, the result of the search, and of those with decisions fixed."""
     row: dict[str, Any] = {"name": name, "seconds": seconds, "shrink": shrink, "fixed": {}}
+    peers = {way: python for way, python in peers.items() if way != JAX or name in IN_JAX}
     with TemporaryDirectory(prefix="kernelscape-programs-") as scratch:
         program = Program(name, shrink, seconds, Path(scratch))
         runs: dict[str, list[Any]] = {way: [] for way in (*OURS, *peers)}

@@ -66,6 +66,13 @@ def test_ways_take_turns_and_a_search_comes_after_the_first_round_has_compiled(a
     assert len(asked) == 9
 
 
+def test_a_peer_of_another_language_runs_the_programs_that_are_written_in_it(asked, tmp_path):
+    given = ["--peer", "jax=python", "--only", "texture", "multires", "--rounds", "1"]
+    assert programs.main([*given, "--seconds", "0", "-o", str(tmp_path)]) == 0
+    rows = {r["name"]: r["runs"].keys() for r in read_results("programs", tmp_path)["rows"]}
+    assert rows == {"texture": {"called", "planned", "jax"}, "multires": {"called", "planned"}}
+
+
 def test_applications_are_searched_with_decisions_fixed(asked, tmp_path):
     given = ["--only", "maccormack", "--rounds", "1", "--fix", "-o", str(tmp_path)]
     assert programs.main(given) == 0
