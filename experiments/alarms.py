@@ -43,12 +43,12 @@ from .writing import time_text
 ALONE, BESIDE = "alone", "beside"
 LIBRARY, BODY, SPARSE = "library", "body", "sparse"
 WANTED = 20_000  # evaluations, without any alarm
-PROTOCOL = """Each work is explored for a few seconds by each compiler, in a process of its own. "Evaluations" are the distinct
-candidates that were right and were timed, and "judged" those of them whose time is their own: beside other work most times are
-ratios to a control, which say nothing of a bound. An alarm is a time below the bound of its candidate, also after another look at
-the machine. It raises the calibrated rates for good, so later works are judged by what it has taught. The state is "alone", or
-"beside" so many processes that do nothing but compute. Candidates are named by the key of their text; the values of the machine
-have their decisions."""
+PROTOCOL = """Each work is explored for a few seconds by each compiler, in a process of its own. "Evaluations" are the
+candidates, distinct in each search, that were right and were timed, and "judged" those of them whose time is their own: beside
+other work most times are ratios to a control, which say nothing of a bound. An alarm is a time below the bound of its candidate,
+also after another look at the machine. It raises the calibrated rates for good, so later works are judged by what it has taught.
+The state is "alone", or "beside" so many processes that do nothing but compute. Candidates are named by the key of their text; the
+values of the machine have their decisions."""
 
 # Sizes of a job beside those of its work: how many processes are busy, and the seed of its searches.
 _BUSY, _SEED = "beside", "seed"

@@ -401,8 +401,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if time.monotonic() >= end_s:
             print("no time left: run this again", flush=True)
             break
+        seconds = given.seconds if not is_there or row["seconds"] == 0 else row["seconds"]
+        if is_there and seconds == 0:
+            continue
         if is_there:
-            row |= {"fixed": ablated(name, row["seconds"], row["shrink"])}
+            row |= {"fixed": ablated(name, seconds, row["shrink"])}
         else:
             kept = (row or {}).get("fixed", {})
             row = measure(name, peers, given.rounds, given.seconds, given.shrink, fix)

@@ -206,7 +206,9 @@ def _text(
         "QD_OFFLINE_CACHE_FILE_PATH": str(folder / "quadrants"),
         **environment,
     }
-    return run_text(python, text, folder, LIMIT_S, way, str(shrink), "", "0", "{}", "[]", **given)
+    return run_text(
+        python, text, folder, LIMIT_S, way, str(shrink), "", "0", "[{}, []]", "[]", **given
+    )
 
 
 def one_at_a_time(folder: Path, name: str = "gcc") -> dict[str, str]:

@@ -59,6 +59,8 @@ _FIELD = (
     "field"  # keys of the sections of a tree that hold fields begin so, and end in their number
 )
 _MOST_RUNS = 64  # of sequences with their arguments, that are kept
+# Calls that are offered to sequences again, for each call that fits none, and at once.
+_CREDIT_OF_A_CALL, _MOST_CREDIT = 4, 4096
 _Values = tuple[Any, ...]  # of a call: the arrays of its kernel, then its numbers
 
 
@@ -333,6 +335,7 @@ class Follower(AbstractDeferringExecutor):
         self._repeats = (
             True  # held calls are the first of `_expected`, `_matches` is not maintained
         )
+        self._credit = _MOST_CREDIT  # calls that may be offered again
         self._lock = threading.RLock()
         self._stats = Stats()
         _followers.add(self)
@@ -404,17 +407,28 @@ class Follower(AbstractDeferringExecutor):
     def _offer(self, call: _Held) -> None:
         """Defers a call behind the deferred ones if some sequence goes on with it.
 
-        Else the first of them runs by itself, and the others are offered again: a sequence may begin with a later one.
+        Else the first of them runs by itself, and the others are offered again: a sequence may begin with a later one. Where that
+        was so often of late that calls would cost more and more, all but the last one run.
         """
-        offered = deque([call])
+        if self._credit < _MOST_CREDIT:
+            self._credit += _CREDIT_OF_A_CALL
+        offered = deque((call,))
         while offered:
-            kernel, _ = call = offered.popleft()
+            kernel, values = call = offered.popleft()
             if (self._held or kernel.form.text in self._first) and self._goes_on(call):
                 continue
-            first, *rest = (*self._held, call)
-            offered.extendleft(reversed(rest))
+            if not (self._held or offered):
+                self._repeats = True  # nothing is deferred
+                kernel.run(values)
+                return
+            waiting = (*self._held, call, *offered)
+            n_again = len(waiting) - 1
+            n_run = 1 if self._credit >= n_again else n_again
+            if n_run == 1:
+                self._credit -= n_again
+            offered = deque(waiting[n_run:])
             self._forget()  # an error drops what is left
-            run_each((first,))
+            run_each(waiting[:n_run])
 
     def _goes_on(self, held: _Held) -> bool:
         """True if some stored sequence begins with the deferred calls and this one.

@@ -28,6 +28,8 @@ from ..runtime.engine.plan_bank import MOST_RUNS
 from ..runtime.engine.planned_window import Held, PlannedWindow, RanWindow, WindowRun
 from ..runtime.engine.window import DeferralWindow
 from ..runtime.engine.window_calls import window_calls
+from ..runtime.free_memory import available_bytes
+from ..runtime.restoring import restore
 from .call_form import CallForm, form_of
 from .workload import Workload, make_workload
 
@@ -122,8 +124,14 @@ class ProgramWindow:
         The window itself also if its rows are so short that the calls at both ends, which run one by one, cost more.
         """
         is_cut = len(self.times_s) < _LEAST_IN_A_ROW * self.n_rows
-        n = 0 if is_cut or self.why_fixed else window_rotation(window_calls(self.ran.shape)[0])
-        if n == 0:
+        if is_cut or self.why_fixed:
+            return self
+        names, structures = self.trees_unsure, self.ran.structures
+        unsure = {
+            k for k, x in enumerate(structures) if names is None or x.layout.tree.name in names
+        }
+        n = window_rotation(window_calls(self.ran.shape)[0], frozenset(unsure))
+        if n == 0 or not _has_room(self.calls[:n]):
             return self
         first, rest = self.calls[:n], self.calls[n:]
         n_first, n_rest = (sum(len(c.scalars) for c in some) for some in (first, rest))
@@ -241,21 +249,32 @@ def _form_of(calls: Sequence[Held]) -> tuple[_Form, tuple[Structure, ...]]:
     return tuple(found), tuple(structures.values())
 
 
-@contextmanager
-def _behind(calls: Sequence[KernelCall]) -> Iterator[None]:
-    """Runs some calls before the block, and restores behind it all that they have written."""
+def _written(calls: Sequence[KernelCall]) -> list[Any]:
+    """Returns the arrays that some calls write, each once."""
     written: dict[int, Any] = {}
     for c in calls:
         arrays, _ = c.in_order
         written.update((id(arrays[k]), arrays[k]) for k in written_arrays(c.instance.ir))
-    before = [(x, x.copy()) for x in written.values()]
+    return list(written.values())
+
+
+def _has_room(calls: Sequence[KernelCall]) -> bool:
+    """True if memory has room for what some calls write, and for a copy: parts of trees may be larger than memory."""
+    free = available_bytes()
+    return free is None or 2 * sum(x.nbytes for x in _written(calls)) <= free
+
+
+@contextmanager
+def _behind(calls: Sequence[KernelCall]) -> Iterator[None]:
+    """Runs some calls before the block, and restores behind it all that they have written."""
+    before = [(x, x.copy()) for x in _written(calls)]
     try:
         for c in calls:
             dispatch.eager().run(c)
         yield
     finally:
         for x, contents in before:
-            x[...] = contents
+            restore(x, contents)
 
 
 def watched_window(log: WindowLog) -> PlannedWindow:

@@ -176,10 +176,11 @@ class Counting:
     def _surely(self, array: str, counts: Sequence[float]) -> Touched:
         """Returns the counts of accesses to an array that hold for every layout of the fields of trees.
 
-        Fields whose layout may be transformed count no cache lines.
+        Arrays of trees count no cache lines: layouts may be transformed, and slots are others in each call.
         """
         read, read_lines, written, written_lines = counts
-        if any(array in x.arrays for x in self.problem.parts.leaves):
+        is_of_tree = any(array == name for used in self.trees for _, name in used.sections)
+        if is_of_tree or any(array in x.arrays for x in self.problem.parts.leaves):
             read_lines = written_lines = 0.0
         return Touched(array, read, read_lines, written, written_lines)
 

@@ -113,12 +113,12 @@ def tree_name(number: int) -> str:
     return f"t{number}"
 
 
-def window_rotation(calls: Sequence[WindowCall]) -> int:
+def window_rotation(calls: Sequence[WindowCall], unsure: frozenset[int] = frozenset()) -> int:
     """Returns the number of calls after which a window that follows itself should begin, 0 for its first one.
 
-    It is the `rotation` of its kernels, none of which is made.
+    It is the `rotation` of its kernels, none of which is made. `unsure`: as in `window_kernels`.
     """
-    return Window(calls).rotation()
+    return Window(calls, unsure).rotation()
 
 
 @dataclass(frozen=True, eq=False)

@@ -21,6 +21,7 @@ import numpy as np
 
 from ...kernels.ir.kernel import KernelIR
 from ..free_memory import available_bytes
+from ..restoring import restore
 from . import current_engine
 from .folder import CompileError
 from .planned_calls import PlannedCalls
@@ -211,7 +212,7 @@ class _CheckedRun:
         if self._is_over:
             return
         for n, old in (self._before or {}).items():
-            self._unit.written[n][...] = old
+            restore(self._unit.written[n], old)
         self._unit.run_steps(self._numbers)
         self._is_over = True
 
@@ -229,8 +230,8 @@ class _CheckedRun:
 
 
 def _check_memory(arrays: Iterable[Any]) -> None:
-    """Raises MemoryError if there is no room for two copies of `arrays`: parts of trees may be larger than memory."""
-    n_bytes, free = 2 * sum(x.nbytes for x in arrays), available_bytes()
+    """Raises MemoryError if there is no room for `arrays` and two copies: parts of trees may be larger than memory."""
+    n_bytes, free = 3 * sum(x.nbytes for x in arrays), available_bytes()
     if free is not None and n_bytes > free:
         raise MemoryError(f"{n_bytes:.3g} bytes are needed, {free:.3g} are free")
 

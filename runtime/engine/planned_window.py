@@ -331,7 +331,8 @@ class PlannedWindow(AbstractDeferringExecutor):
 
     def _cut(self) -> None:
         if self._note is not None:
-            self._cuts.add(len(self._held))
+            with self._lock:
+                self._cuts.add(len(self._held))
 
     def _conflicts(self, access: HostAccess) -> bool:
         """True if a deferred call conflicts with `access`; waits for those that another thread runs."""

@@ -157,7 +157,7 @@ class StoredComponent:
                 elif x is not None and scalars.setdefault(x.name, position) != position:
                     equal.append((scalars[x.name], position))
                 position += 1
-        own = {arrays[name] for name in self.written}
+        own = {arrays[name] for name in self.written if name in arrays}  # others are its own
         return FoundPart(
             at,
             self,

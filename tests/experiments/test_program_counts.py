@@ -33,6 +33,7 @@ SHORT: tuple[tuple[str, int, Counts], ...] = (
     ("stencil_reduction", 512, Counts(2)),
     ("multires", 128, Counts(3)),
     ("deep_hierarchy", 1 << 12, Counts(5)),
+    ("derivatives", 1 << 12, Counts(30)),
     ("texture", 64, Counts(2)),
 )
 # Iterations of mgpcg that follow one another have one launch less each: the last loop joins the first one of the next.

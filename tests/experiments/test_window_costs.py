@@ -159,7 +159,7 @@ def test_a_program_says_what_it_took(
 ) -> None:
     file = tmp_path / "program.py"  # kernels are read from a file
     file.write_text(HEAD + text)
-    monkeypatch.setattr(sys, "argv", [str(file), way, "100", "", "0", "{}", "[]"])
+    monkeypatch.setattr(sys, "argv", [str(file), way, "100", "", "0", "[{}, []]", "[]"])
     exec(compile(HEAD + text, file, "exec"), {"__name__": "__main__"})
     said = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert said.get("result", 120) == 120

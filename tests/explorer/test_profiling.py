@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import kernelscape as ks
-from kernelscape.explorer.profiling import take_profile
+from kernelscape.explorer.profiling import combined, take_profile
 from kernelscape.explorer.workload import make_workload
 from kernelscape.kernels.tasks.execution_counts import counting
+from kernelscape.kernels.tasks.profile import Profile, TaskProfile
 from kernelscape.runtime.reference import Reference
 
 
@@ -37,3 +38,14 @@ def test_a_large_tree_with_few_cells_is_counted() -> None:
     assert profile is not None
     counted = [profile.of(t) for t in workload.problem.tasks if t.name.startswith("double")]
     assert any(x is not None and 3 * (1 << 8) in x.entered for x in counted)
+
+
+def test_all_calls_count_up_to_the_one_by_which_counts_hold() -> None:
+    """Kind: a call between the first and the one that holds, which did less than both."""
+
+    def run(count: float, *, holds: bool) -> Profile:
+        return Profile((TaskProfile("t", (count,), (), holds),))
+
+    found = combined([run(40.0, holds=False), run(1.0, holds=False), run(40.0, holds=True)])
+    assert found == run(1.0, holds=True)
+    assert combined([run(3.0, holds=True)]) == run(3.0, holds=True)

@@ -196,7 +196,7 @@ def test_threads_that_share_cells_have_the_counts_of_each_cell(remade: Recorded)
 
 
 def test_a_gpu_is_bounded_by_active_cells(remade: Recorded) -> None:
-    """Kind: no bound for loops whose cells threads share. Bounds do not fall on the way to a candidate."""
+    """Kind: no bound for loops whose cells threads share."""
     recording, _ = remade
     space = build_space(normalise(recording), gpu_checking.target(4))
     found = [space, space.profiled(profile_of(remade))]
