@@ -1,4 +1,4 @@
-"""How fast are a step of MacCormack and a scatter of particles, beside C that a person writes by hand?
+"""Comparison of a step of MacCormack and a scatter of particles with C that a person writes by hand.
 
     python -m kernelscape.experiments.by_hand [--only p2g_sorted] [--seconds 40] [--rounds 3] [--piece 15] [--again]
 

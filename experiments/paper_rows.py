@@ -120,7 +120,7 @@ class Measured:
 
 
 def fusion_row(job: Job, effort: Effort) -> Row:
-    """How good prediction and bound are, and how long everything takes."""
+    """Row of tables 4 and 5: speeds of the first implementations by prediction and by bound, and times of all steps."""
     workload, device, _ = whole_space(job, effort.seed)
     factors = factors_of_others(job)
     started_s = time.perf_counter()

@@ -311,7 +311,7 @@ def _figure(x: float | None) -> str:
 
 
 def _searches(rows: Sequence[Mapping[str, Any]]) -> str:
-    """What each search tried, and how soon; loops and lists are of its best."""
+    """Table of the searches: candidates, implementations, the first result; loops and lists are of the best."""
     texts: Sequence[tuple[str, Callable[[Mapping[str, Any]], str]]] = (
         ("candidates", lambda x: _figure(x.get("evaluations"))),
         ("implementations", lambda x: _figure(x.get("n_tried"))),

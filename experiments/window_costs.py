@@ -1,4 +1,4 @@
-"""What do windows cost: calls that wait, periods by plans, broken periods, lists that are emptied again and again, long windows?
+"""Costs of windows: calls that wait, periods by plans, broken periods, lists that are emptied again and again, long windows.
 
     python -m kernelscape.experiments.window_costs [--peer NAME=PYTHON ...] [--only calls ...] [--rounds 3] [--piece 6]
 

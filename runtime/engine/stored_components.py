@@ -118,7 +118,12 @@ class FoundPart:
         )
         try:
             why = disagreement(trees, found, expected) or _outdated(trees, found, expected)
-        except Exception as e:  # of what stored code has left in trees
+        except (
+            LookupError,
+            ValueError,
+            OverflowError,
+            MemoryError,
+        ) as e:  # of tables that are torn
             why = f"{type(e).__name__}: {e}"
         if why:
             self.refuse(why)

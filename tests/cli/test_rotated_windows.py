@@ -14,6 +14,7 @@ import pytest
 from kernelscape.codegen.loops.ir import Loop
 from kernelscape.codegen.passes.pipeline import launches_of
 from kernelscape.codegen.plan.candidates import plan_of
+from kernelscape.explorer import program_windows
 from kernelscape.explorer.program_windows import ProgramWindow, WindowLog, watched_window
 from kernelscape.explorer.workload import Options, space_for
 from kernelscape.kernels.fields.program import current_program
@@ -224,3 +225,29 @@ def test_the_result_says_where_a_rotated_window_begins(found: Path, explore) -> 
     code, out, err = explore("replay", found / "run", "--program", str(found / "program.py"))
     assert code == 0, err
     assert "the first 3 agree with its kernels" in out
+
+
+def test_a_window_is_not_rotated_where_memory_has_no_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Kind: copies of parts of trees that are larger than memory, which a search of the window itself does not make."""
+    monkeypatch.chdir(tmp_path)
+    window, _ = watched(100)
+    assert window.rotated().prologue
+    monkeypatch.setattr(program_windows, "available_bytes", lambda: 64)
+    assert window.rotated() is window
+
+
+def test_a_window_is_rotated_by_what_is_known_of_its_trees(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Kind: loops that join only if cells stay, in a program that changes them before each run."""
+    monkeypatch.chdir(tmp_path)
+    window, _ = watched(100, text=SPARSE)
+    asked = list[frozenset[int]]()
+    monkeypatch.setattr(
+        program_windows, "window_rotation", lambda calls, unsure: asked.append(unsure) or 0
+    )
+    window.n_changed[0] = window.n_compared
+    assert window.rotated() is window
+    assert asked == [frozenset({0})]

@@ -100,6 +100,17 @@ def test_rows_that_are_there_get_the_ablations_that_they_lack(asked, tmp_path):
     assert "| texture | 8 us (12 us) | 8 us (12 us) | 8 us (12 us) | 16 us (24 us) | 2.00 |" in text
 
 
+def test_rows_without_a_search_get_ablations_of_the_seconds_that_are_given(asked, tmp_path):
+    """Kind: searches of no seconds, whose failures stay in the row for good."""
+    given = ["--only", "texture", "--rounds", "1", "-o", str(tmp_path)]
+    assert programs.main([*given, "--seconds", "0"]) == 0
+    del asked[:]
+    assert programs.main([*given, "--seconds", "0", "--fix"]) == 0
+    assert not asked
+    assert programs.main([*given, "--fix"]) == 0
+    assert [way for way, *_ in asked] == ["explore"] * len(programs.ABLATIONS)
+
+
 def test_figures_that_older_rows_lack_are_dashes(asked, tmp_path):
     given = ["--only", "texture", "--rounds", "1", "-o", str(tmp_path)]
     assert programs.main(given) == 0

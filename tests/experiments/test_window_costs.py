@@ -26,7 +26,7 @@ BROKEN["planned"] = {"new": 24.0, "known": 12.0, "read": 14.0}
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
-    """What processes are asked for, which say made-up values."""
+    """Processes that were asked for, which say made-up values."""
     found: list[tuple[str, ...]] = []
 
     def last_said(command: list[str], *_: object) -> dict[str, Any]:
@@ -114,7 +114,7 @@ def test_calls_are_timed_and_periods_run_by_plans(way: str) -> None:
 
 @pytest.mark.compiler
 def test_held_calls_run_with_the_last_one_of_a_period() -> None:
-    """What is called held has not run, and what is called a period by its plan has."""
+    """Kind: a held call that has run already, or a period that ran without its plan."""
     window_parts.begin("planned")
     small = window_parts.SmallProgram()
     small.settle("planned")

@@ -305,7 +305,7 @@ def changes(p: SimpleNamespace, k: int) -> None:
 def stepped(
     between: Between, n: int, made: Callable[[], SimpleNamespace], **options: object
 ) -> tuple[list[Any], int]:
-    """What Python reads while a program runs its calls again and again, and the number of stored components that ran."""
+    """The values that Python reads while a program runs its calls again and again, and the number of stored components that ran."""
     ks.init(**options)
     p, read = made(), list[Any]()
     for k in range(n):

@@ -511,6 +511,51 @@ def test_calls_that_break_a_sequence_cost_about_what_plain_calls_cost(
     assert costs(p) <= 2 * plain
 
 
+def test_calls_that_break_a_sequence_of_equal_calls_cost_as_much_however_many_wait(
+    tmp_path: Path,
+) -> None:
+    """The kind: all that waits is matched anew for each call more than the sequence has, 40 calls here."""
+
+    def program() -> SimpleNamespace:
+        x = ks.field(ks.i32, 8)
+
+        @ks.kernel
+        def add():
+            for i in x:
+                x[i] += 1
+
+        @ks.kernel
+        def limit():
+            for i in x:
+                x[i] = x[i] % 1000
+
+        def step():
+            for _ in range(40):
+                add()
+            limit()
+
+        return SimpleNamespace(**locals())
+
+    ks.init()
+    ks.explore(program().step, max_evals=1, directory=tmp_path / "run")
+    ks.init(decisions=tmp_path / "run")
+    p = program()
+    follower = current_program().follower
+    follower._credit, n_matched, goes_on = 0, 0, follower._goes_on
+
+    def counted(held) -> bool:
+        nonlocal n_matched
+        n_matched += 1
+        return goes_on(held)
+
+    follower._goes_on = counted
+    for _ in range(280):
+        p.add()
+    p.limit()
+    assert 280 < n_matched <= 6 * 281
+    assert p.x[0] == 280
+
+
 def test_a_sequence_is_found_that_begins_within_calls_that_look_like_it(tmp_path: Path) -> None:
     """The kind: its end looks like its begin, and a program begins with this end. So each match began too early."""
     ks.init()

@@ -497,3 +497,61 @@ def test_rows_of_other_versions_are_not_looked_for_and_texts_are_made_once(monke
     for _ in range(2):
         assert components.parts(calls, [None] * 30) == []
     assert made == kernels
+
+
+def test_a_component_with_locals_that_became_arrays_runs_in_a_window(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kind: arrays of the code that no call has, of which a window knows nothing; it then lost its whole plan."""
+
+    def program() -> SimpleNamespace:
+        a, y, z, v = (ks.field(ks.f32, shape) for shape in ((16, 12), 16, 16, 77))
+
+        @ks.kernel
+        def rows():
+            for i in range(16):
+                s = 0.0
+                for j in range(12):
+                    s += a[i, j]
+                m = 0.0
+                for j in range(12):
+                    m += a[i, j] * s
+                y[i] = m / (1.0 + s * s)
+
+        @ks.kernel
+        def shift():
+            for i in range(1, 15):
+                z[i] += y[i - 1] - y[i + 1]
+
+        @ks.kernel
+        def other():
+            for i in v:
+                v[i] += 1
+
+        def substep():
+            rows()
+            shift()
+
+        a.from_numpy(np.arange(192, dtype=np.float32).reshape(16, 12) / 100)
+        ks.sync()
+        return SimpleNamespace(**locals())
+
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    found = []
+    for options in ({}, {"async_mode": True, "decisions": True}):
+        ks.init(**options)
+        p = program()
+        if not options:
+            ks.explore(p.substep, max_evals=1, directory=tmp_path / "run")
+            p = program()
+        for _ in range(STEPS):
+            p.other()
+            p.substep()
+            ks.sync()
+            if options:
+                current_program().follower.plans.complete()
+        found.append(p.z.to_numpy())
+        n = ks.engine.stats().n_from_store
+        ks.reset()
+    assert n > 0
+    np.testing.assert_allclose(*found, rtol=1e-5, atol=1e-5)  # differences of sums

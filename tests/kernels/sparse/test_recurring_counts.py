@@ -202,3 +202,12 @@ def test_a_gpu_is_bounded_by_active_cells(remade: Recorded) -> None:
     found = [space, space.profiled(profile_of(remade))]
     plain, counted = (dict(Bounder(s).bound(root_of(s)).terms) for s in found)
     assert plain.get("operations", 0.0) == 0 < counted["operations"]
+
+
+def test_arrays_of_trees_count_no_lines(remade: Recorded) -> None:
+    """Kind: lines of one call that a later one does not touch, since its cells are in slots that lie together."""
+    recording, _ = remade
+    of_trees = {name for used in recording.trees for _, name in used.sections}
+    touched = [x for t in profile_of(remade).tasks for x in t.touched if x.array in of_trees]
+    assert any(x.read_elements for x in touched)
+    assert not any(x.read_lines or x.written_lines for x in touched)
