@@ -28,6 +28,7 @@ from ..explorer.workload import Options, Workload, make_workload
 from ..kernels.frontend.init import init, sync
 from ..runtime import engine
 from ..runtime.cpu.guarded_arrays import empty
+from ..runtime.library import load_library
 from . import row
 from .expert import program_source
 from .measuring import built
@@ -127,13 +128,13 @@ def _by_hand(
     source = program_source(file, facts, asked.threads)
     source = replace(source, flags=(*source.flags, *asked.flags))
     artifact = built(row.cpu().with_all_passes(), source)
-    library = ctypes.CDLL(artifact.path)
+    library = load_library(artifact.path)
     pointers = (ctypes.c_void_p * len(given))(*(a.ctypes.data for a in given))
 
     def run(function: Any, kept: Sequence[NDArray[Any]] = given) -> None:
         function(pointers)
 
-    return {way: partial(run, library[f"{file}_{way}"]) for way in BY_HAND[asked.name]}
+    return {way: partial(run, getattr(library, f"{file}_{way}")) for way in BY_HAND[asked.name]}
 
 
 # --- MacCormack ----------------------------------------------------------------------------------

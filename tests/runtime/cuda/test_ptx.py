@@ -83,7 +83,7 @@ def test_first_candidates_of_a_product_have_fragments_of_both_operands(architect
     for way, (*_, candidate) in zip(ways, made, strict=True):
         most = instructions_of(candidate, architecture)
         loads = [n for n in most if n.startswith("ld.")]
-        assert set(loads) == {"ld.shared.v4.f32"}, way
+        assert set(loads) == {"ld.shared.v4.f32"}, (way, gpu_checking.source_of(candidate).key)
         assert most.count("fma.rn.f32") == 16 * len(loads), way
         assert share_of(most) >= MOST_SHARE, sorted({n: most.count(n) for n in most}.items())
 
