@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -83,8 +84,15 @@ def _place(
     name: str, path: Path, what: str, folders: Sequence[Path] | None = None
 ) -> CacheLocation:
     folders = (path,) if folders is None else tuple(folders)
-    files = tuple(f for folder in folders for f in folder.rglob("*") if f.is_file())
+    files = tuple(_files(folders))
     return CacheLocation(name, path, what, True, files, sum(map(_size, files)), tuple(folders))
+
+
+def _files(folders: Sequence[Path]) -> Iterator[Path]:
+    """Yields all files in folders, also while other processes remove some of them."""
+    for folder in folders:
+        for inside, _, names in os.walk(folder):  # which leaves out folders that are gone
+            yield from (f for name in names if (f := Path(inside) / name).is_file())
 
 
 def _store(path: Path) -> CacheLocation:
