@@ -265,10 +265,12 @@ def _difference(asked: Asked, ready: Ready, call: Callable[[], object]) -> dict[
 
 
 def _settle(step: Callable[[], object], way: str) -> None:
-    """Runs steps until they are known again, and by the default plan, which is built beside them. Raises RuntimeError."""
+    """Runs steps until they run as they were found, or by the default plan, which is built beside them. Raises RuntimeError."""
     for _ in range(_WARM):
         step()
     sync()
+    if way == EXPLORED and not engine.stats().n_planned:
+        raise RuntimeError("no step ran as it was found")
     end_s = time.monotonic() + _PLAN_S
     while way == PLANNED:
         before = engine.stats().n_planned

@@ -140,6 +140,8 @@ else:
             n *= 2
             continue
         samples.append((cpu / n, wall / n))
+    if way == "explored" and not ks.engine.stats().n_planned:
+        raise SystemExit("no period ran as it was found")
     found = {"cpu_us": min(c for c, _ in samples) * 1e6, "wall_us": min(w for _, w in samples) * 1e6, "first_s": first_s}
     if way == "planned":
         found |= {k: v / n_counted for k, v in counts.items()} | {"backend_s_without": min(alone_s, default=None)}
