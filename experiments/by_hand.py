@@ -3,8 +3,8 @@
     python -m kernelscape.experiments.by_hand [--only p2g_sorted] [--seconds 40] [--rounds 3] [--piece 15] [--again]
 
 Each program has a row for one thread and one for all. Rows that are in the results already are kept unless --again is given.
-None begins after --piece minutes. With --seconds 0 nothing is searched: MacCormack runs by its default plan, and a scatter, which
-is one kernel, as it is called. Writes experiments/results/by_hand.md after every row. The exit status is 1 when a row fails, or
+None begins after --piece minutes. With --seconds 0 nothing is searched: MacCormack runs by its default plan alone, and a scatter,
+which is one kernel, as it is called. Writes experiments/results/by_hand.md after every row. The exit status is 1 when a row fails, or
 takes more times the C by hand than are wanted. A row takes as long as its search, and half a minute.
 """
 
@@ -44,7 +44,8 @@ WANTED: Mapping[str, float] = {MACCORMACK: 2.0, SORTED: 1.5, UNSORTED: 1.5}
 USUAL, MOST = 1e-4, {MACCORMACK: 1.0, SORTED: 1e-4, UNSORTED: 1e-4}
 PROTOCOL = """MacCormack: a step of three channels on an n^3 grid in blocks of 8^3 cells, as in `programs`. P2G: four given values
 of each of n particles are added to the 27 nodes around it, on a dense grid of 64^3, as in `scatters`. Sorted ones are in the order
-of blocks. "called" runs kernel by kernel. "explored" is what a search of the given time found, "planned" the default plan.
+of blocks. "called" runs kernel by kernel. "explored" is what a search of the given time found, "planned" the default plan, and
+"best" the faster of both.
 "by hand" is the fastest function of the C in experiments/expert/programs, on copies of the same values. It is compiled by the same
 compiler with all passes, -O3 and OpenMP. Each way runs in a process of its own, in turn; each round begins with another one.
 A time of a round is the least of five samples, each behind an untimed call: wall, and in brackets CPU time of all threads.
@@ -104,7 +105,7 @@ def make_row(job: Job, options: ByHandOptions) -> Row:
         ways = [CALLED, HAND]
         if found is not None and found["best_ns"] is not None:
             ways.insert(1, EXPLORED)
-        elif found is None and job.name == MACCORMACK:
+        if job.name == MACCORMACK:
             ways.insert(1, PLANNED)
         for k in range(options.rounds):
             first = k % len(ways)
@@ -164,9 +165,10 @@ def _ratio(way: Callable[[Row], str], which: int) -> Callable[[Row], str]:
     return cell
 
 
-def searched_way(r: Row) -> str:
-    """Our way that is compared: explored, without a search planned, and a scatter without one as it is called."""
-    return next((way for way in (EXPLORED, PLANNED) if way in r["runs"]), CALLED)
+def best_way(r: Row) -> str:
+    """Our way that is compared: the faster of explored and planned, and where neither ran called."""
+    ways = [way for way in (EXPLORED, PLANNED) if way in r["runs"]] or [CALLED]
+    return min(ways, key=lambda way: median(_of(r, way)))
 
 
 COLUMNS: Columns = {
@@ -179,8 +181,8 @@ COLUMNS: Columns = {
     "its way": lambda r: fastest(r).replace("_", " "),
     "called, wall": _ratio(lambda r: CALLED, WALL),
     "CPU": _ratio(lambda r: CALLED, CPU),
-    "explored or planned, wall": _ratio(searched_way, WALL),
-    "CPU ": _ratio(searched_way, CPU),
+    "best, wall": _ratio(best_way, WALL),
+    "CPU ": _ratio(best_way, CPU),
     "wanted": lambda r: f"{WANTED[r['name']]:.1f}",
     "candidates": lambda r: str(r["found"]["evaluations"]) if r["found"] else "–",
     "differ": lambda r: f"{max(x['usual'] for x in r['differs'].values()):.1e}",
@@ -207,17 +209,15 @@ def missed(made: Sequence[Row]) -> list[str]:
     for r in made:
         if r["status"] != "ok":
             continue
-        over = median(ratios(r, searched_way(r)))
+        over = median(ratios(r, best_way(r)))
         if over > WANTED[r["name"]]:
             slow.append(f"{Job.of(r).key} takes {over:.2f} times the C by hand")
     return failures(made) + slow
 
 
 def _say(r: Row) -> str:
-    ours = (_time(lambda r: CALLED)(r), _time(searched_way)(r))
-    return (
-        f"called {ours[0]}, {searched_way(r)} {ours[1]}, by hand {COLUMNS[HAND](r)}, {fastest(r)}"
-    )
+    ours = (_time(lambda r: CALLED)(r), _time(best_way)(r))
+    return f"called {ours[0]}, {best_way(r)} {ours[1]}, by hand {COLUMNS[HAND](r)}, {fastest(r)}"
 
 
 QUESTION = Question(
