@@ -4,8 +4,8 @@
 
 Each program has a row for one thread and one for all. Rows that are in the results already are kept unless --again is given.
 None begins after --piece minutes. With --seconds 0 nothing is searched: MacCormack runs by its default plan alone, and a scatter,
-which is one kernel, as it is called. Writes experiments/results/by_hand.md after every row. The exit status is 1 when a row fails, or
-takes more times the C by hand than are wanted. A row takes as long as its search, and half a minute.
+which is one kernel, as it is called. Writes experiments/results/by_hand.md after every row. The exit status is 1 when a row fails,
+or takes more times the C by hand than are wanted. A row takes as long as its search, and half a minute.
 """
 
 from __future__ import annotations

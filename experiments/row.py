@@ -45,6 +45,7 @@ from .rows import Job
 SLACK = 1e-3  # below the bound by less is the clock, see explorer/bound_validity.py
 NEAR = 1.05  # a time this near the best counts as found
 NEARER = 1.01  # and this is as near as a measurement can tell
+SOON_S = 2.0  # in which a search is to find something good
 
 Times = dict[str, list[float]]
 """Nanoseconds of each round, by competitor."""
@@ -195,10 +196,20 @@ def _facts(
         "search_s": opened_s + max(r.at_s for r in records) - set_up_s["started"],
         "near_s": near_s,
         "nearer_s": nearer_s,
+        "soon": soon_over_best([(s, ns) for s, ns, _ in timed]),
         "set_up_s": set_up_s,
         "spent_s": spent_s(records),
         "elapsed_s": ended.elapsed_s,
     }
+
+
+def soon_over_best(timed: Sequence[tuple[float, float]]) -> float | None:
+    """Least time of the first two seconds over the least of all; None where nothing was measured so soon.
+
+    `timed`: seconds since the start of an exploration and ns of a candidate, of all that were measured.
+    """
+    soon = [ns for at_s, ns in timed if at_s <= SOON_S]
+    return min(soon) / min(ns for _, ns in timed) if soon else None
 
 
 def spent_s(records: Sequence[EvaluationRecord]) -> dict[str, float]:

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from kernelscape.experiments.row import beside_bound, compilers_s, covered_s, in_turn, spent_s
+from kernelscape.experiments.row import (
+    beside_bound,
+    compilers_s,
+    covered_s,
+    in_turn,
+    soon_over_best,
+    spent_s,
+)
 from kernelscape.runtime.records.record import EvaluationRecord, Timing
 
 
@@ -32,6 +39,12 @@ def test_rows_of_earlier_versions_say_what_was_waited_for_and_what_ran_beside():
     assert compilers_s({"compilers": 3.0, "run": 1.0}) == 3.0
     assert compilers_s({"compile": 2.0, "beside": 1.0, "run": 1.0}) == 3.0
     assert compilers_s({"compile": 2.0}) == 2.0
+
+
+def test_the_first_two_seconds_count_as_soon():
+    timed = [(0.9, 30.0), (2.0, 15.0), (2.1, 10.0), (9.0, 12.0)]
+    assert soon_over_best(timed) == 1.5
+    assert soon_over_best(timed[2:]) is None
 
 
 def test_rounds_begin_with_another_competitor_and_who_fails_is_absent():
