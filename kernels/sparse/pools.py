@@ -41,6 +41,12 @@ def full_text(tree: StructureTree) -> str:
     )
 
 
+def failures(kernel: str, tree: StructureTree) -> tuple[str, ...]:
+    """Returns a kernel's messages about writes to a tree that were not made, by the column that records them."""
+    texts = {OUTSIDE: OUTSIDE_TEXT, FULL: full_text(tree)}
+    return tuple(f"kernel {kernel}: {texts[column]}" for column in sorted(texts))
+
+
 class Pools:
     """Writer of statements that change the active cells of the trees of one kernel."""
 
@@ -76,12 +82,12 @@ class Pools:
         made = list[tuple[Expr, str]]()
         for tree in sorted(self.may_fail):
             t = self.cells.layouts[tree].tree
-            for column, text in ((OUTSIDE, OUTSIDE_TEXT), (FULL, full_text(t))):
+            for column, text in enumerate(failures(kernel, t)):
                 seen = b.hold("failed", self.cells.counter(tree, len(t.nodes), column))
                 self.set_counter(b, tree, len(t.nodes), column, number(0))
                 made.append((compare("eq", seen, number(0)), text))
         for is_made, text in made:
-            b.put(Assert(is_made, f"kernel {kernel}: {text}", (), b.where))
+            b.put(Assert(is_made, text, (), b.where))
 
     def note_change(self, b: StatementBuilder, tree: str, node: int) -> None:
         """Appends stores that mark lists of the node's cells as out of date."""

@@ -1,7 +1,7 @@
 """Keys of components by content: equal calls of any program have one key, whatever their names.
 
 A key has the texts of the kernels without names, and which arrays and trees are the same. For kernels on sparse fields it has the
-structure of the trees, too, and the facts that the calls assume: lists that are up to date, and cells that are active.
+structure of the trees, too, and ends in the facts that the calls use: lists that are up to date, and cells that are active.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ...kernels.tasks.entry_facts import derived_calls
 from ...kernels.tasks.window_kernels import tree_name
 from ..by_identity import ByIdentity
 
-_VERSION = "calls-3"  # of keys: rows under those of other versions are not found
+_VERSION = "calls-4"  # of keys: rows under those of other versions are not found
 _N_CALLS = re.compile(rf"[1-9][0-9]?(?= {_VERSION} )")  # of a component, in its key
 MOST_CALLS = 99  # of a component
 
@@ -31,14 +31,14 @@ class KeyedCall:
     """Content of a call, as keys have it.
 
     `text`: digest of its kernel's text, and of the trees. `arrays` and `trees` are those of the call.
-    `temporary`: positions of arrays that nobody reads behind the sequence. `facts`: assumed facts, with trees by position.
+    `temporary`: positions of arrays that nobody reads behind the sequence. `facts`: a word for each fact that the call uses.
     """
 
     text: str
     arrays: tuple[Hashable, ...]
     trees: tuple[Hashable, ...] = ()
     temporary: tuple[int, ...] = ()
-    facts: str = ""
+    facts: tuple[str, ...] = ()
 
 
 def key_of(calls: Sequence[KeyedCall]) -> str:
@@ -47,8 +47,18 @@ def key_of(calls: Sequence[KeyedCall]) -> str:
     for call in calls:
         arrays = [numbers.setdefault(x, len(numbers)) for x in call.arrays]
         trees = [numbers.setdefault(("tree", x), len(numbers)) for x in call.trees]
-        digest.update(f"{call.text}{arrays}{trees}{call.temporary}{call.facts}".encode())
-    return f"{len(calls)} {_VERSION} {digest.hexdigest()}"
+        digest.update(f"{call.text}{arrays}{trees}{call.temporary}".encode())
+    facts = ",".join(f"{k}{fact}" for k, call in enumerate(calls) for fact in call.facts)
+    return f"{len(calls)} {_VERSION} {digest.hexdigest()}:{facts}"
+
+
+def content_of(key: str) -> tuple[str, frozenset[str]]:
+    """Returns a key without the facts that its calls use, and these facts.
+
+    Code that uses some facts is right for the same calls where at least these hold.
+    """
+    content, _, facts = key.partition(":")
+    return content, frozenset(facts.split(",") if facts else ())
 
 
 def n_calls_of(key: str) -> int:
@@ -128,13 +138,17 @@ def _keyed(
     used = [t.name for t in logical.ir.trees]
     on_trees = _on_trees(call.ir, logical, [trees[name].content for name in used])
     number = {trees[name].name: k for k, name in enumerate(used)}
-    kept = [sorted((number[tree], node) for tree, node in nodes) for nodes in derived.kept]
+    kept = (
+        f"l{k}.{tree}.{node}"
+        for k, nodes in enumerate(derived.kept)
+        for tree, node in sorted((number[tree], node) for tree, node in nodes)
+    )
     return KeyedCall(
         f"{_digest_of(logical.ir)}{on_trees}",
         call.arrays,
         tuple(number),
         temporary,
-        f"{sorted(derived.demoted)}{kept}",
+        (*(f"a{n}" for n in sorted(derived.demoted)), *kept),
     )
 
 

@@ -14,11 +14,12 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import combinations, starmap, takewhile
-from operator import call
+from operator import call, eq
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...kernels.ir.errors import failed_assertion
 from ...kernels.ir.kernel import KernelIR
 from ..free_memory import available_bytes
 from ..restoring import restore
@@ -32,7 +33,7 @@ if TYPE_CHECKING:  # the rules of plans are imported with the first of them
     from ...kernels.fields.tree import Structure
     from ...kernels.sparse.recorded import WindowCall
     from ...kernels.tasks.window_kernels import WindowStep
-    from .stored_components import FoundPart, StoredComponents
+    from .stored_components import Claim, FoundPart, StoredComponents
 
 _LEAST_TIMES = 2  # that a window is met before its plan is built
 _MOST_PLANS = 256
@@ -178,6 +179,37 @@ class _Unit:
         for step in self.steps:
             step.run(numbers)
 
+    def run_refused(self, numbers: Sequence[Any]) -> None:
+        """Runs its kernels, since its code has refused its arguments. Raises their errors; a single kernel has one."""
+        self.run_steps(numbers)
+        if self.part is None:
+            name = self.steps[0].ir.name
+            raise AssertionError(f"a kernel of a window has refused its arguments once: {name}")
+
+
+class _Claims:
+    """Unit behind a stored implementation: a look at what it could not write, without a call of Python's."""
+
+    scalars: tuple[int, ...] = ()
+    is_quick = True
+
+    def __init__(self, claims: Sequence[Claim], arrays: Values) -> None:
+        self._rows = [(arrays[x.counters][-1, : len(x.messages)], x.messages) for x in claims]
+        none = tuple(memoryview(np.zeros_like(row)) for row, _ in self._rows)
+        self.arrays = (tuple(memoryview(row) for row, _ in self._rows), none)
+
+    def caller(self, numbers: Sequence[Any]) -> Callable[..., bool]:
+        """Returns the function that is true of its arrays if all was written."""
+        return eq
+
+    def run_refused(self, numbers: Sequence[Any]) -> None:
+        """Raises the error of the kernel that could not write, and removes the records of it."""
+        told = (x for row, texts in self._rows for x in zip(row.tolist(), texts, strict=True))
+        text = next(text for is_failed, text in told if is_failed)
+        for row, _ in self._rows:
+            row[:] = 0
+        raise failed_assertion(text)
+
 
 class _CheckedRun:
     """One run of a stored implementation, compared with the kernels that it replaces; their results stay.
@@ -256,11 +288,15 @@ class BoundPlan:
             )
             return _Step(step.kernel.ir, tuple(own), step.scalars)
 
-        self._units = [
+        units = [
             _Unit(part, [bound(step) for step in steps], arrays) for part, steps in planned.units
         ]
-        of_steps = (a for unit in self._units for step in unit.steps for a in step.arrays)
-        used = (*of_steps, *(a for unit in self._units for a in unit.arrays))
+        self._units: list[_Unit | _Claims] = []
+        for unit in units:
+            claims = () if unit.part is None else unit.part.claims
+            self._units += [unit, _Claims(claims, arrays)] if claims else [unit]
+        of_steps = (a for unit in units for step in unit.steps for a in step.arrays)
+        used = (*of_steps, *(a for unit in units for a in unit.arrays))
         self.are_apart = _are_apart({id(a): a for a in used}.values())
         self._reshapes = not self.kernels.reshaped.isdisjoint(self.kernels.assumed)
         self._runs: list[Values] | None = None  # callers with their arrays
@@ -340,11 +376,11 @@ class BoundPlan:
             self._marks.set(marked)
 
     def _run_rest(self, runs: Sequence[Values], numbers: Sequence[Any], begun: list[bool]) -> None:
-        """Runs what has not run; the first of them may have refused its arguments."""
+        """Runs what has not run; the first of them may have refused its arguments. Raises errors."""
         while len(begun) < len(runs):
             run, unit = runs[len(begun)], self._units[len(begun)]
             if not call(*run):
-                self._run_refused(unit, numbers)
+                unit.run_refused(numbers)
             begun.append(True)
 
     def _callers(self, numbers: Sequence[Any]) -> list[Values]:
@@ -352,13 +388,6 @@ class BoundPlan:
         if all(unit.is_quick for unit in self._units):
             self._runs = runs
         return runs
-
-    def _run_refused(self, unit: _Unit, numbers: Sequence[Any]) -> None:
-        """Runs the kernels of a unit that refused its arguments. Raises their errors; a single kernel has one."""
-        unit.run_steps(numbers)
-        if unit.part is None:
-            name = unit.steps[0].ir.name
-            raise AssertionError(f"a kernel of a window has refused its arguments once: {name}")
 
 
 def _are_apart(arrays: Any) -> bool:

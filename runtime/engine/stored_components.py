@@ -20,10 +20,11 @@ from numpy.typing import NDArray
 from ...kernels.fields.canonical_state import canonical, inspected
 from ...kernels.fields.program import current_program
 from ...kernels.frontend.recorder import Recording
-from ...kernels.ir.kernel import Assert, Cast, Const, DType, Expr, Param, Print
+from ...kernels.ir.kernel import Assert, Cast, Const, DType, Expr, KernelIR, Param, Print
 from ...kernels.ir.walk import nested_statements, written_in
 from ...kernels.sparse.layout import CHANGED
 from ...kernels.sparse.naming import node_text
+from ...kernels.sparse.pools import failures
 from ...kernels.sparse.recorded import UsedTree
 from ..device import DeviceOptions, open_device
 from ..records.loading import check_best
@@ -32,7 +33,14 @@ from ..records.replay import dialect_of, open_tuned, rebuild
 from ..records.store import TunedStore
 from ..records.unusable import UNUSABLE, sentence_of
 from ..worker.verify import first_difference
-from .component_keys import MOST_CALLS, key_of, key_of_recording, keyed_window, n_calls_of
+from .component_keys import (
+    MOST_CALLS,
+    content_of,
+    key_of,
+    key_of_recording,
+    keyed_window,
+    n_calls_of,
+)
 
 if TYPE_CHECKING:
     from ...kernels.sparse.recorded import WindowCall
@@ -74,6 +82,17 @@ def is_same_number(a: Any, b: Any) -> bool:
     return bool(a == b) and (a != 0 or copysign(1, a) == copysign(1, b))
 
 
+@dataclass(frozen=True)
+class Claim:
+    """Record of writes to a tree that stored code could not make, in the last row of the window's array number `counters`.
+
+    `messages`: errors of the kernel, by the column that records them.
+    """
+
+    counters: int
+    messages: tuple[str, ...]
+
+
 @dataclass(eq=False)
 class FoundPart:
     """Stored implementation for some calls of a window.
@@ -81,7 +100,7 @@ class FoundPart:
     `arrays`: numbers of the window's arrays in the order of its parameters. `scalars`: positions of its numbers among those of all
     calls. `constants`: numbers that the code contains. `equal`: positions that must hold the same number. `written`: the numbers of
     the arrays that the calls or the implementation write. `names`: those of `arrays` in the component. `n_checked`: its runs that
-    were compared with the kernels of the calls.
+    were compared with the kernels of the calls. `claims`: records of what its last call could not do; the others cannot fail.
     """
 
     calls: range
@@ -92,6 +111,7 @@ class FoundPart:
     equal: tuple[tuple[int, int], ...]
     written: tuple[int, ...]
     names: tuple[str, ...] = ()
+    claims: tuple[Claim, ...] = ()
     n_checked: int = 0
 
     @property
@@ -172,7 +192,34 @@ class StoredComponent:
             tuple(equal),
             tuple(sorted({n for k in at for n in _written_by(calls[k])} | own)),
             tuple(name for name in self.parameters if name in arrays),
+            tuple(_claims_of(calls[at[-1]])),
         )
+
+
+def _asserts(ir: KernelIR) -> bool:
+    return any(isinstance(s, Assert) for s in nested_statements(ir.body))
+
+
+def _claims_of(call: WindowCall) -> Iterator[Claim]:
+    """Yields the records of writes that a call could not make, in the order of its assertions about them."""
+    logical = call.logical
+    if logical is None or not _asserts(call.ir):
+        return
+    numbers = {p.name: n for p, n in zip(call.ir.arrays, call.arrays, strict=True)}
+    trees = {layout.tree.name: layout.tree for _, layout in call.trees}
+    for tree, array in sorted((tree, array) for array, tree, key in logical.sections if key == "counters"):
+        found = failures(call.ir.name, trees[tree])
+        yield Claim(numbers[array], tuple(f"{call.ir.where}: {text}" for text in found))
+
+
+def _is_told(calls: Sequence[WindowCall], derived: Sequence[Derived | None]) -> bool:
+    """True if stored code of these calls tells the error that one of them ends with, where nothing behind it has run.
+
+    It has no assertions: it records that cells had no room, or were outside, and goes on. So only the last call may fail, and only
+    by making cells active.
+    """
+    stated = (c.ir if c.logical is None else c.logical.ir for c in calls)
+    return not any(map(_asserts, stated)) and not any(x and any(x.left) for x in derived[:-1])
 
 
 def _written_by(call: WindowCall) -> Iterator[int]:
@@ -228,14 +275,14 @@ def why_not_stored(recording: Recording) -> str:
     if any(plain_scalar(x) is None for call in recording.calls for x in call.scalars):
         return "its kernels take numbers that it computes or rounds"
     statements = (s for call in recording.calls for s in nested_statements(call.ir.body))
-    if any(isinstance(s, Assert | Print) for s in statements):
-        return "its kernels may fail or print"
+    if any(isinstance(s, Print) for s in statements):
+        return "its kernels print"
     return ""
 
 
 @dataclass(eq=False)
 class StoredComponents:
-    """The components of the tuned store for this machine; `rows` are their numbers in the store by key, the best first."""
+    """The components of the tuned store for this machine; `rows` are their numbers in the store by key, both the best first."""
 
     rows: Mapping[str, Sequence[int]]
     _known: dict[str, StoredComponent | None] = field(default_factory=dict)
@@ -245,6 +292,12 @@ class StoredComponents:
 
     def __post_init__(self) -> None:
         self._lengths = sorted({n_calls_of(key) for key in self.rows} - {0}, reverse=True)
+        self._keys: dict[str, list[tuple[frozenset[str], str]]] = {}  # by content, with facts
+        for key in self.rows:
+            content, facts = content_of(key)
+            self._keys.setdefault(content, []).append((facts, key))
+        for some in self._keys.values():
+            some.sort(key=lambda x: -len(x[0]))
 
     def in_child(self) -> StoredComponents:
         """Returns the same components for a child of fork(), whose parent's threads may have held the lock."""
@@ -258,10 +311,10 @@ class StoredComponents:
     ) -> list[FoundPart]:
         """Returns implementations for calls of a window, in order; those of most calls win, then the earliest.
 
-        `derived`: the redundant operations of each call, which its implementation leaves out as well. It builds them. What cannot
-        be used is left out, with one warning for all: it has no effect on other calls. So are the ranges `left_out`.
+        `derived`: the redundant operations of each call, of which its implementation leaves out some or all. It builds them. What
+        cannot be used is left out, with one warning for all: it has no effect on other calls. So are the ranges `left_out`.
         """
-        content = keyed_window(calls, derived)
+        keyed = keyed_window(calls, derived)
         firsts = list(accumulate((len(c.ir.scalars) for c in calls), initial=0))
         is_free = [True] * len(calls)
         found = []
@@ -270,11 +323,20 @@ class StoredComponents:
                 at = range(k, k + n)
                 if not all(is_free[k : k + n]) or at in left_out:
                     continue
-                part = self._part(key_of(content[k : k + n]), calls, at, firsts[k])
+                keys = self._fitting(key_of(keyed[k : k + n]))
+                if not keys or not _is_told(calls[k : k + n], derived[k : k + n]):
+                    continue
+                parts = (self._part(key, calls, at, firsts[k]) for key in keys)
+                part = next((x for x in parts if x is not None), None)
                 if part is not None:
                     found.append(part)
                     is_free[k : k + n] = [False] * n
         return sorted(found, key=lambda x: x.calls.start)
+
+    def _fitting(self, key: str) -> list[str]:
+        """Returns the keys of components of calls with this key, those that use most facts first; all of these hold there."""
+        content, facts = content_of(key)
+        return [key for used, key in self._keys.get(content, ()) if used <= facts]
 
     def _part(
         self, key: str, calls: Sequence[WindowCall], at: range, first_scalar: int

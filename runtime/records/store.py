@@ -175,7 +175,7 @@ class TunedStore:
         return tuple(self._first(group) for group in groups)
 
     def components(self, device: str) -> dict[str, list[int]]:
-        """Returns for each component the numbers of its results on a device, at most `KEPT`, the fastest first.
+        """Returns for each component, the fastest first, the numbers of its results on a device: at most `KEPT`, the fastest first.
 
         `read_component` takes a number. Results whose words are odd are left out.
         """
@@ -188,7 +188,8 @@ class TunedStore:
         for number, name, time_ns in self._do(lambda c: c.execute(query).all()):
             if isinstance(name, str) and isinstance(time_ns, float):
                 found.setdefault(name, []).append((time_ns, number))
-        return {name: [n for _, n in sorted(some)[:KEPT]] for name, some in found.items()}
+        fastest = sorted((sorted(some), name) for name, some in found.items())
+        return {name: [n for _, n in some[:KEPT]] for some, name in fastest}
 
     def rows(self) -> list[Row]:
         """Returns all rows, the oldest first; components are none."""

@@ -14,11 +14,14 @@ from typing import Any
 import kernelscape as ks
 import numpy as np
 import pytest
+from msgspec import structs
 from kernelscape.explorer.component_results import component_results
 from kernelscape.kernels.fields.program import current_program
 from kernelscape.kernels.sparse.layout import CHANGED, COLUMNS, COUNT
 from kernelscape.runtime.device import DeviceOptions, open_device
 from kernelscape.runtime.engine import plan_bank, stored_components
+from kernelscape.runtime.engine.component_keys import _VERSION, content_of
+from kernelscape.runtime.measure.conditions import take_conditions
 from kernelscape.runtime.records.folder import BEST, JOURNAL
 from kernelscape.runtime.records.journal import read_journal
 from kernelscape.runtime.records.loading import load_best
@@ -342,7 +345,8 @@ def n_found(
         ("behind a list", grows_once, 7),  # once call by call
         ("behind a list", changes, 0),
         ("in a repeat", nothing, 8),
-        ("alone", nothing, 0),
+        ("alone", nothing, 8),  # where it finds more than it uses
+        ("alone", grows_once, 7),
         ("alone", changes, 3),  # once the plan does without assumptions
         ("in another layout", changes, 0),  # to be converted in each run
     ],
@@ -352,6 +356,44 @@ def test_windows_run_components_that_assume_what_they_find(
 ) -> None:
     shutil.copytree(searched_as(how), data)
     assert n_found(between) == n
+
+
+@pytest.mark.compiler
+def test_of_several_components_the_one_that_uses_most_runs(
+    searched_as: Callable[[str], Path], data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A list that is there is not looked at."""
+    shutil.copytree(searched_as("behind a list"), data)
+    device = take_conditions().machine
+    with TunedStore(searched_as("alone") / "kernelscape" / "tuned.sqlite") as store:
+        ((key, (number,)),) = store.components(device).items()
+        alone = store.read_component(number)
+    with TunedStore() as store:
+        store.put_component(structs.replace(alone, time_ns=1.0), key)
+    real, keys = stored_components._opened, list[str]()
+
+    def opened(number: int, key: str) -> Any:
+        keys.append(key)
+        return real(number, key)
+
+    monkeypatch.setattr(stored_components, "_opened", opened)
+    assert n_found() == 8
+    (used,) = keys
+    assert content_of(used)[0] == content_of(key)[0]
+    assert content_of(used)[1] > content_of(key)[1]
+
+
+def test_facts_that_hold_are_enough_and_all_that_are_used_must_hold() -> None:
+    rows = {f"2 {_VERSION} {key}": [n] for n, key in enumerate(("x:", "x:0l0.0.0", "x:0l0.0.0,1a0", "y:"))}
+    components = stored_components.StoredComponents(rows)
+
+    def fitting(facts: str) -> list[int]:
+        return [rows[key][0] for key in components._fitting(f"2 {_VERSION} x:{facts}")]
+
+    assert fitting("") == [0]
+    assert fitting("1a0") == [0]
+    assert fitting("0l0.0.0,0a0") == [1, 0]
+    assert fitting("0l0.0.0,1a0") == [2, 1, 0]
 
 
 @pytest.mark.compiler
