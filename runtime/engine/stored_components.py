@@ -207,7 +207,9 @@ def _claims_of(call: WindowCall) -> Iterator[Claim]:
         return
     numbers = {p.name: n for p, n in zip(call.ir.arrays, call.arrays, strict=True)}
     trees = {layout.tree.name: layout.tree for _, layout in call.trees}
-    for tree, array in sorted((tree, array) for array, tree, key in logical.sections if key == "counters"):
+    for tree, array in sorted(
+        (tree, array) for array, tree, key in logical.sections if key == "counters"
+    ):
         found = failures(call.ir.name, trees[tree])
         yield Claim(numbers[array], tuple(f"{call.ir.where}: {text}" for text in found))
 

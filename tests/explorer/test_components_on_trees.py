@@ -14,7 +14,6 @@ from typing import Any
 import kernelscape as ks
 import numpy as np
 import pytest
-from msgspec import structs
 from kernelscape.explorer.component_results import component_results
 from kernelscape.kernels.fields.program import current_program
 from kernelscape.kernels.sparse.layout import CHANGED, COLUMNS, COUNT
@@ -28,6 +27,7 @@ from kernelscape.runtime.records.loading import load_best
 from kernelscape.runtime.records.record import ComponentRecord, EvaluationRecord, NoteRecord
 from kernelscape.runtime.records.replay import dialect_of, rebuild
 from kernelscape.runtime.records.store import TunedStore
+from msgspec import structs
 
 FOUND = ["components with stored decisions: 1"]
 
@@ -384,7 +384,10 @@ def test_of_several_components_the_one_that_uses_most_runs(
 
 
 def test_facts_that_hold_are_enough_and_all_that_are_used_must_hold() -> None:
-    rows = {f"2 {_VERSION} {key}": [n] for n, key in enumerate(("x:", "x:0l0.0.0", "x:0l0.0.0,1a0", "y:"))}
+    rows = {
+        f"2 {_VERSION} {key}": [n]
+        for n, key in enumerate(("x:", "x:0l0.0.0", "x:0l0.0.0,1a0", "y:"))
+    }
     components = stored_components.StoredComponents(rows)
 
     def fitting(facts: str) -> list[int]:

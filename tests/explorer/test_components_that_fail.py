@@ -47,9 +47,10 @@ def searched() -> SimpleNamespace:
                 d.append(a[k])
 
     @ks.kernel
-    def strided(step: ks.i32):
-        for k in range(0, 60, step):
-            b[k] += a[k]
+    def strided(n: ks.i32):  # the message of its assertion has the name
+        for k in a:
+            for _ in range(0, 4, n):
+                b[k] += a[k]
 
     a.from_numpy(np.arange(60, dtype=np.float32))
     return SimpleNamespace(**locals())
@@ -81,8 +82,9 @@ def program() -> SimpleNamespace:
 
     @ks.kernel
     def stride(n: ks.i32):
-        for i in range(0, 60, n):
-            y[i] += x[i]
+        for i in x:
+            for _ in range(0, 4, n):
+                y[i] += x[i]
 
     @ks.kernel
     def behind():
@@ -150,7 +152,7 @@ def explored(
         ks.init()
         p = searched()
 
-        def sequence(step=2):
+        def sequence(step: ks.i32 = 2):
             for name in names:
                 getattr(p, KERNELS[name])(*([step] if name == "stride" else []))
 
