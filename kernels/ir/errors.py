@@ -92,8 +92,10 @@ class ProgramRuntimeError(LanguageError, RuntimeError):
 
 
 ZERO_STEP = "the step of range is 0"  # in the sentence of a kernel that has one
+# Classes of failed assertions: the first one whose words the message has.
+OF_ASSERTIONS = ((ZERO_STEP, KernelRuntimeValueError), ("", KernelAssertionError))
 
 
 def failed_assertion(text: str) -> KernelAssertionError:
     """Returns the exception of a failed assertion of a kernel, or of the check that is made for each range."""
-    return (KernelRuntimeValueError if ZERO_STEP in text else KernelAssertionError)(text)
+    return next(kind for words, kind in OF_ASSERTIONS if words in text)(text)

@@ -54,6 +54,9 @@ typedef struct {
   PyObject *pool; /* a list of workspaces that no call uses; NULL where the entry takes none */
   PyObject *make; /* makes another */
   PyObject *held; /* handles of the libraries of `entry` and `check`, which keep them open */
+  const char *message; /* of the assertion that failed in the last run, or empty; NULL for code without assertions */
+  PyObject *kernel;    /* its attribute `lock` is around a run and a look at the message */
+  PyObject *errors;    /* pairs of words and a class: the first one whose words the message has is raised */
 } caller;
 
 static int array_fits(const parameter *p, PyObject *given) {
@@ -172,6 +175,43 @@ static PyObject *take_workspace(const caller *self) {
   return taken;
 }
 
+/* The result of a method without arguments. It makes no bound method: a collection of garbage, whose finalizers may call kernels,
+ * could begin there, while the lock is held. */
+static PyObject *called(PyObject *object, const char *method) {
+  PyObject *name = PyUnicode_InternFromString(method);
+  PyObject *found = name == NULL ? NULL : PyObject_CallMethodNoArgs(object, name);
+  Py_XDECREF(name);
+  return found;
+}
+
+/* The lock of code with assertions, which this call has then. NULL with an exception. */
+static PyObject *take_lock(const caller *self) {
+  PyObject *lock = PyObject_GetAttrString(self->kernel, "lock");
+  PyObject *taken = lock == NULL ? NULL : called(lock, "acquire");
+  if (taken == NULL) Py_CLEAR(lock);
+  Py_XDECREF(taken);
+  return lock;
+}
+
+/* Gives the lock back. Sets the exception of the assertion that failed if one did. No code of Python's runs here: a signal is
+ * handled behind the call, whose run is known then. */
+static int has_failed(const caller *self, PyObject *lock, int was_run) {
+  int failed = was_run && self->message[0] != 0;
+  PyObject *text = failed ? PyUnicode_DecodeUTF8(self->message, (Py_ssize_t)strlen(self->message), "replace") : NULL;
+  if (failed && text == NULL) PyErr_Clear();
+  PyObject *given = called(lock, "release");
+  Py_DECREF(lock);
+  if (given == NULL) failed = 1;
+  else if (failed && text == NULL) PyErr_NoMemory();
+  for (Py_ssize_t k = 0; text != NULL && !PyErr_Occurred() && k < PyTuple_GET_SIZE(self->errors); k++) {
+    PyObject *pair = PyTuple_GET_ITEM(self->errors, k);
+    if (PyUnicode_Contains(text, PyTuple_GET_ITEM(pair, 0)) == 1) PyErr_SetObject(PyTuple_GET_ITEM(pair, 1), text);
+  }
+  Py_XDECREF(given);
+  Py_XDECREF(text);
+  return failed;
+}
+
 /* True: it was run. False: nothing was done, for the arguments are not as they should be. */
 static PyObject *call(PyObject *object, PyObject *const *args, size_t flags, PyObject *names) {
   caller *self = (caller *)object;
@@ -202,16 +242,22 @@ static PyObject *call(PyObject *object, PyObject *const *args, size_t flags, PyO
     if (workspace == NULL) return NULL;
     pointers[self->n_places] = PyArray_DATA((PyArrayObject *)workspace);
   }
+  PyObject *lock = NULL;
+  if (self->message != NULL && (lock = take_lock(self)) == NULL) {
+    Py_XDECREF(workspace);
+    return NULL;
+  }
   int64_t bad = 0;
   Py_BEGIN_ALLOW_THREADS;
   if (self->check != NULL) bad = self->check(pointers);
   if (bad == 0) self->entry(pointers);
   Py_END_ALLOW_THREADS;
+  int failed = lock != NULL && has_failed(self, lock, bad == 0);
   if (workspace != NULL) {
-    int failed = PyList_Append(self->pool, workspace);
+    if (PyList_Append(self->pool, workspace) < 0) failed = 1;
     Py_DECREF(workspace);
-    if (failed < 0) return NULL;
   }
+  if (failed) return NULL;
   return PyBool_FromLong(bad == 0);
 }
 
@@ -227,6 +273,8 @@ static void release(PyObject *object) {
   Py_XDECREF(self->pool);
   Py_XDECREF(self->make);
   Py_XDECREF(self->held);
+  Py_XDECREF(self->kernel);
+  Py_XDECREF(self->errors);
   type->tp_free(object);
   Py_DECREF(type);
 }
@@ -256,13 +304,16 @@ static int read_parameter(PyObject *row, parameter *p) {
   return 0;
 }
 
-/* Caller(entry, check, parameters, pool, make, held): addresses (check may be 0), the table, the workspaces (None: the entry takes
- * none), and what must live as long as the caller. */
+/* Caller(entry, check, parameters, pool, make, held, message, kernel, errors): addresses (check may be 0), the table, the workspaces
+ * (None: the entry takes none), and what must live as long as the caller. The last three are of code with assertions. */
 static PyObject *create(PyTypeObject *type, PyObject *args, PyObject *named) {
-  unsigned long long entry, check;
-  PyObject *rows, *pool, *make, *held;
+  unsigned long long entry, check, message = 0;
+  PyObject *rows, *pool, *make, *held, *kernel = NULL, *errors = NULL;
   if (named != NULL && PyDict_GET_SIZE(named) != 0) return PyErr_Format(PyExc_TypeError, "no names");
-  if (!PyArg_ParseTuple(args, "KKO!OOO", &entry, &check, &PyTuple_Type, &rows, &pool, &make, &held)) return NULL;
+  if (!PyArg_ParseTuple(args, "KKO!OOO|KOO!", &entry, &check, &PyTuple_Type, &rows, &pool, &make, &held, &message, &kernel,
+                        &PyTuple_Type, &errors)) {
+    return NULL;
+  }
   if (pool != Py_None && !PyList_CheckExact(pool)) return PyErr_Format(PyExc_TypeError, "the pool is no list");
   caller *self = (caller *)type->tp_alloc(type, 0);
   if (self == NULL) return NULL;
@@ -270,6 +321,11 @@ static PyObject *create(PyTypeObject *type, PyObject *args, PyObject *named) {
   self->entry = (entry_fn)(uintptr_t)entry;
   self->check = (check_fn)(uintptr_t)check;
   self->held = Py_NewRef(held);
+  if (errors != NULL) {
+    self->message = (const char *)(uintptr_t)message;
+    self->kernel = Py_NewRef(kernel);
+    self->errors = Py_NewRef(errors);
+  }
   if (pool != Py_None) {
     self->pool = Py_NewRef(pool);
     self->make = Py_NewRef(make);

@@ -174,10 +174,12 @@ def make_caller(
     code: LoadedCode,
     rows: Sequence[CallerParameter],
     workspaces: Workspaces | None = None,
+    asserting: tuple[object, ...] = (),
 ) -> AbstractCaller:
     """Returns the fastest available caller of loaded code.
 
     `extension`: the module of call.c, None without it. `rows`: its parameters. `workspaces`: pool for code that needs workspaces.
+    `asserting`: what the extension must know of code with assertions.
     """
     if extension is None:
         return PlainCaller(code, rows, workspaces)
@@ -188,7 +190,7 @@ def make_caller(
     )
     table = tuple(row.for_c for row in rows)
     held = (code.library.handle, code.index_check and code.index_check.library.handle)
-    caller: AbstractCaller = extension.Caller(entry, check, table, pool, make, held)
+    caller: AbstractCaller = extension.Caller(entry, check, table, pool, make, held, *asserting)
     return caller
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ...codegen.text.source import ENTRY, MESSAGE, MESSAGE_BYTES
-from ...kernels.ir.errors import failed_assertion
+from ...kernels.ir.errors import OF_ASSERTIONS, failed_assertion
 from ...kernels.ir.kernel import KernelIR, Print
 from ...kernels.ir.walk import nested_statements, written_in
 from ..api.backend import AbstractCaller
@@ -33,14 +33,24 @@ class LoadedKernel:
         self.index_check = IndexCheck.of(self.library)
         self.lock = threading.Lock()  # around a call and `failed`: the message is the library's
 
+    @property
+    def asserting(self) -> tuple[object, ...]:
+        """The address of its message, itself, and the classes of errors if it has assertions; () if it has none."""
+        if not self.may_fail:
+            return ()
+        return ctypes.addressof(self._message), self, OF_ASSERTIONS
+
     def failed(self) -> str:
         """Returns the message of the assertion that failed in the last call; "" if none did."""
-        held = (ctypes.c_char * MESSAGE_BYTES).in_dll(self.library, MESSAGE)
-        return held.value.decode(errors="replace")
+        return str(self._message.value.decode(errors="replace"))
+
+    @property
+    def _message(self) -> Any:
+        return (ctypes.c_char * MESSAGE_BYTES).in_dll(self.library, MESSAGE)
 
 
 class _AssertingCaller(AbstractCaller):
-    """Caller of code with assertions; raises AssertionError if one fails."""
+    """Caller of code with assertions, without the extension; raises AssertionError if one fails."""
 
     def __init__(self, caller: AbstractCaller, kernel: LoadedKernel) -> None:
         self._caller, self._kernel = caller, kernel
@@ -59,8 +69,8 @@ class _AssertingCaller(AbstractCaller):
 
 def caller_of(extension: Any | None, kernel: LoadedKernel, ir: KernelIR) -> AbstractCaller:
     """Returns the caller of a kernel's code, through the extension module if there is one."""
-    caller = make_caller(extension, kernel, rows_of_kernel(ir))
-    if kernel.may_fail:
+    caller = make_caller(extension, kernel, rows_of_kernel(ir), asserting=kernel.asserting)
+    if kernel.may_fail and extension is None:
         caller = _AssertingCaller(caller, kernel)
     if any(isinstance(s, Print) for s in nested_statements(ir.body)):
         caller = PrintingCaller(caller)

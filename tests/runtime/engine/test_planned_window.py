@@ -7,6 +7,7 @@ import random
 import signal
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -355,6 +356,47 @@ def test_an_interrupt_leaves_no_call_of_a_plan_behind() -> None:
         for k in steps * 6:
             STEPS[k](p)
         assert seen(p) == found
+
+
+def test_a_kernel_that_asserts_runs_once_if_an_interrupt_comes_meanwhile() -> None:
+    """By itself and in a plan. It runs for longer than the interrupt needs to come."""
+    ks.init(async_mode=True)
+    n, m, last = ks.field(ks.i32, 1), ks.field(ks.i32, 8), ks.field(ks.i32, 1)
+
+    @ks.kernel
+    def slow(step: ks.i32):  # 0 is an error
+        for i in n:
+            a = 1
+            for _ in range(0, 2_000_000, step):
+                a = (3 * a + n[i]) % 1_000_003
+            last[i] = a
+            n[i] += 1
+
+    @ks.kernel
+    def other():
+        for i in m:
+            m[i] += 1
+
+    def interrupt(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    found, before = [], signal.signal(signal.SIGALRM, interrupt)
+    try:
+        for k in range(8):
+            with suppress(KeyboardInterrupt):
+                signal.setitimer(signal.ITIMER_REAL, 5e-3 * (k > 0))
+                slow(1)
+                other()
+                ks.sync()
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            ks.sync()
+            window().plans.complete()
+            found.append((n[0], m[0]))
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert found == [(k, k) for k in range(1, 9)]
+    assert any(x.bound is not None for x in window()._ran.values())
 
 
 def test_a_plan_that_assumes_in_vain_is_made_without_assumptions() -> None:
