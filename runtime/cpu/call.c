@@ -304,8 +304,8 @@ static int read_parameter(PyObject *row, parameter *p) {
   return 0;
 }
 
-/* Caller(entry, check, parameters, pool, make, held, message, kernel, errors): addresses (check may be 0), the table, the workspaces
- * (None: the entry takes none), and what must live as long as the caller. The last three are of code with assertions. */
+/* Caller(entry, check, parameters, pool, make, held, message, kernel, errors): addresses (check may be 0), the table, the
+ * workspaces (None: the entry takes none), and what must live as long as the caller. The last three are of code with assertions. */
 static PyObject *create(PyTypeObject *type, PyObject *args, PyObject *named) {
   unsigned long long entry, check, message = 0;
   PyObject *rows, *pool, *make, *held, *kernel = NULL, *errors = NULL;
