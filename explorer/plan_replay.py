@@ -387,7 +387,12 @@ class Follower(AbstractDeferringExecutor):
             return True
 
     def _take(
-        self, held_as: _Kernel, *values: Any, kernel: object = None, args: _Values = ()
+        self,
+        held_as: _Kernel,
+        *values: Any,
+        kernel: object = None,
+        args: _Values = (),
+        numbers: Sequence[tuple[int, int]] = (),
     ) -> bool:
         """Defers a call if it may belong to a stored sequence; otherwise runs the deferred calls and then this one."""
         with self._lock:

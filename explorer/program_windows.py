@@ -130,7 +130,7 @@ class ProgramWindow:
         unsure = {
             k for k, x in enumerate(structures) if names is None or x.layout.tree.name in names
         }
-        n = window_rotation(window_calls(self.ran.shape)[0], frozenset(unsure))
+        n = window_rotation(window_calls(self.ran.kernels)[0], frozenset(unsure))
         if n == 0 or not _has_room(self.calls[:n]):
             return self
         first, rest = self.calls[:n], self.calls[n:]

@@ -1,8 +1,9 @@
-"""Weak dictionary keyed by object identity."""
+"""Weak dictionaries keyed by object identity."""
 
 from __future__ import annotations
 
 import weakref
+from collections.abc import Callable
 from functools import partial
 from typing import Any, Generic, TypeVar
 
@@ -38,6 +39,42 @@ class ByIdentity(Generic[K, V]):
         """Returns the living objects with their values."""
         pairs = [(reference(), value) for reference, value in tuple(self._found.values())]
         return [(x, value) for x, value in pairs if x is not None]
+
+
+class ByIdentities(Generic[V]):
+    """Dictionary from tuples of objects, by identity, to at most `most` values; all are dropped for one more.
+
+    An entry is dropped when one of its objects is deleted. Objects without weak references, such as numbers, are kept with it.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._found: dict[tuple[int, ...], tuple[V, list[Any]]] = {}
+
+    def get(self, xs: tuple[Any, ...]) -> V | None:
+        """Returns the value of some objects; None if they have none."""
+        found = self._found.get(tuple(map(id, xs)))
+        return None if found is None else found[0]
+
+    def set(self, xs: tuple[Any, ...], value: V) -> None:
+        """Stores the value of some objects."""
+        if len(self._found) >= self._most:
+            self._found.clear()
+        key = tuple(map(id, xs))
+        forget = partial(_forget, self._found, key)
+        self._found[key] = value, [_weakly(x, forget) for x in xs]
+
+    def clear(self) -> None:
+        """Drops all entries."""
+        self._found.clear()
+
+
+def _weakly(x: Any, forget: Callable[[Any], None]) -> Any:
+    """Returns a reference to `x` that calls `forget` when it is deleted; `x` itself if there is no such reference."""
+    try:
+        return weakref.ref(x, forget)
+    except TypeError:
+        return x
 
 
 def _forget(found: dict[int, Any], key: int, _: object) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import linecache
 import re
 import sys
+from functools import cache
 from pathlib import Path
 from typing import NoReturn
 
@@ -29,9 +30,14 @@ _ASSIGNED = re.compile(r"\s*(?:self\.)?(\w+)\s*(?::[^=]+)?=[^=]")
 def caller() -> Location:
     """Returns the location of the innermost line on the call stack that is outside of this package."""
     frame = sys._getframe(1)
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(_OURS):
+    while frame.f_back is not None and _is_ours(frame.f_code.co_filename):
         frame = frame.f_back
     return Location(frame.f_code.co_filename, frame.f_lineno)
+
+
+@cache
+def _is_ours(file: str) -> bool:
+    return file.startswith(_OURS)
 
 
 def fail(sentence: str, kind: type[LanguageError] = LanguageError) -> NoReturn:

@@ -81,7 +81,13 @@ class QuickCalls:
         Returns SLOW if no call of these argument kinds is cached; nothing was run then.
         """
         kinds = self._kinds
-        if len(args) != len(kinds) or not (self._known or self._known_twice):
+        if len(args) != len(kinds):
+            return SLOW
+        executor, repeating = current(), self._repeating
+        # A sequence that ran last is dropped with the program, and with each field that is destroyed.
+        if repeating is not None and executor is repeating and repeating.again(self, args):
+            return None
+        if not (self._known or self._known_twice):
             return SLOW
         program = current_program()
         if program is not self._program or (
@@ -89,11 +95,8 @@ class QuickCalls:
         ):
             self._forget()  # nothing of a program that has ended, or of fields that are gone, is held
             return SLOW
-        if current() is not self._executor:
+        if executor is not self._executor:
             return SLOW
-        repeating = self._repeating
-        if repeating is not None and repeating.again(self, args):
-            return None
         key = tuple([kind(x) for kind, x in zip(kinds, args, strict=True)])
         known = self._known.get(key)
         if self._known_twice:
@@ -121,7 +124,9 @@ class QuickCalls:
         except OverflowError:
             return SLOW  # which says what is wrong
         if known.may_wait:
-            return None if known.caller(*given, kernel=self, args=args) else SLOW
+            return (
+                None if known.caller(*given, kernel=self, args=args, numbers=known.places) else SLOW
+            )
         results = known.instance.results
         if results is None:
             return None if known.caller(*given) else SLOW

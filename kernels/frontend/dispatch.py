@@ -85,7 +85,8 @@ class AbstractDeferringExecutor(Executor):
         """Returns a function that may defer later calls of this instance; None if it defers none of them.
 
         The function takes arrays and numbers like that of `caller`, and the program's `kernel` object with its `args`: calls with
-        the same objects are the same call.
+        the same objects are the same call. `numbers`: positions, among arrays and numbers, and among `args`, of those given as they
+        are: with others of the same types the call is the same but for these.
         """
 
     @abstractmethod

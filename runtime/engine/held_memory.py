@@ -16,23 +16,22 @@ class HeldMemory:
     """Allocations that deferred calls of a window use: of the first calls, as many as `conflicts` has met."""
 
     def __init__(self) -> None:
-        self._n = 0
+        self.n_calls = 0
         self._used: set[int] = set()
         self._written: set[int] = set()
 
     def clear(self) -> None:
         """Forgets all calls, since they do not begin the deferred ones any more."""
-        self._n = 0
+        self.n_calls = 0
         self._used.clear()
         self._written.clear()
 
     def conflicts(self, held: Sequence[_Call], access: HostAccess) -> bool:
         """True if `access` conflicts with one of the deferred calls `held`."""
-        for kernel, values in held[self._n :]:
-            regions = list(map(region, values[: kernel.n_arrays]))
-            self._used.update(regions)
-            self._written.update(regions[k] for k in kernel.written)
-        self._n = len(held)
+        for kernel, _ in held[self.n_calls :]:
+            self._used.update(kernel.used)
+            self._written.update(kernel.written)
+        self.n_calls = len(held)
         return not access.regions.isdisjoint(self._used if access.writes else self._written)
 
 

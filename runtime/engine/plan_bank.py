@@ -35,7 +35,7 @@ if TYPE_CHECKING:  # the rules of plans are imported with the first of them
     from ...kernels.tasks.window_kernels import WindowStep
     from .stored_components import Claim, FoundPart, StoredComponents
 
-_LEAST_TIMES = 2  # that a window is met before its plan is built
+LEAST_TIMES = 2  # that a window is met before its plan is built
 _MOST_PLANS = 256
 # Runs in a row that make true what a plan assumes. Trees that activate each other are known not to grow from the second one on.
 MOST_RUNS = 2
@@ -65,7 +65,7 @@ class WindowPlan:
     def planned(self) -> PlannedCalls | None:
         """Returns the plan's kernels if their code is loaded; None while it is built, or without a usable plan."""
         self.n_met += 1
-        if not self.is_usable or self.n_met < _LEAST_TIMES:
+        if not self.is_usable or self.n_met < LEAST_TIMES:
             return None
         if self._planned is None:
             try:
@@ -300,14 +300,19 @@ class BoundPlan:
         self.are_apart = _are_apart({id(a): a for a in used}.values())
         self._reshapes = not self.kernels.reshaped.isdisjoint(self.kernels.assumed)
         self._runs: list[Values] | None = None  # callers with their arrays
-        self._has_numbers = any(unit.scalars for unit in self._units)
+        self._scalars = [unit.scalars for unit in self._units]
+        self._has_numbers = any(self._scalars)
         # Runs in a row, since the plan ran: before which cells had changed, and so soon behind them that it could not run.
         self._n_missed = self._n_waited = 0
         self.unsure: set[int] = set()  # trees whose cells had changed before these
         self._others: list[FoundPart] = []  # stored implementations for other numbers
+        # It assumes nothing, and a window that follows itself begins where it is.
+        self.is_plain = not (planned.parts or self.kernels.assumed or self.kernels.rotation)
 
     def may_run(self, numbers: Sequence[Any]) -> bool:
         """True if all assumptions of the plan hold now; `numbers` are those of all calls."""
+        if self.is_plain:
+            return True
         self._others = [x for x in self.planned.parts if not x.takes(numbers)]
         if self._others:
             return False
@@ -331,6 +336,8 @@ class BoundPlan:
         It is not if the assumptions fail repeatedly, since other calls change cells before each run or every other one, nor if a
         stored implementation is refused or for other numbers.
         """
+        if self.is_plain:
+            return True
         if self._n_missed + self._n_waited > _MOST_MISSES:
             if self._n_waited:
                 plan.wait_less()
@@ -349,8 +356,8 @@ class BoundPlan:
         """
         runs = self._runs or self._callers(numbers)
         if self._has_numbers:
-            units = zip(runs, self._units, strict=True)
-            runs = [(*run, *(numbers[k] for k in unit.scalars)) for run, unit in units]
+            units = zip(runs, self._scalars, strict=True)
+            runs = [(*run, *[numbers[k] for k in own]) for run, own in units]
         marked = self._marks.begin() if self._reshapes else None
         results = takewhile(bool, starmap(call, runs))
         # Kernels of the extension run inside of one call of Python's, and signals are handled behind it.
@@ -371,7 +378,8 @@ class BoundPlan:
                     if isinstance(at, _CheckedRun):
                         at.complete()
                 self._run_rest(runs, numbers, begun)
-        self._run_rest(runs, numbers, begun)
+        if len(begun) < len(runs):
+            self._run_rest(runs, numbers, begun)
         if marked is not None:
             self._marks.set(marked)
 
@@ -423,12 +431,12 @@ class PlanBank:
         self.stored = stored
         self._plans: dict[object, WindowPlan] = {}
 
-    def plan(self, calls: tuple[WindowCall, ...]) -> WindowPlan | None:
-        """Returns the plan of a window; None if there are too many plans."""
+    def plan(self, calls: tuple[WindowCall, ...], n_met: int = 0) -> WindowPlan | None:
+        """Returns the plan of a window, which was met `n_met` times without it; None if there are too many plans."""
         key = tuple((id(c.ir), c.arrays, tuple(n for n, _ in c.trees)) for c in calls)
         found = self._plans.get(key)
         if found is None and len(self._plans) < _MOST_PLANS:
-            found = self._plans[key] = WindowPlan(calls, self.stored)
+            found = self._plans[key] = WindowPlan(calls, self.stored, n_met=n_met)
         return found
 
     def complete(self) -> None:

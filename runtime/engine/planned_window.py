@@ -13,23 +13,25 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
-from functools import partial
-from itertools import starmap
-from operator import is_
+from dataclasses import dataclass
+from functools import cached_property, partial
+from itertools import starmap, takewhile
+from operator import call, is_
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
+from ...kernels.fields.accessed_memory import region
 from ...kernels.fields.caller_location import caller
 from ...kernels.frontend.dispatch import AbstractDeferringExecutor, Caller
 from ...kernels.frontend.lowering import lowered_call
 from ...kernels.ir.kernel import For, ForActive
 from ...kernels.sparse.redundancy import work_on_trees
-from ..by_identity import ByIdentity
+from ..by_identity import ByIdentities, ByIdentity
+from ..cpu.calling import CallerParameter
 from . import current_engine
 from .held_memory import HeldMemory, written_arrays
 from .loaded import rows_of_kernel
-from .plan_bank import BoundPlan, PlanBank, WindowPlan
+from .plan_bank import LEAST_TIMES, BoundPlan, PlanBank, WindowPlan
 from .rotation import Rotation
 from .successors import Successors
 from .tree_marks import TreeMarks
@@ -40,30 +42,66 @@ from .window_stats import Stats
 if TYPE_CHECKING:  # the frontend is imported while the engine looks for its compiler
     from ...kernels.fields.accessed_memory import HostAccess
     from ...kernels.fields.tree import Structure
-    from ...kernels.frontend.instance import Instance, KernelCall
+    from ...kernels.frontend.instance import KernelCall
     from ...kernels.ir.kernel import Location
+    from ...kernels.sparse.recorded import WindowCall
 
 Values = tuple[Any, ...]  # of a call: the arrays of its kernel, then its numbers
 _MOST_WINDOWS = 256
+_AS_BEFORE = "a window that ran before"
+_MOST_CALLS = 1024  # that are known by their arguments
+_AT_ONCE = 16  # calls without a plan between which no signal is handled, where they are short
+_SHORT_S = 1e-3  # of a window
 
 
 class WaitingKernel:
-    """A kernel whose calls are deferred; `where` is the source line of its first call."""
+    """A kernel whose calls are deferred, on the arrays of all of them; `where` is the source line of its first call."""
 
-    def __init__(self, instance: Instance, where: Location, behind: DeferralWindow) -> None:
-        self.ir, self.instance, self.where, self._behind = instance.ir, instance, where, behind
-        self.n_arrays = len(self.ir.arrays)
-        self.written = written_arrays(self.ir)
+    def __init__(self, call: KernelCall, where: Location, behind: DeferralWindow) -> None:
+        self.instance, self.where, self._behind = call.instance, where, behind
+        self.ir = call.instance.ir
+        self.arrays = call.in_order[0]
+        self.n_arrays = len(self.arrays)
+        self.is_on_trees = bool(self.instance.structures)
         self._scalars = rows_of_kernel(self.ir)[self.n_arrays :]
-        stated = self.ir if instance.logical is None else instance.logical.ir
-        self.n_loops = sum(isinstance(s, For | ForActive) for s in stated.body)
-        self.n_lists, self.n_activations = work_on_trees(stated)
         self.quick: Caller | None = None  # false if it refuses a call
 
-    def fits(self, values: Values) -> bool:
-        """True if the numbers of a call need no conversion; other calls convert or raise by themselves."""
+    @cached_property
+    def work(self) -> tuple[int, int, int]:
+        """The numbers of its loops, of lists of active cells, and of activations."""
+        logical = self.instance.logical
+        stated = self.ir if logical is None else logical.ir
+        return sum(isinstance(s, For | ForActive) for s in stated.body), *work_on_trees(stated)
+
+    @cached_property
+    def used(self) -> frozenset[int]:
+        """The allocations that its arrays are in."""
+        return frozenset(map(region, self.arrays))
+
+    @cached_property
+    def written(self) -> frozenset[int]:
+        """The allocations that it writes."""
+        return frozenset(region(self.arrays[k]) for k in written_arrays(self.ir))
+
+    def takes(self, values: Values) -> bool:
+        """True if the arrays of a call are its own, and no number needs conversion.
+
+        Calls with other numbers convert them or raise by themselves.
+        """
+        if not all(map(is_, self.arrays, values)):
+            return False
         n = self.n_arrays
-        return all(row.takes(values[n + k]) for k, row in enumerate(self._scalars))
+        return not self._scalars or all(
+            row.takes(values[n + k]) for k, row in enumerate(self._scalars)
+        )
+
+    def numbers(self, places: Sequence[tuple[int, int]], n: int) -> tuple[Number | None, ...]:
+        """Returns the numbers among `n` arguments of the program, () if there are none.
+
+        `places`: their positions, among the values of a call and among the arguments.
+        """
+        found = {k: (at, self._scalars[at - self.n_arrays]) for at, k in places}
+        return tuple(map(found.get, range(n))) if found else ()
 
     def run(self, values: Values) -> None:
         """Runs one call, or defers it behind calls that are deferred already."""
@@ -82,38 +120,86 @@ class WaitingKernel:
 
 
 Held = tuple[WaitingKernel, Values]
-Shape = tuple[tuple[WaitingKernel, Values], ...]  # kernels of calls, and their arrays
+Number = tuple[int, CallerParameter]  # position among values, and parameter
+# A call as the program made it: its kernel and arguments, what was deferred, and for each argument which number it is.
+Known = tuple[object, Values, Held, tuple[Number | None, ...]]
 
 
-@dataclass(eq=False)
+def _renewed(args: Values, known: Known) -> Held | None:
+    """Returns a known call with the numbers in `args`; None if an argument is another object, or a number needs conversion."""
+    _, before, (kernel, values), numbers = known
+    if not numbers:
+        return None
+    new = list(values)
+    for x, old, number in zip(args, before, numbers, strict=True):
+        if x is not old:
+            if number is None or not number[1].takes(x):
+                return None
+            new[number[0]] = x
+    return kernel, tuple(new)
+
+
 class RanWindow:
-    """A window that has run: its calls, its plan bound to their arrays, and the windows that ran after it."""
+    """A window that has run: the kernels of its calls, its plan bound to their arrays, and the windows that ran after it.
 
-    shape: Shape
-    plan: WindowPlan | None
-    arrays: Values
-    structures: tuple[Structure, ...]
-    called: list[
-        tuple[object, Values, Held] | None
-    ]  # kernels and arguments as the program gave them
-    n_loops: int
-    n_lists: int
-    n_activations: int
-    has_numbers: bool
-    behind: Successors[RanWindow] = field(default_factory=Successors)
-    bound: BoundPlan | None = None
-    rotation: Rotation[RanWindow] | None = None
-    marks: TreeMarks = field(init=False)
+    `plans`: where it gets its plan; None for no plan.
+    """
 
-    def __post_init__(self) -> None:
-        self.marks = TreeMarks([x.memory.arrays["counters"] for x in self.structures])
+    def __init__(self, kernels: tuple[WaitingKernel, ...], plans: PlanBank | None) -> None:
+        self.kernels = kernels
+        self._plans = plans if len(kernels) > 1 else None
+        self.called: list[Known | None] = [None] * len(kernels)
+        self.behind: Successors[RanWindow] = Successors()
+        self.bound: BoundPlan | None = None
+        self.rotation: Rotation[RanWindow] | None = None
+        self._n_met = 0
+        self.is_on_trees = True in [kernel.is_on_trees for kernel in kernels]
+        self.n_alone = self.n_by_plan = (
+            0  # runs that are not counted yet, of those by a plan the quick ones
+        )
+
+    @cached_property
+    def _numbered(self) -> tuple[tuple[WindowCall, ...], Values, tuple[Structure, ...]]:
+        return window_calls(self.kernels)
+
+    @cached_property
+    def _plan(self) -> WindowPlan | None:
+        """The plan of its calls: made when it is met again, since most windows are not."""
+        return None if self._plans is None else self._plans.plan(self._numbered[0], self._n_met - 1)
+
+    @property
+    def may_have_plan(self) -> bool:
+        """True unless it has no plan, whatever comes."""
+        return self._plans is not None
+
+    @property
+    def arrays(self) -> Values:
+        """The arrays that its calls use."""
+        return self._numbered[1]
+
+    @property
+    def structures(self) -> tuple[Structure, ...]:
+        """The trees that its calls use."""
+        return self._numbered[2] if self.is_on_trees else ()
+
+    @cached_property
+    def work(self) -> list[int]:
+        """The numbers of loops, of lists of active cells, and of activations of its calls."""
+        return [sum(n) for n in zip(*(kernel.work for kernel in self.kernels), strict=True)]
+
+    @cached_property
+    def has_numbers(self) -> bool:
+        return any(kernel.ir.scalars for kernel in self.kernels)
+
+    @cached_property
+    def marks(self) -> TreeMarks:
+        """The marks of its trees."""
+        return TreeMarks([x.memory.arrays["counters"] for x in self.structures])
 
     def begins(self, held: Sequence[Held]) -> bool:
         """True if these calls are its first ones, or all of them."""
-        if len(held) > len(self.shape):
-            return False
-        pairs = zip(held, self.shape, strict=False)
-        return all(a is b and all(map(is_, x, y)) for (a, x), (b, y) in pairs)
+        own = self.kernels
+        return len(held) <= len(own) and all(map(is_, (kernel for kernel, _ in held), own))
 
     def changed(self) -> list[int] | None:
         """Returns the trees (by number) whose active cells may have changed since the last run; None if that is not known."""
@@ -121,7 +207,10 @@ class RanWindow:
 
     def to_run(self) -> BoundPlan | None:
         """Returns the plan bound to this window's arrays; None if it is not built or not usable."""
-        plan, bound = self.plan, self.bound
+        self._n_met += 1
+        if self._plans is None or self._n_met < LEAST_TIMES:
+            return None
+        plan, bound = self._plan, self.bound
         if plan is None or not plan.is_usable:
             return None
         if bound is not None and not bound.is_kept(plan):
@@ -135,6 +224,17 @@ class RanWindow:
                     return None
                 self.bound = bound
         return bound
+
+    def count(self, stats: Stats) -> None:
+        """Adds the runs that are not counted yet."""
+        n_alone, n_by_plan, n_calls = self.n_alone, self.n_by_plan, len(self.kernels)
+        self.n_alone = self.n_by_plan = 0
+        if n_alone:
+            stats.note_windows(n_alone, n_calls, self.work)
+            stats.note_alone(n_alone, self.work)
+        if n_by_plan and self.bound is not None:
+            stats.note_windows(n_by_plan, n_calls, self.work)
+            stats.note_plan(n_by_plan, n_calls, self.bound.planned)
 
 
 @dataclass(frozen=True)
@@ -190,13 +290,22 @@ class PlannedWindow(AbstractDeferringExecutor):
         self._before: RanWindow | None = None
         self._rotation: Rotation[RanWindow] | None = None  # that the program follows
         self._n_rest = 0  # calls that stay deferred behind the windows that run now
-        self._ran: dict[tuple[int, ...], RanWindow] = {}
+        self._ran: dict[tuple[WaitingKernel, ...], RanWindow] = {}
         # By instance: equal kernels are of other fields.
-        self._kernels = ByIdentity[Any, tuple[Caller | None]]()
+        self._kernels = ByIdentity[Any, WaitingKernel]()
+        self._known = ByIdentities[Held](_MOST_CALLS)  # by a program's kernel and arguments
+        self._is_short = False  # the last window that ran call by call
         self.plans = PlanBank()
-        self.stats = Stats()
+        self._stats = Stats()
         self._lock = threading.RLock()
         _windows.add(self)
+
+    @property
+    def stats(self) -> Stats:
+        """The counts of the program."""
+        with self._lock:
+            self._count()
+            return self._stats
 
     @property
     def waits(self) -> bool:
@@ -212,7 +321,7 @@ class PlannedWindow(AbstractDeferringExecutor):
                 return None
         self._end("a call that cannot wait")
         self._cut()
-        self.stats.n_at_once += 1
+        self._stats.n_at_once += 1
         return self.behind.run(call)
 
     def caller(self, call: KernelCall) -> Caller | None:
@@ -224,44 +333,60 @@ class PlannedWindow(AbstractDeferringExecutor):
             return None
         instance = plain.instance
         found = self._kernels.get(instance)
-        if found is None:
-            kernel = WaitingKernel(instance, call.where, self.behind)
-            current_engine().prepare((kernel.ir,))  # while the call waits
-            found = self._kernels.setdefault(instance, (partial(self._take, kernel),))
-        return found[0]
+        if found is None or not all(map(is_, found.arrays, plain.in_order[0])):
+            current_engine().prepare((instance.ir,))  # while the call waits
+            self._kernels.remove(instance)
+            kernel = WaitingKernel(plain, call.where, self.behind)
+            found = self._kernels.setdefault(instance, kernel)
+        return partial(self._take, found)
 
     def again(self, kernel: object, args: Values) -> bool:
         with self._lock:
-            expected, held = self._expected, self._held
-            if expected is None or not self._follows:
-                return False
-            called, n = expected.called, len(held)
-            if n == len(called):  # an interrupt came before they ran, or their code is missing
-                return False
-            known = called[n]
-            if known is None or kernel is not known[0]:
-                return False
-            if args is not known[1] and not all(map(is_, args, known[1])):
-                return False
-            held.append(known[2])
-            if n + 1 < len(called):
-                return True
-            missing = self._run_expected(expected)
-        if missing is not None:
-            self._settle(missing)
-            self._take_up()
+            expected, held = self._expected if self._follows else None, self._held
+            n = len(held)
+            call: Held | None = None
+            # An interrupt may have come before all of them ran, or their code may be missing.
+            if expected is not None and n < len(expected.called):
+                known = expected.called[n]
+                if known is not None and known[0] is kernel:
+                    call = known[2] if all(map(is_, args, known[1])) else _renewed(args, known)
+            if expected is not None and call is not None:
+                held.append(call)
+                if n + 1 < len(expected.called) or self._run_quickly(expected, _AS_BEFORE):
+                    return True
+                if self._run_expected(expected) is None:
+                    return True
+                call = None
+            else:
+                call = self._known.get((kernel, *args))
+                if call is None:
+                    return False
+                if expected is None and n + 1 < self._limit:
+                    held.append(call)
+                    return True
+        self._take_up(call, None if call is None else (kernel, args, call, ()))
         return True
 
     def _take(
-        self, held_as: WaitingKernel, *values: Any, kernel: object = None, args: Values = ()
+        self,
+        held_as: WaitingKernel,
+        *values: Any,
+        kernel: object = None,
+        args: Values = (),
+        numbers: Sequence[tuple[int, int]] = (),
     ) -> bool:
-        """Defers a call. False, without effect, if its numbers need conversion."""
-        if not held_as.fits(values):
+        """Defers a call. False, without effect, if it is not on the same arrays, or if its numbers need conversion."""
+        if not held_as.takes(values):
             return False
-        self._take_up((held_as, values), kernel, args)
+        call, known = (held_as, values), None
+        if kernel is not None:
+            known = kernel, args, call, held_as.numbers(numbers, len(args))
+            if not numbers:
+                self._known.set((kernel, *args), call)
+        self._take_up(call, known)
         return True
 
-    def _take_up(self, call: Held | None = None, kernel: object = None, args: Values = ()) -> None:
+    def _take_up(self, call: Held | None = None, known: Known | None = None) -> None:
         """Runs the deferred calls if they are a whole window, then defers `call` behind them.
 
         It waits for code without the lock: a thread that compiles may need the lock, since Python runs finalizers of the program
@@ -271,22 +396,21 @@ class PlannedWindow(AbstractDeferringExecutor):
             with self._lock:
                 missing = self._run_whole()
                 if missing is None and call is not None:
-                    self._hold(call, kernel, args)
+                    self._hold(call, known)
                     call, missing = None, self._run_whole()
             if missing is None:
                 return
             self._settle(missing)
 
-    def _hold(self, call: Held, kernel: object, args: Values) -> None:
+    def _hold(self, call: Held, known: Known | None) -> None:
         expected, held = self._expected, self._held
         if self._follows and expected is not None:
-            wanted, arrays = expected.shape[len(held)]
-            if not (call[0] is wanted and all(map(is_, call[1], arrays))):
+            if call[0] is not expected.kernels[len(held)]:
                 expected = self._other([*held, call])
                 self._follows = expected is not None
                 self._expected = expected or self._expected
-            if expected is not None and kernel is not None:
-                expected.called[len(held)] = kernel, args, call
+            if expected is not None and known is not None:
+                expected.called[len(held)] = known
         held.append(call)
 
     def _other(self, calls: Sequence[Held]) -> RanWindow | None:
@@ -342,12 +466,14 @@ class PlannedWindow(AbstractDeferringExecutor):
     def outdate(self) -> None:
         with self._lock:
             self._forget()
+            self._kernels = ByIdentity()  # which have arrays of fields
 
     def end(self) -> None:
         """Drops the deferred calls, since the fields that they write are deleted."""
         with self._lock:
             self._drop()
             self._forget()
+            self._kernels = ByIdentity()
             self.plans.clear()
         self.behind.end()
 
@@ -364,7 +490,14 @@ class PlannedWindow(AbstractDeferringExecutor):
     def _forget(self) -> None:
         self._expected, self._before, self._follows = None, None, True
         self._rotation = None
+        self._count()
+        self._known.clear()
         self._ran.clear()
+
+    def _count(self) -> None:
+        """Adds the runs of windows that are not counted yet to the counts of the program."""
+        for ran in self._ran.values():
+            ran.count(self._stats)
 
     # --- windows
 
@@ -383,36 +516,87 @@ class PlannedWindow(AbstractDeferringExecutor):
         """Runs the deferred calls if they are all of the expected window, or as many as the limit."""
         expected, n = self._expected, len(self._held)
         if self._follows and expected is not None:
-            return self._run_expected(expected) if n == len(expected.shape) else None
+            return self._run_expected(expected) if n == len(expected.kernels) else None
         is_full = n >= self._limit and not self._is_running
         return self._run_held("the limit", keeps_rest=True) if is_full else None
 
     def _run_held(self, why: str, *, keeps_rest: bool = False) -> KernelCall | None:
         """Runs the deferred calls; with `keeps_rest`, not an unfinished period at the end."""
         held = self._held[:]
+        n = len(held)
+        is_one = n < 2 * self._least_calls and not keeps_rest
+        if is_one and self._run_quickly(self._window(held), why):
+            return None
         missing = self._missing(held)
         if missing is not None:
             return missing
+        if is_one:
+            self._n_rest = 0
+            self._run_windows(why, ((self._window(held), held),))
+            return None
         first = head_of(held) if keeps_rest else 0
         unit = period_of(held[first:], self._least_calls, is_whole=not keeps_rest)
-        n_whole = first + (len(held) - first) // unit * unit
+        n_whole = first + (n - first) // unit * unit
         ends = [*([first] if first else ()), *range(first + unit, n_whole + 1, unit)]
-        if n_whole < len(held) and not keeps_rest:
-            ends.append(len(held))
+        if n_whole < n and not keeps_rest:
+            ends.append(n)
         parts = (held[first:stop] for first, stop in zip([0, *ends], ends, strict=False))
-        self._n_rest = len(held) - n_whole if keeps_rest else 0
+        self._n_rest = n - n_whole if keeps_rest else 0
         self._run_windows(why, ((self._window(calls), calls) for calls in parts))
         return None
 
     def _run_expected(self, expected: RanWindow) -> KernelCall | None:
         """Runs the deferred calls, which are exactly those of the window `expected`."""
+        if self._run_quickly(expected, _AS_BEFORE):
+            return None
         if expected.bound is None or self.behind.waits:
             missing = self._missing(self._held)
             if missing is not None:
                 return missing
         self._n_rest = 0
-        self._run_windows("a window that ran before", ((expected, self._held[:]),))
+        self._run_windows(_AS_BEFORE, ((expected, self._held[:]),))
         return None
+
+    def _run_quickly(self, ran: RanWindow, why: str) -> bool:
+        """Runs the deferred calls, exactly those of `ran`, as `_run_windows` does it where their plan needs nothing but its code.
+
+        False, without effect, elsewhere.
+        """
+        bound, before = ran.bound, self._before
+        if (
+            bound is None
+            or not bound.is_plain
+            or self.behind.waits
+            or self._rotation is not None
+            or self._note is not None
+        ):
+            return False
+        if before is not None and before.behind.last is not ran:
+            before.behind.note(ran)
+        begun: list[bool] = []
+        n, stats = len(self._held), self._stats
+        self._before, self._expected = ran, ran.behind.last or ran
+        self._follows = False
+        self._is_running = True  # before `try` nothing is called, so no signal is handled between
+        try:
+            begin = perf_counter()
+            if self._memory.n_calls:
+                self._memory.clear()
+            stats.ends[why] = stats.ends.get(why, 0) + 1
+            bound.run(_numbers(self._held) if ran.has_numbers else (), begun)
+            taken_s = perf_counter() - begin
+        except Exception:
+            self._held = []  # the program had not made them
+            raise
+        finally:
+            if begun:  # nothing is called here: no signal arrives between the run and this
+                del self._held[:n]
+            self._is_running = False
+            self._follows = not self._held or self._is_begun()
+        ran.n_by_plan += 1
+        stats.wall_s += taken_s
+        stats.backend_s += taken_s
+        return True
 
     def _missing(self, held: Sequence[Held]) -> KernelCall | None:
         """Returns the first call that would wait for its code; None if all can run."""
@@ -431,10 +615,10 @@ class PlannedWindow(AbstractDeferringExecutor):
         try:
             begin = perf_counter()
             self._why = why
-            self.stats.note_end(why)
+            self._stats.note_end(why)
             for ran, calls in windows:
                 self._run(ran, calls)
-            self.stats.wall_s += perf_counter() - begin
+            self._stats.wall_s += perf_counter() - begin
         except Exception:
             self._held = []  # the program had not made them
             raise
@@ -445,7 +629,7 @@ class PlannedWindow(AbstractDeferringExecutor):
     def _is_begun(self) -> bool:
         """True if the deferred calls are the first calls of the expected window."""
         expected, held = self._expected, self._held
-        if expected is None or len(held) == len(expected.shape):
+        if expected is None or len(held) == len(expected.kernels):
             return not held
         return expected.begins(held)
 
@@ -469,34 +653,23 @@ class PlannedWindow(AbstractDeferringExecutor):
     def _run_calls(self, ran: RanWindow, calls: list[Held]) -> None:
         """Runs the calls of one window. After an interrupt, calls that have not begun stay deferred."""
         self._before, self._expected = ran, self._behind(ran)
-        stats = self.stats
-        stats.n_windows += 1
-        stats.n_calls += len(calls)
-        stats.n_launches_without += ran.n_loops
-        stats.n_lists_without += ran.n_lists
-        stats.n_activations_without += ran.n_activations
         bound = ran.to_run()
         # Calls that wait behind have to run before.
         if bound is not None and not self.behind.waits:
-            numbers = (
-                [x for kernel, values in calls for x in values[kernel.n_arrays :]]
-                if ran.has_numbers
-                else ()
-            )
+            numbers = _numbers(calls) if ran.has_numbers else ()
             if bound.may_run(numbers):
-                self._run_by_plan(bound, numbers, len(calls))
+                self._run_by_plan(ran, bound, numbers)
                 return
-        stats.n_launches += ran.n_loops
-        stats.n_lists += ran.n_lists
-        stats.n_activations += ran.n_activations
+        ran.n_alone += 1
         begin = perf_counter()
-        begun = ran.marks.begin()
-        for kernel, values in calls:
-            self._run_one(kernel, values)
-        is_marked = ran.plan is not None or self._note is not None
-        if is_marked and not self.behind.waits:
+        begun = ran.marks.begin() if ran.is_on_trees else None
+        self._run_each(calls)
+        is_marked = ran.may_have_plan or self._note is not None
+        if begun is not None and is_marked and not self.behind.waits:
             ran.marks.set(begun)
-        stats.backend_s += perf_counter() - begin
+        taken_s = perf_counter() - begin
+        self._is_short = taken_s < _SHORT_S
+        self._stats.backend_s += taken_s
 
     def _behind(self, ran: RanWindow) -> RanWindow:
         """Returns the window that is expected behind `ran`, which runs now."""
@@ -526,65 +699,75 @@ class PlannedWindow(AbstractDeferringExecutor):
         ):
             return None
         if ran.rotation is None:
-            first = list(ran.shape[: bound.kernels.rotation])
-            rest = list(ran.shape[len(first) :])
-            ran.rotation = Rotation(self._window(first), self._window([*rest, *first]))
+            own, n = ran.kernels, bound.kernels.rotation
+            ran.rotation = Rotation(self._window_of(own[:n]), self._window_of((*own[n:], *own[:n])))
         return ran.rotation if ran.rotation.pays else None
 
-    def _run_by_plan(self, bound: BoundPlan, numbers: Sequence[Any], n: int) -> None:
-        """Runs the first `n` deferred calls."""
-        begin, begun = perf_counter(), list[bool]()
+    def _run_by_plan(self, ran: RanWindow, bound: BoundPlan, numbers: Sequence[Any]) -> None:
+        """Runs the first deferred calls, those of the window `ran`."""
+        n = len(ran.kernels)
+        begun: list[bool] = []
+        begin = perf_counter()
         try:
             bound.run(numbers, begun)
         finally:
             if begun:  # nothing is called here: no signal arrives between the run and this
                 del self._held[:n]
-        self.stats.backend_s += perf_counter() - begin
-        self.stats.note_plan(n, bound.planned)
+        self._stats.backend_s += perf_counter() - begin
+        self._stats.note_windows(1, n, ran.work)
+        self._stats.note_plan(1, n, bound.planned)
 
-    def _run_one(self, kernel: WaitingKernel, values: Values) -> None:
-        """Runs the first deferred call.
+    def _run_each(self, calls: Sequence[Held]) -> None:
+        """Runs the first deferred calls, which are `calls`, one by one.
 
-        A signal is handled between calls of Python's: a kernel that an extension runs has then surely begun if its result is noted.
+        A signal is handled between calls of Python's. Where calls are short, it waits for some of them.
         """
-        ran = list[bool]()
-        if kernel.quick is not None and not self.behind.waits:
-            one = starmap(kernel.quick, (values,))
-            try:
-                ran.extend(one)
-            finally:
-                if ran and ran[0]:
-                    del self._held[0]
-        if not any(ran):
-            del self._held[0]
-            kernel.run(values)
+        k, n_at_once = 0, _AT_ONCE if self._is_short else 1
+        while k < len(calls):
+            some = calls[k : k + n_at_once]
+            quick = [kernel.quick for kernel, _ in some]
+            if None in quick or self.behind.waits:
+                n_ran = 0
+            else:
+                n_ran = self._run_at_once([(f, *x) for f, (_, x) in zip(quick, some, strict=True)])
+            if n_ran < len(some):
+                del self._held[0]
+                kernel, values = calls[k + n_ran]
+                kernel.run(values)
+                n_ran += 1
+            k += n_ran
 
-    def _window(self, calls: list[Held]) -> RanWindow:
-        """Returns the window with the kernels and arrays of these calls; a new one if none has run."""
-        shape = tuple((kernel, values[: kernel.n_arrays]) for kernel, values in calls)
-        key = tuple(id(x) for kernel, arrays in shape for x in (kernel, *arrays))
-        found = self._ran.get(key)
+    def _run_at_once(self, runs: Sequence[tuple[Any, ...]]) -> int:
+        """Runs the first deferred calls by these functions, up to one that refuses its call. Returns the number of those that ran.
+
+        A kernel that an extension runs has surely begun if its result is noted.
+        """
+        ran: list[bool] = []
+        results = takewhile(bool, starmap(call, runs))
+        try:
+            ran.extend(results)
+        finally:
+            if ran:
+                del self._held[: len(ran)]
+        return len(ran)
+
+    def _window(self, calls: Sequence[Held]) -> RanWindow:
+        return self._window_of(tuple([kernel for kernel, _ in calls]))
+
+    def _window_of(self, kernels: tuple[WaitingKernel, ...]) -> RanWindow:
+        """Returns the window of these kernels; a new one if none has run."""
+        found = self._ran.get(kernels)
         if found is None:
             if len(self._ran) >= _MOST_WINDOWS:
                 self._forget()
-            found = self._ran[key] = self._made(shape)
+            found = RanWindow(kernels, self.plans if self._has_plans else None)
+            self._ran[kernels] = found
         return found
 
-    def _made(self, shape: Shape) -> RanWindow:
-        calls, arrays, trees = window_calls(shape)
-        has_plan = self._has_plans and len(shape) > 1
-        kernels = [kernel for kernel, _ in shape]
-        return RanWindow(
-            shape,
-            self.plans.plan(calls) if has_plan else None,
-            arrays,
-            trees,
-            [None] * len(shape),
-            sum(x.n_loops for x in kernels),
-            sum(x.n_lists for x in kernels),
-            sum(x.n_activations for x in kernels),
-            any(x.ir.scalars for x in kernels),
-        )
+
+def _numbers(calls: Iterable[Held]) -> list[Any]:
+    """Returns the numbers of all calls, in order."""
+    return [x for kernel, values in calls for x in values[kernel.n_arrays :]]
 
 
 _windows: weakref.WeakSet[PlannedWindow] = weakref.WeakSet()

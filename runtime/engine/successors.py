@@ -15,17 +15,14 @@ class Successors(Generic[W]):
 
     def __init__(self) -> None:
         self._found: list[W] = []
+        self.last: W | None = None  # the window that ran behind it when it ran last
 
     def note(self, ran: W) -> None:
         """Adds the window that ran behind it just now."""
-        if not self._found or self._found[0] is not ran:
+        if self.last is not ran:
             others = [x for x in self._found if x is not ran]
             self._found = [ran, *others][:_MOST]
-
-    @property
-    def last(self) -> W | None:
-        """The window that ran behind it when it ran last; None if none did."""
-        return self._found[0] if self._found else None
+            self.last = ran
 
     def __iter__(self) -> Iterator[W]:
         return iter(self._found)

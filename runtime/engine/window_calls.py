@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from operator import is_
 from typing import TYPE_CHECKING, Any
 
 from ...kernels.sparse.recorded import WindowCall
@@ -11,19 +10,21 @@ from ...kernels.sparse.recorded import WindowCall
 if TYPE_CHECKING:  # the frontend is imported while the engine looks for its compiler
     from ...kernels.fields.tree import Structure
 
-_Call = tuple[Any, tuple[Any, ...]]  # a kernel, and its arrays, which numbers may follow
+_Call = tuple[Any, tuple[Any, ...]]  # a kernel with its arrays, and its values
 
 
 def window_calls(
-    shape: Sequence[_Call],
+    kernels: Sequence[Any],
 ) -> tuple[tuple[WindowCall, ...], tuple[Any, ...], tuple[Structure, ...]]:
-    """Returns the calls of a window, and the arrays and trees that the calls refer to by number."""
+    """Returns the calls of a window, each of a kernel with its arrays, and the arrays and trees that they refer to by number."""
     arrays, trees = _Numbered(), _Numbered()
     found = []
-    for kernel, own in shape:
+    for kernel in kernels:
         x = kernel.instance
         used = tuple((trees.number(s), s.layout) for _, s in x.structures)
-        found.append(WindowCall(kernel.ir, tuple(map(arrays.number, own)), x.logical, used))
+        found.append(
+            WindowCall(kernel.ir, tuple(map(arrays.number, kernel.arrays)), x.logical, used)
+        )
     return tuple(found), tuple(arrays.found), tuple(trees.found)
 
 
@@ -75,6 +76,5 @@ def head_of(calls: Sequence[_Call]) -> int:
 
 
 def _is_same(a: _Call, b: _Call) -> bool:
-    """True if two calls have the same kernel and the same arrays."""
-    n = a[0].n_arrays
-    return a[0] is b[0] and all(map(is_, a[1][:n], b[1][:n]))
+    """True if two calls have the same kernel, and so the same arrays."""
+    return a[0] is b[0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING
 
@@ -48,13 +49,27 @@ class Stats:
     backend: str = "cpu"
     runs: dict[str, dict[str, int]] = field(default_factory=dict)
 
-    def note_plan(self, n_calls: int, planned: PlannedCalls) -> None:
-        """Counts a window of `n_calls` calls that ran by its plan."""
-        self.n_planned += n_calls
-        self.n_from_store += len(planned.parts)
-        self.n_launches += planned.n_loops
-        self.n_lists += planned.kernels.n_lists
-        self.n_activations += planned.kernels.n_activations
+    def note_windows(self, n: int, n_calls: int, work: Sequence[int]) -> None:
+        """Counts `n` runs of a window of `n_calls` calls, which have so many loops, lists and activations (`work`)."""
+        self.n_windows += n
+        self.n_calls += n * n_calls
+        self.n_launches_without += n * work[0]
+        self.n_lists_without += n * work[1]
+        self.n_activations_without += n * work[2]
+
+    def note_alone(self, n: int, work: Sequence[int]) -> None:
+        """Counts `n` runs of such a window without its plan."""
+        self.n_launches += n * work[0]
+        self.n_lists += n * work[1]
+        self.n_activations += n * work[2]
+
+    def note_plan(self, n: int, n_calls: int, planned: PlannedCalls) -> None:
+        """Counts `n` runs of a window of `n_calls` calls by its plan."""
+        self.n_planned += n * n_calls
+        self.n_from_store += n * len(planned.parts)
+        self.n_launches += n * planned.n_loops
+        self.n_lists += n * planned.kernels.n_lists
+        self.n_activations += n * planned.kernels.n_activations
 
     def note_found(self, n_calls: int, work: tuple[int, int], alone: tuple[int, int]) -> None:
         """Counts a sequence of `n_calls` calls that ran as it was found.

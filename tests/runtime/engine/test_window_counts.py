@@ -577,12 +577,30 @@ def test_times_are_those_of_windows_and_of_compiled_code(monkeypatch: pytest.Mon
         ks.sync()
     clock = Clock()
     monkeypatch.setattr(planned_window, "perf_counter", clock)
-    slow = clock.around(PlannedWindow._run_one, 1.0)
-    monkeypatch.setattr(PlannedWindow, "_run_one", lambda *args: slow(*args))
+    slow = clock.around(PlannedWindow._run_each, 2.0)  # of two calls
+    monkeypatch.setattr(PlannedWindow, "_run_each", lambda *args: slow(*args))
     planned = clock.around(BoundPlan.run, 10.0)
     monkeypatch.setattr(BoundPlan, "run", lambda *args: planned(*args))
     host = clock.around(RanWindow.to_run, 100.0)
     monkeypatch.setattr(RanWindow, "to_run", lambda *args: host(*args))
+    with monkeypatch.context() as patch:
+        patch.setattr(PlannedWindow, "_run_quickly", lambda *_: False)
+        _compare_times(period, clock)
+    for _ in range(2):
+        period()
+    before = ks.engine.stats()
+    for _ in range(3):
+        period()
+    now = ks.engine.stats()
+    assert now.wall_s - before.wall_s == now.backend_s - before.backend_s == 3 * 10.0
+    assert (now.n_windows - before.n_windows, now.n_planned - before.n_planned) == (3, 6)
+    (more,) = {
+        why: n - before.ends.get(why, 0) for why, n in now.ends.items() if n != before.ends.get(why)
+    }.items()
+    assert more == ("a window that ran before", 3)
+
+
+def _compare_times(period: Period, clock: Clock) -> None:
     found = []
     for is_built in (False, True):
         if is_built:
