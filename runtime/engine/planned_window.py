@@ -65,6 +65,7 @@ class WaitingKernel:
         self.is_on_trees = bool(self.instance.structures)
         self._scalars = rows_of_kernel(self.ir)[self.n_arrays :]
         self.quick: Caller | None = None  # false if it refuses a call
+        self.quick_call: tuple[Any, ...] = ()  # the same with its arguments, if none is a number
 
     @cached_property
     def work(self) -> tuple[int, int, int]:
@@ -108,6 +109,8 @@ class WaitingKernel:
         call = self.called(values)
         self._behind.run(call)
         self.quick = self._behind.caller(call)
+        if self.quick is not None and not self._scalars:
+            self.quick_call = (self.quick, *self.arrays)
 
     def called(self, values: Values) -> KernelCall:
         """Returns the call with these argument values."""
@@ -361,9 +364,12 @@ class PlannedWindow(AbstractDeferringExecutor):
                 call = self._known.get((kernel, *args))
                 if call is None:
                     return False
-                if expected is None and n + 1 < self._limit:
-                    held.append(call)
-                    return True
+                if n + 1 < self._limit and (expected is None or n < len(expected.called)):
+                    self._hold(call, (kernel, args, call, ()))
+                    expected = self._expected if self._follows else None
+                    if expected is None or len(held) < len(expected.kernels):
+                        return True
+                    call = None
         self._take_up(call, None if call is None else (kernel, args, call, ()))
         return True
 
@@ -406,20 +412,27 @@ class PlannedWindow(AbstractDeferringExecutor):
         expected, held = self._expected, self._held
         if self._follows and expected is not None:
             if call[0] is not expected.kernels[len(held)]:
-                expected = self._other([*held, call])
+                expected = self._other(call[0])
                 self._follows = expected is not None
                 self._expected = expected or self._expected
             if expected is not None and known is not None:
                 expected.called[len(held)] = known
         held.append(call)
 
-    def _other(self, calls: Sequence[Held]) -> RanWindow | None:
-        """Returns another window that may run behind the last one, and begins with these calls; None if there is none."""
-        before = self._before
+    def _other(self, kernel: WaitingKernel) -> RanWindow | None:
+        """Returns another window that may run behind the last one, and begins with the deferred calls and one of this kernel.
+
+        None if there is none.
+        """
+        before, held = self._before, self._held
         if before is None or self._rotation is not None:
             return None
-        others = (x for x in (*before.behind, before) if x is not self._expected)
-        return next((x for x in others if x.begins(calls)), None)
+        n = len(held)
+        for x in (*before.behind, before):
+            own = x.kernels
+            if n < len(own) and own[n] is kernel and x is not self._expected and x.begins(held):
+                return x
+        return None
 
     def _settle(self, call: KernelCall) -> None:
         """Waits for the code of a deferred call. An error drops all deferred calls."""
@@ -600,7 +613,7 @@ class PlannedWindow(AbstractDeferringExecutor):
 
     def _missing(self, held: Sequence[Held]) -> KernelCall | None:
         """Returns the first call that would wait for its code; None if all can run."""
-        if not self.behind.waits and all(kernel.quick is not None for kernel, _ in held):
+        if not self.behind.waits and None not in [kernel.quick for kernel, _ in held]:
             return None
         return self.behind.missing(kernel.called(values) for kernel, values in held)
 
@@ -722,20 +735,20 @@ class PlannedWindow(AbstractDeferringExecutor):
 
         A signal is handled between calls of Python's. Where calls are short, it waits for some of them.
         """
-        k, n_at_once = 0, _AT_ONCE if self._is_short else 1
-        while k < len(calls):
-            some = calls[k : k + n_at_once]
+        n, n_at_once = 0, _AT_ONCE if self._is_short else 1
+        while n < len(calls):
+            some = calls[n : n + n_at_once]
             quick = [kernel.quick for kernel, _ in some]
             if None in quick or self.behind.waits:
                 n_ran = 0
             else:
-                n_ran = self._run_at_once([(f, *x) for f, (_, x) in zip(quick, some, strict=True)])
+                n_ran = self._run_at_once([k.quick_call or (k.quick, *x) for k, x in some])
             if n_ran < len(some):
                 del self._held[0]
-                kernel, values = calls[k + n_ran]
+                kernel, values = calls[n + n_ran]
                 kernel.run(values)
                 n_ran += 1
-            k += n_ran
+            n += n_ran
 
     def _run_at_once(self, runs: Sequence[tuple[Any, ...]]) -> int:
         """Runs the first deferred calls by these functions, up to one that refuses its call. Returns the number of those that ran.
