@@ -124,13 +124,13 @@ class CallerParameter:
 
     def takes(self, value: Any) -> bool:
         """True if the value has the Python type of this parameter and is in its range."""
-        kind, least, most = self._limits
+        kind, least, most = self.limits
         return type(value) is kind and not (
             (value < least or value > most) and abs(value) != math.inf
         )
 
     @cached_property
-    def _limits(self) -> tuple[Any, float, float]:
+    def limits(self) -> tuple[Any, float, float]:
         """Returns the Python type of numbers for this parameter, and the least and greatest allowed value."""
         if self.dtype.is_float:
             most = float(np.finfo(self.dtype.value).max)

@@ -64,8 +64,8 @@ class WaitingKernel:
         self.n_arrays = len(self.arrays)
         self.is_on_trees = bool(self.instance.structures)
         self._scalars = rows_of_kernel(self.ir)[self.n_arrays :]
-        self.quick: Caller | None = None  # false if it refuses a call
-        self.quick_call: tuple[Any, ...] = ()  # the same with its arguments, if none is a number
+        # What runs it, which returns false if it refuses a call, and its arrays; () before it has run.
+        self.code: tuple[Any, ...] = ()
 
     @cached_property
     def work(self) -> tuple[int, int, int]:
@@ -96,21 +96,16 @@ class WaitingKernel:
             row.takes(values[n + k]) for k, row in enumerate(self._scalars)
         )
 
-    def numbers(self, places: Sequence[tuple[int, int]], n: int) -> tuple[Number | None, ...]:
-        """Returns the numbers among `n` arguments of the program, () if there are none.
-
-        `places`: their positions, among the values of a call and among the arguments.
-        """
-        found = {k: (at, self._scalars[at - self.n_arrays]) for at, k in places}
-        return tuple(map(found.get, range(n))) if found else ()
+    def numbers(self, places: Iterable[tuple[int, int]]) -> tuple[Number, ...]:
+        """Returns the numbers that a program gives; `places`: positions among values, and among the program's arguments."""
+        return tuple((k, at, self._scalars[at - self.n_arrays]) for at, k in places)
 
     def run(self, values: Values) -> None:
         """Runs one call, or defers it behind calls that are deferred already."""
         call = self.called(values)
         self._behind.run(call)
-        self.quick = self._behind.caller(call)
-        if self.quick is not None and not self._scalars:
-            self.quick_call = (self.quick, *self.arrays)
+        caller = self._behind.caller(call)
+        self.code = () if caller is None else (caller, *self.arrays)
 
     def called(self, values: Values) -> KernelCall:
         """Returns the call with these argument values."""
@@ -123,22 +118,32 @@ class WaitingKernel:
 
 
 Held = tuple[WaitingKernel, Values]
-Number = tuple[int, CallerParameter]  # position among values, and parameter
-# A call as the program made it: its kernel and arguments, what was deferred, and for each argument which number it is.
-Known = tuple[object, Values, Held, tuple[Number | None, ...]]
+Number = tuple[int, int, CallerParameter]  # position among arguments, among values, and parameter
+# A call as the program made it: its kernel and arguments, what was deferred, the positions of other arguments than numbers (none if
+# there are no numbers), and the numbers.
+Known = tuple[object, Values, Held, tuple[int, ...], tuple[Number, ...]]
+
+
+def _known_as(kernel: object, args: Values, call: Held, numbers: tuple[Number, ...] = ()) -> Known:
+    taken = {k for k, _, _ in numbers}
+    others = tuple(k for k in range(len(args)) if k not in taken) if numbers else ()
+    return kernel, args, call, others, numbers
 
 
 def _renewed(args: Values, known: Known) -> Held | None:
     """Returns a known call with the numbers in `args`; None if an argument is another object, or a number needs conversion."""
-    _, before, (kernel, values), numbers = known
+    _, before, (kernel, values), others, numbers = known
     if not numbers:
         return None
+    for k in others:
+        if args[k] is not before[k]:
+            return None
     new = list(values)
-    for x, old, number in zip(args, before, numbers, strict=True):
-        if x is not old:
-            if number is None or not number[1].takes(x):
-                return None
-            new[number[0]] = x
+    for k, at, row in numbers:
+        x = new[at] = args[k]
+        kind, least, most = row.limits
+        if type(x) is not kind or not (least <= x <= most or row.takes(x)):
+            return None
     return kernel, tuple(new)
 
 
@@ -344,33 +349,42 @@ class PlannedWindow(AbstractDeferringExecutor):
         return partial(self._take, found)
 
     def again(self, kernel: object, args: Values) -> bool:
+        known: Known | None = None
+        call: Held | None = None
         with self._lock:
             expected, held = self._expected if self._follows else None, self._held
             n = len(held)
-            call: Held | None = None
             # An interrupt may have come before all of them ran, or their code may be missing.
             if expected is not None and n < len(expected.called):
-                known = expected.called[n]
+                called = expected.called
+                known = called[n]
                 if known is not None and known[0] is kernel:
-                    call = known[2] if all(map(is_, args, known[1])) else _renewed(args, known)
-            if expected is not None and call is not None:
-                held.append(call)
-                if n + 1 < len(expected.called) or self._run_quickly(expected, _AS_BEFORE):
-                    return True
-                if self._run_expected(expected) is None:
-                    return True
-                call = None
+                    same, call = known[1], known[2]
+                    # Of one or two arguments this is all.
+                    is_same = not args or (args[0] is same[0] and args[-1] is same[-1])
+                    if not is_same or (len(args) > 2 and not all(map(is_, args, same))):
+                        call = _renewed(args, known)
+                    if call is not None:
+                        held.append(call)
+                        if n + 1 < len(called) or self._run_quickly(expected, _AS_BEFORE):
+                            return True
+            if call is not None:
+                call = None  # it is deferred
             else:
                 call = self._known.get((kernel, *args))
                 if call is None:
                     return False
-                if n + 1 < self._limit and (expected is None or n < len(expected.called)):
-                    self._hold(call, (kernel, args, call, ()))
+                if expected is None and n + 1 < self._limit:
+                    held.append(call)
+                    return True
+                known = kernel, args, call, (), ()
+                if expected is not None and n < len(expected.called) and n + 1 < self._limit:
+                    self._hold(call, known)
                     expected = self._expected if self._follows else None
-                    if expected is None or len(held) < len(expected.kernels):
+                    if expected is None or len(held) < len(expected.called):
                         return True
                     call = None
-        self._take_up(call, None if call is None else (kernel, args, call, ()))
+        self._take_up(call, known)
         return True
 
     def _take(
@@ -386,7 +400,7 @@ class PlannedWindow(AbstractDeferringExecutor):
             return False
         call, known = (held_as, values), None
         if kernel is not None:
-            known = kernel, args, call, held_as.numbers(numbers, len(args))
+            known = _known_as(kernel, args, call, held_as.numbers(numbers))
             if not numbers:
                 self._known.set((kernel, *args), call)
         self._take_up(call, known)
@@ -529,7 +543,8 @@ class PlannedWindow(AbstractDeferringExecutor):
         """Runs the deferred calls if they are all of the expected window, or as many as the limit."""
         expected, n = self._expected, len(self._held)
         if self._follows and expected is not None:
-            return self._run_expected(expected) if n == len(expected.kernels) else None
+            is_whole = n == len(expected.kernels)
+            return self._run_window(expected, self._held[:], _AS_BEFORE) if is_whole else None
         is_full = n >= self._limit and not self._is_running
         return self._run_held("the limit", keeps_rest=True) if is_full else None
 
@@ -537,16 +552,11 @@ class PlannedWindow(AbstractDeferringExecutor):
         """Runs the deferred calls; with `keeps_rest`, not an unfinished period at the end."""
         held = self._held[:]
         n = len(held)
-        is_one = n < 2 * self._least_calls and not keeps_rest
-        if is_one and self._run_quickly(self._window(held), why):
-            return None
+        if n < 2 * self._least_calls and not keeps_rest:
+            return self._run_window(self._window(held), held, why)
         missing = self._missing(held)
         if missing is not None:
             return missing
-        if is_one:
-            self._n_rest = 0
-            self._run_windows(why, ((self._window(held), held),))
-            return None
         first = head_of(held) if keeps_rest else 0
         unit = period_of(held[first:], self._least_calls, is_whole=not keeps_rest)
         n_whole = first + (n - first) // unit * unit
@@ -558,16 +568,15 @@ class PlannedWindow(AbstractDeferringExecutor):
         self._run_windows(why, ((self._window(calls), calls) for calls in parts))
         return None
 
-    def _run_expected(self, expected: RanWindow) -> KernelCall | None:
-        """Runs the deferred calls, which are exactly those of the window `expected`."""
-        if self._run_quickly(expected, _AS_BEFORE):
+    def _run_window(self, ran: RanWindow, held: list[Held], why: str) -> KernelCall | None:
+        """Runs the deferred calls `held`, which are exactly those of one window."""
+        if self._run_quickly(ran, why):
             return None
-        if expected.bound is None or self.behind.waits:
-            missing = self._missing(self._held)
-            if missing is not None:
-                return missing
+        missing = self._missing(held)
+        if missing is not None:
+            return missing
         self._n_rest = 0
-        self._run_windows(_AS_BEFORE, ((expected, self._held[:]),))
+        self._run_windows(why, ((ran, held),))
         return None
 
     def _run_quickly(self, ran: RanWindow, why: str) -> bool:
@@ -613,8 +622,10 @@ class PlannedWindow(AbstractDeferringExecutor):
 
     def _missing(self, held: Sequence[Held]) -> KernelCall | None:
         """Returns the first call that would wait for its code; None if all can run."""
-        if not self.behind.waits and None not in [kernel.quick for kernel, _ in held]:
-            return None
+        if not self.behind.waits:
+            new = [kernel.ir for kernel, _ in held if not kernel.code]
+            if not new or current_engine().prepare(new):
+                return None
         return self.behind.missing(kernel.called(values) for kernel, values in held)
 
     def _run_windows(self, why: str, windows: Iterable[tuple[RanWindow, list[Held]]]) -> None:
@@ -623,7 +634,8 @@ class PlannedWindow(AbstractDeferringExecutor):
         An error drops all deferred calls. After an interrupt those that have not run are still deferred.
         """
         self._follows = False  # until it is known again
-        self._memory.clear()
+        if self._memory.n_calls:
+            self._memory.clear()
         self._is_running = True  # before `try` nothing is called, so no signal is handled between
         try:
             begin = perf_counter()
@@ -637,7 +649,7 @@ class PlannedWindow(AbstractDeferringExecutor):
             raise
         finally:
             self._is_running = False
-            self._follows = self._is_begun()
+            self._follows = not self._held or self._is_begun()
 
     def _is_begun(self) -> bool:
         """True if the deferred calls are the first calls of the expected window."""
@@ -735,20 +747,21 @@ class PlannedWindow(AbstractDeferringExecutor):
 
         A signal is handled between calls of Python's. Where calls are short, it waits for some of them.
         """
-        n, n_at_once = 0, _AT_ONCE if self._is_short else 1
+        n, most = 0, _AT_ONCE if self._is_short else 1
         while n < len(calls):
-            some = calls[n : n + n_at_once]
-            quick = [kernel.quick for kernel, _ in some]
-            if None in quick or self.behind.waits:
-                n_ran = 0
-            else:
-                n_ran = self._run_at_once([k.quick_call or (k.quick, *x) for k, x in some])
-            if n_ran < len(some):
-                del self._held[0]
-                kernel, values = calls[n + n_ran]
-                kernel.run(values)
-                n_ran += 1
-            n += n_ran
+            some = calls[n : n + most]
+            codes = [kernel.code for kernel, _ in some]
+            if () in codes:
+                some = some[: codes.index(())]
+            if some and not self.behind.waits:
+                n_ran = self._run_at_once([k.code + x[k.n_arrays :] for k, x in some])
+                n += n_ran
+                if n_ran == len(some):
+                    continue
+            del self._held[0]
+            kernel, values = calls[n]
+            kernel.run(values)
+            n += 1
 
     def _run_at_once(self, runs: Sequence[tuple[Any, ...]]) -> int:
         """Runs the first deferred calls by these functions, up to one that refuses its call. Returns the number of those that ran.
