@@ -77,6 +77,6 @@ def _weakly(x: Any, forget: Callable[[Any], None]) -> Any:
         return x
 
 
-def _forget(found: dict[int, Any], key: int, _: object) -> None:
+def _forget(found: dict[Any, Any], key: object, _: object) -> None:
     """Drops an entry when its object is deleted, before another object can get the same identity."""
     found.pop(key, None)

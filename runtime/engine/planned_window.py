@@ -442,7 +442,8 @@ class PlannedWindow(AbstractDeferringExecutor):
         if before is None or self._rotation is not None:
             return None
         n = len(held)
-        for x in (*before.behind, before):
+        others: tuple[RanWindow, ...] = (*before.behind, before)
+        for x in others:
             own = x.kernels
             if n < len(own) and own[n] is kernel and x is not self._expected and x.begins(held):
                 return x

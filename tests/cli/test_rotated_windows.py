@@ -146,7 +146,7 @@ def least_loops(window: ProgramWindow) -> int:
 def test_a_rotated_window_has_fewer_loops(text: str) -> None:
     window, _ = watched(100, text=text)
     assert (least_loops(window), least_loops(window.rotated())) == (3, 2)
-    calls, _, _ = window_calls(window.ran.shape)
+    calls, _, _ = window_calls(window.ran.kernels)
     assert window_rotation(calls) == window_kernels(calls).rotation == 1
 
 
