@@ -64,6 +64,7 @@ class WaitingKernel:
         self.n_arrays = len(self.arrays)
         self.is_on_trees = bool(self.instance.structures)
         self._scalars = rows_of_kernel(self.ir)[self.n_arrays :]
+        self.has_numbers = bool(self._scalars)
         # What runs it, which returns false if it refuses a call, and its arrays; () before it has run.
         self.code: tuple[Any, ...] = ()
 
@@ -92,7 +93,7 @@ class WaitingKernel:
         if not all(map(is_, self.arrays, values)):
             return False
         n = self.n_arrays
-        return not self._scalars or all(
+        return not self.has_numbers or all(
             row.takes(values[n + k]) for k, row in enumerate(self._scalars)
         )
 
@@ -161,7 +162,6 @@ class RanWindow:
         self.bound: BoundPlan | None = None
         self.rotation: Rotation[RanWindow] | None = None
         self._n_met = 0
-        self.is_on_trees = True in [kernel.is_on_trees for kernel in kernels]
         self.n_alone = self.n_by_plan = (
             0  # runs that are not counted yet, of those by a plan the quick ones
         )
@@ -191,13 +191,17 @@ class RanWindow:
         return self._numbered[2] if self.is_on_trees else ()
 
     @cached_property
+    def is_on_trees(self) -> bool:
+        return any(kernel.is_on_trees for kernel in self.kernels)
+
+    @cached_property
     def work(self) -> list[int]:
         """The numbers of loops, of lists of active cells, and of activations of its calls."""
         return [sum(n) for n in zip(*(kernel.work for kernel in self.kernels), strict=True)]
 
     @cached_property
     def has_numbers(self) -> bool:
-        return any(kernel.ir.scalars for kernel in self.kernels)
+        return any(kernel.has_numbers for kernel in self.kernels)
 
     @cached_property
     def marks(self) -> TreeMarks:
@@ -302,6 +306,7 @@ class PlannedWindow(AbstractDeferringExecutor):
         # By instance: equal kernels are of other fields.
         self._kernels = ByIdentity[Any, WaitingKernel]()
         self._known = ByIdentities[Held](_MOST_CALLS)  # by a program's kernel and arguments
+        self._is_on_trees = False  # some kernel that has waited
         self._is_short = False  # the last window that ran call by call
         self.plans = PlanBank()
         self._stats = Stats()
@@ -345,6 +350,7 @@ class PlannedWindow(AbstractDeferringExecutor):
             current_engine().prepare((instance.ir,))  # while the call waits
             self._kernels.remove(instance)
             kernel = WaitingKernel(plain, call.where, self.behind)
+            self._is_on_trees |= kernel.is_on_trees
             found = self._kernels.setdefault(instance, kernel)
         return partial(self._take, found)
 
@@ -688,7 +694,7 @@ class PlannedWindow(AbstractDeferringExecutor):
                 return
         ran.n_alone += 1
         begin = perf_counter()
-        begun = ran.marks.begin() if ran.is_on_trees else None
+        begun = ran.marks.begin() if self._is_on_trees and ran.is_on_trees else None
         self._run_each(calls)
         is_marked = ran.may_have_plan or self._note is not None
         if begun is not None and is_marked and not self.behind.waits:
@@ -750,14 +756,16 @@ class PlannedWindow(AbstractDeferringExecutor):
         """
         n, most = 0, _AT_ONCE if self._is_short else 1
         while n < len(calls):
-            some = calls[n : n + most]
-            codes = [kernel.code for kernel, _ in some]
-            if () in codes:
-                some = some[: codes.index(())]
-            if some and not self.behind.waits:
-                n_ran = self._run_at_once([k.code + x[k.n_arrays :] for k, x in some])
+            runs = [
+                k.code + x[k.n_arrays :] if k.code and k.has_numbers else k.code
+                for k, x in calls[n : n + most]
+            ]
+            if () in runs:
+                runs = runs[: runs.index(())]
+            if runs and not self.behind.waits:
+                n_ran = self._run_at_once(runs)
                 n += n_ran
-                if n_ran == len(some):
+                if n_ran == len(runs):
                     continue
             del self._held[0]
             kernel, values = calls[n]

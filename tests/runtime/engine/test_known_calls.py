@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import threading
 import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -146,6 +147,30 @@ def test_numbers_that_need_conversion_are_those_of_a_call_that_runs_at_once(numb
         found.append(repr(seen(p)))
     half = len(found) // 2
     assert found[:half] == found[half:]
+
+
+def test_threads_give_their_own_numbers() -> None:
+    """The kind: a call that runs with the number of another thread's, or twice, or never."""
+    p = program()
+
+    def period() -> None:
+        for _ in range(8):
+            p.add(p.x, 0.5, 1)
+
+    settled(period, 6)
+    p.n.fill(0)
+    ks.sync()
+
+    def calls(first: int) -> None:
+        for k in range(400):
+            p.add(p.x, 0.25, first + k)
+
+    threads = [threading.Thread(target=calls, args=(1000 * k,)) for k in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert p.n[2] == sum(1000 * t + k for t in range(3) for k in range(400))
 
 
 def test_a_number_that_is_a_template_is_another_kernel() -> None:
