@@ -3,8 +3,9 @@
 A window (the deferred calls) ends at `ks.sync`, at a call that cannot be deferred, at a limit, where Python reads memory that they
 write or writes memory that they use, or when it equals the window expected next: programs repeat themselves. Calls that repeat
 within a window are windows of their own. A window that runs again gets a plan (plan_bank.py); without one the calls run one by
-one. A window that follows itself may begin some calls later (rotation.py). Of several windows that followed a window, the calls say
-which one it is.
+one, short ones some at once, which a signal waits for. A call is known by its kernel and the objects that it is given, whatever
+its numbers. A window that follows itself may begin some calls later (rotation.py). Of several windows that followed a window, the
+calls say which one it is.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import starmap, takewhile
-from operator import call, is_
+from operator import call as apply
+from operator import is_
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -105,8 +107,8 @@ class WaitingKernel:
         """Runs one call, or defers it behind calls that are deferred already."""
         call = self.called(values)
         self._behind.run(call)
-        caller = self._behind.caller(call)
-        self.code = () if caller is None else (caller, *self.arrays)
+        run = self._behind.caller(call)
+        self.code = () if run is None else (run, *self.arrays)
 
     def called(self, values: Values) -> KernelCall:
         """Returns the call with these argument values."""
@@ -125,7 +127,8 @@ Number = tuple[int, int, CallerParameter]  # position among arguments, among val
 Known = tuple[object, Values, Held, tuple[int, ...], tuple[Number, ...]]
 
 
-def _known_as(kernel: object, args: Values, call: Held, numbers: tuple[Number, ...] = ()) -> Known:
+def _known_as(kernel: object, args: Values, call: Held, numbers: tuple[Number, ...]) -> Known:
+    """Returns a call as it is known from now on."""
     taken = {k for k, _, _ in numbers}
     others = tuple(k for k in range(len(args)) if k not in taken) if numbers else ()
     return kernel, args, call, others, numbers
@@ -162,9 +165,8 @@ class RanWindow:
         self.bound: BoundPlan | None = None
         self.rotation: Rotation[RanWindow] | None = None
         self._n_met = 0
-        self.n_alone = self.n_by_plan = (
-            0  # runs that are not counted yet, of those by a plan the quick ones
-        )
+        # Runs that are not counted yet: call by call, and by `_run_quickly`.
+        self.n_alone = self.n_by_plan = 0
 
     @cached_property
     def _numbered(self) -> tuple[tuple[WindowCall, ...], Values, tuple[Structure, ...]]:
@@ -350,7 +352,8 @@ class PlannedWindow(AbstractDeferringExecutor):
             current_engine().prepare((instance.ir,))  # while the call waits
             self._kernels.remove(instance)
             kernel = WaitingKernel(plain, call.where, self.behind)
-            self._is_on_trees |= kernel.is_on_trees
+            if kernel.is_on_trees:
+                self._is_on_trees = True
             found = self._kernels.setdefault(instance, kernel)
         return partial(self._take, found)
 
@@ -778,7 +781,7 @@ class PlannedWindow(AbstractDeferringExecutor):
         A kernel that an extension runs has surely begun if its result is noted.
         """
         ran: list[bool] = []
-        results = takewhile(bool, starmap(call, runs))
+        results = takewhile(bool, starmap(apply, runs))
         try:
             ran.extend(results)
         finally:

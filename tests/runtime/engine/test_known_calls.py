@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import random
+import signal
 import threading
 import weakref
 from collections.abc import Callable, Iterator
@@ -309,6 +311,47 @@ def test_a_period_that_is_run_does_not_run_again_for_what_comes_in_between(
     period()
     monkeypatch.setattr(BoundPlan, "run", run)
     assert (p.x[0], p.y[0], p.n[0], times[0]) == (18, 18, 2, 1)
+
+
+def test_calls_of_windows_that_never_come_again_happen_once_whenever_interrupts_come() -> None:
+    """The kind: an interrupt between a call that has run and the note of it, where some calls are run at once."""
+    p, rng, armed = program(), random.Random(1), False
+    steps = (lambda: p.add(p.x, 1.0, 1), lambda: p.weigh(p.y, 2))
+    for _ in range(20):  # the quick way is there
+        for step in steps:
+            step()
+        ks.sync()
+    made = [20, 20]
+
+    def interrupt(*_: Any) -> None:
+        nonlocal armed
+        if armed:
+            armed = False
+            raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        for _ in range(100):
+            at = -1
+            try:
+                armed = True
+                signal.setitimer(signal.ITIMER_REAL, rng.uniform(1e-4, 2e-3))
+                while True:
+                    for _ in range(rng.randint(3, 9)):
+                        at = rng.randint(0, 1)
+                        steps[at]()
+                        made[at] += 1
+                    at = -1
+                    ks.sync()
+            except KeyboardInterrupt:
+                signal.setitimer(signal.ITIMER_REAL, 0)
+            found = [int(p.n[0]), int(p.y[0])]
+            more = [a - b for a, b in zip(found, made, strict=True)]
+            assert all(m in ((0, 1) if k == at else (0,)) for k, m in enumerate(more)), more
+            made = found
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
 def test_an_error_of_a_known_period_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
