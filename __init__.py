@@ -376,7 +376,9 @@ if not TYPE_CHECKING:  # to whom a module with this function has every name
         if name == "__version__":
             return _version()
         if name in _PUBLIC:
-            return getattr(import_module("." + _PUBLIC[name], __name__), name)
+            found = getattr(import_module("." + _PUBLIC[name], __name__), name)
+            globals()[name] = found  # where Python looks first
+            return found
         if name in _MODULES:
             return import_module("." + _MODULES[name], __name__)
         raise AttributeError(_no_such_name(name))
