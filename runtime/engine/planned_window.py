@@ -215,6 +215,11 @@ class RanWindow:
         own = self.kernels
         return len(held) <= len(own) and all(map(is_, (kernel for kernel, _ in held), own))
 
+    def begins_with(self, ran: RanWindow) -> bool:
+        """True if the kernels of `ran` are its first ones, and not all of them."""
+        n = len(ran.kernels)
+        return n < len(self.kernels) and ran.kernels == self.kernels[:n]
+
     def changed(self) -> list[int] | None:
         """Returns the trees (by number) whose active cells may have changed since the last run; None if that is not known."""
         return self.marks.gone(range(len(self.structures))) if self.marks.are_set else None
@@ -603,11 +608,12 @@ class PlannedWindow(AbstractDeferringExecutor):
             or self._note is not None
         ):
             return False
-        if before is not None and before.behind.last is not ran:
+        ends_early = ran is not self._expected and self._ends_early(ran)
+        if before is not None and before.behind.last is not ran and not ends_early:
             before.behind.note(ran)
         begun: list[bool] = []
         n, stats = len(self._held), self._stats
-        self._before, self._expected = ran, ran.behind.last or ran
+        self._before, self._expected = ran, ran.behind.last or (None if ends_early else ran)
         self._follows = False
         self._is_running = True  # before `try` nothing is called, so no signal is handled between
         try:
@@ -706,19 +712,30 @@ class PlannedWindow(AbstractDeferringExecutor):
         self._is_short = taken_s < _SHORT_S
         self._stats.backend_s += taken_s
 
-    def _behind(self, ran: RanWindow) -> RanWindow:
-        """Returns the window that is expected behind `ran`, which runs now."""
+    def _behind(self, ran: RanWindow) -> RanWindow | None:
+        """Returns the window that is expected behind `ran`, which runs now; None if there is none."""
         before, rotation = self._before, self._rotation
+        ends_early = self._ends_early(ran)
         if rotation is not None and rotation.holds(ran):
             if ran is rotation.rotated:
                 rotation.note(is_whole=True)
             return rotation.rotated
         if rotation is not None and rotation.holds(before):
             rotation.note(is_whole=False)
-        elif before is not None:
+        elif before is not None and not ends_early:
             before.behind.note(ran)
         rotation = self._rotation = self._rotation_of(ran)
-        return ran.behind.last or ran if rotation is None else rotation.prologue
+        if rotation is not None:
+            return rotation.prologue
+        return ran.behind.last or (None if ends_early else ran)
+
+    def _ends_early(self, ran: RanWindow) -> bool:
+        """True if the calls of `ran` are the first ones of the expected window, and not all of them.
+
+        Such a window is not expected again: the next run of the expected one would end after as many calls.
+        """
+        expected = self._expected
+        return expected is not None and expected is not ran and expected.begins_with(ran)
 
     def _rotation_of(self, ran: RanWindow) -> Rotation[RanWindow] | None:
         """Returns the rotation of a window; None if it does not follow itself, or if the rotation does not pay.

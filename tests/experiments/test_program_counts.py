@@ -39,7 +39,7 @@ SHORT: tuple[tuple[str, int, Counts], ...] = (
 # Iterations of mgpcg that follow one another have one launch less each: the last loop joins the first one of the next.
 # A substep of mls_mpm adds to cells that depend on particles: it activates them, and tests the lists of two levels.
 LONG: tuple[tuple[str, int, Counts], ...] = (
-    ("mpm_splitted", 16, Counts(300)),
+    ("mpm_splitted", 16, Counts(295)),
     ("maccormack", 16, Counts(3)),
     ("mgpcg_2d", 8, Counts(237)),
     ("mgpcg_3d", 4, Counts(237)),

@@ -525,6 +525,31 @@ def test_a_stream_of_periods_is_rotated_where_loops_of_two_periods_join(
             assert n_launches == 3 + n_more
 
 
+@pytest.mark.parametrize("n_calls", [9, 17, 19, 23, 59])
+def test_calls_before_a_read_that_are_no_whole_period_cut_no_later_window(n_calls: int) -> None:
+    """Kind: the rest of a window is known again, so that the next ones end where it ended, and shrink to single calls."""
+    with engine_room.using(InterpretingEngine()):
+        ks.init(async_mode=True)
+        x = ks.field(ks.i32, 8)
+
+        @ks.kernel
+        def increase():
+            for i in x:
+                x[i] = x[i] + 1
+
+        before, n_windows = ks.engine.stats(), list[int]()
+        for k in range(12):
+            for _ in range(n_calls):
+                increase()
+            assert x[3] == n_calls * (k + 1)
+            window().plans.complete()
+            now = ks.engine.stats()
+            n_windows.append(now.n_windows - before.n_windows)
+            before = now
+        assert max(n_windows) <= n_calls // 8 + 2
+        assert now.n_planned >= 8 * n_calls
+
+
 def test_a_rotation_that_paid_is_given_up_where_reads_cut_it_from_then_on() -> None:
     rotation = Rotation("prologue", "rotated")
     for _ in range(100_000):
