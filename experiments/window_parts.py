@@ -31,7 +31,8 @@ from ..kernels.fields.program import current_program
 from ..kernels.frontend import dispatch
 from ..kernels.frontend.kernel import kernel
 from ..runtime.engine import current_engine
-from ..runtime.engine.planned_window import PlannedWindow, RanWindow, WindowRun
+from ..runtime.engine.planned_window import PlannedWindow
+from ..runtime.engine.ran_window import RanWindow, WindowRun
 from ..runtime.engine.window import DeferralWindow
 from ..space.candidate import Candidate
 from . import row

@@ -25,7 +25,9 @@ from ..kernels.frontend.instance import KernelCall
 from ..kernels.tasks.window_kernels import window_rotation
 from ..runtime.engine.held_memory import written_arrays
 from ..runtime.engine.plan_bank import MOST_RUNS
-from ..runtime.engine.planned_window import Held, PlannedWindow, RanWindow, WindowRun
+from ..runtime.engine.planned_window import PlannedWindow
+from ..runtime.engine.ran_window import RanWindow, WindowRun
+from ..runtime.engine.waiting_kernel import Held
 from ..runtime.engine.window import DeferralWindow
 from ..runtime.engine.window_calls import window_calls
 from ..runtime.free_memory import available_bytes

@@ -14,263 +14,36 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from itertools import starmap, takewhile
 from operator import call as apply
 from operator import is_
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from ...kernels.fields.accessed_memory import region
 from ...kernels.fields.caller_location import caller
 from ...kernels.frontend.dispatch import AbstractDeferringExecutor, Caller
 from ...kernels.frontend.lowering import lowered_call
-from ...kernels.ir.kernel import For, ForActive
-from ...kernels.sparse.redundancy import work_on_trees
 from ..by_identity import ByIdentities, ByIdentity
-from ..cpu.calling import CallerParameter
 from . import current_engine
-from .held_memory import HeldMemory, written_arrays
-from .loaded import rows_of_kernel
-from .plan_bank import LEAST_TIMES, BoundPlan, PlanBank, WindowPlan
+from .held_memory import HeldMemory
+from .plan_bank import BoundPlan, PlanBank
+from .ran_window import RanWindow, WindowRun
 from .rotation import Rotation
-from .successors import Successors
-from .tree_marks import TreeMarks
+from .waiting_kernel import Held, Known, Values, WaitingKernel, known_as, numbers_of, renewed
 from .window import DeferralWindow
-from .window_calls import head_of, period_of, window_calls
+from .window_calls import head_of, period_of
 from .window_stats import Stats
 
 if TYPE_CHECKING:  # the frontend is imported while the engine looks for its compiler
     from ...kernels.fields.accessed_memory import HostAccess
-    from ...kernels.fields.tree import Structure
     from ...kernels.frontend.instance import KernelCall
-    from ...kernels.ir.kernel import Location
-    from ...kernels.sparse.recorded import WindowCall
 
-Values = tuple[Any, ...]  # of a call: the arrays of its kernel, then its numbers
 _MOST_WINDOWS = 256
 _AS_BEFORE = "a window that ran before"
 _MOST_CALLS = 1024  # that are known by their arguments
 _AT_ONCE = 16  # calls without a plan between which no signal is handled, where they are short
 _SHORT_S = 1e-3  # of a window
-
-
-class WaitingKernel:
-    """A kernel whose calls are deferred, on the arrays of all of them; `where` is the source line of its first call."""
-
-    def __init__(self, call: KernelCall, where: Location, behind: DeferralWindow) -> None:
-        self.instance, self.where, self._behind = call.instance, where, behind
-        self.ir = call.instance.ir
-        self.arrays = call.in_order[0]
-        self.n_arrays = len(self.arrays)
-        self.is_on_trees = bool(self.instance.structures)
-        self._scalars = rows_of_kernel(self.ir)[self.n_arrays :]
-        self.has_numbers = bool(self._scalars)
-        # What runs it, which returns false if it refuses a call, and its arrays; () before it has run.
-        self.code: tuple[Any, ...] = ()
-
-    @cached_property
-    def work(self) -> tuple[int, int, int]:
-        """The numbers of its loops, of lists of active cells, and of activations."""
-        logical = self.instance.logical
-        stated = self.ir if logical is None else logical.ir
-        return sum(isinstance(s, For | ForActive) for s in stated.body), *work_on_trees(stated)
-
-    @cached_property
-    def used(self) -> frozenset[int]:
-        """The allocations that its arrays are in."""
-        return frozenset(map(region, self.arrays))
-
-    @cached_property
-    def written(self) -> frozenset[int]:
-        """The allocations that it writes."""
-        return frozenset(region(self.arrays[k]) for k in written_arrays(self.ir))
-
-    def takes(self, values: Values) -> bool:
-        """True if the arrays of a call are its own, and no number needs conversion.
-
-        Calls with other numbers convert them or raise by themselves.
-        """
-        if not all(map(is_, self.arrays, values)):
-            return False
-        n = self.n_arrays
-        return not self.has_numbers or all(
-            row.takes(values[n + k]) for k, row in enumerate(self._scalars)
-        )
-
-    def numbers(self, places: Iterable[tuple[int, int]]) -> tuple[Number, ...]:
-        """Returns the numbers that a program gives; `places`: positions among values, and among the program's arguments."""
-        return tuple((k, at, self._scalars[at - self.n_arrays]) for at, k in places)
-
-    def run(self, values: Values) -> None:
-        """Runs one call, or defers it behind calls that are deferred already."""
-        call = self.called(values)
-        self._behind.run(call)
-        run = self._behind.caller(call)
-        self.code = () if run is None else (run, *self.arrays)
-
-    def called(self, values: Values) -> KernelCall:
-        """Returns the call with these argument values."""
-        from ...kernels.frontend.instance import KernelCall
-
-        ir, n = self.ir, self.n_arrays
-        arrays = {p.name: x for p, x in zip(ir.arrays, values[:n], strict=True)}
-        scalars = {p.name: x for p, x in zip(ir.scalars, values[n:], strict=True)}
-        return KernelCall(self.instance, arrays, scalars, self.where)
-
-
-Held = tuple[WaitingKernel, Values]
-Number = tuple[int, int, CallerParameter]  # position among arguments, among values, and parameter
-# A call as the program made it: its kernel and arguments, what was deferred, the positions of other arguments than numbers (none if
-# there are no numbers), and the numbers.
-Known = tuple[object, Values, Held, tuple[int, ...], tuple[Number, ...]]
-
-
-def _known_as(kernel: object, args: Values, call: Held, numbers: tuple[Number, ...]) -> Known:
-    """Returns a call as it is known from now on."""
-    taken = {k for k, _, _ in numbers}
-    others = tuple(k for k in range(len(args)) if k not in taken) if numbers else ()
-    return kernel, args, call, others, numbers
-
-
-def _renewed(args: Values, known: Known) -> Held | None:
-    """Returns a known call with the numbers in `args`; None if an argument is another object, or a number needs conversion."""
-    _, before, (kernel, values), others, numbers = known
-    if not numbers:
-        return None
-    for k in others:
-        if args[k] is not before[k]:
-            return None
-    new = list(values)
-    for k, at, row in numbers:
-        x = new[at] = args[k]
-        kind, least, most = row.limits
-        if type(x) is not kind or not (least <= x <= most or row.takes(x)):
-            return None
-    return kernel, tuple(new)
-
-
-class RanWindow:
-    """A window that has run: the kernels of its calls, its plan bound to their arrays, and the windows that ran after it.
-
-    `plans`: where it gets its plan; None for no plan.
-    """
-
-    def __init__(self, kernels: tuple[WaitingKernel, ...], plans: PlanBank | None) -> None:
-        self.kernels = kernels
-        self._plans = plans if len(kernels) > 1 else None
-        self.called: list[Known | None] = [None] * len(kernels)
-        self.behind: Successors[RanWindow] = Successors()
-        self.bound: BoundPlan | None = None
-        self.rotation: Rotation[RanWindow] | None = None
-        self._n_met = 0
-        # Runs that are not counted yet: call by call, and by `_run_quickly`.
-        self.n_alone = self.n_by_plan = 0
-
-    @cached_property
-    def _numbered(self) -> tuple[tuple[WindowCall, ...], Values, tuple[Structure, ...]]:
-        return window_calls(self.kernels)
-
-    @cached_property
-    def _plan(self) -> WindowPlan | None:
-        """The plan of its calls: made when it is met again, since most windows are not."""
-        return None if self._plans is None else self._plans.plan(self._numbered[0], self._n_met - 1)
-
-    @property
-    def may_have_plan(self) -> bool:
-        """True unless it has no plan, whatever comes."""
-        return self._plans is not None
-
-    @property
-    def arrays(self) -> Values:
-        """The arrays that its calls use."""
-        return self._numbered[1]
-
-    @property
-    def structures(self) -> tuple[Structure, ...]:
-        """The trees that its calls use."""
-        return self._numbered[2] if self.is_on_trees else ()
-
-    @cached_property
-    def is_on_trees(self) -> bool:
-        return any(kernel.is_on_trees for kernel in self.kernels)
-
-    @cached_property
-    def work(self) -> list[int]:
-        """The numbers of loops, of lists of active cells, and of activations of its calls."""
-        return [sum(n) for n in zip(*(kernel.work for kernel in self.kernels), strict=True)]
-
-    @cached_property
-    def has_numbers(self) -> bool:
-        return any(kernel.has_numbers for kernel in self.kernels)
-
-    @cached_property
-    def marks(self) -> TreeMarks:
-        """The marks of its trees."""
-        return TreeMarks([x.memory.arrays["counters"] for x in self.structures])
-
-    def begins(self, held: Sequence[Held]) -> bool:
-        """True if these calls are its first ones, or all of them."""
-        own = self.kernels
-        return len(held) <= len(own) and all(map(is_, (kernel for kernel, _ in held), own))
-
-    def begins_with(self, ran: RanWindow) -> bool:
-        """True if the kernels of `ran` are its first ones, and not all of them."""
-        n = len(ran.kernels)
-        return n < len(self.kernels) and ran.kernels == self.kernels[:n]
-
-    def changed(self) -> list[int] | None:
-        """Returns the trees (by number) whose active cells may have changed since the last run; None if that is not known."""
-        return self.marks.gone(range(len(self.structures))) if self.marks.are_set else None
-
-    def to_run(self) -> BoundPlan | None:
-        """Returns the plan bound to this window's arrays; None if it is not built or not usable."""
-        self._n_met += 1
-        if self._plans is None or self._n_met < LEAST_TIMES:
-            return None
-        plan, bound = self._plan, self.bound
-        if plan is None or not plan.is_usable:
-            return None
-        if bound is not None and not bound.is_kept(plan):
-            bound = self.bound = None
-        if bound is None:
-            planned = plan.planned()
-            if planned is not None:
-                bound = BoundPlan(planned, self.arrays, self.structures, self.marks)
-                if not bound.are_apart:  # kernels of single calls say so
-                    plan.refuse()
-                    return None
-                self.bound = bound
-        return bound
-
-    def count(self, stats: Stats) -> None:
-        """Adds the runs that are not counted yet."""
-        n_alone, n_by_plan, n_calls = self.n_alone, self.n_by_plan, len(self.kernels)
-        self.n_alone = self.n_by_plan = 0
-        if n_alone:
-            stats.note_windows(n_alone, n_calls, self.work)
-            stats.note_alone(n_alone, self.work)
-        if n_by_plan and self.bound is not None:
-            stats.note_windows(n_by_plan, n_calls, self.work)
-            stats.note_plan(n_by_plan, n_calls, self.bound.planned)
-
-
-@dataclass(frozen=True)
-class WindowRun:
-    """One run of a window: its calls, its seconds, and the reason why the window ended.
-
-    `changed`: the trees (by number) whose active cells have changed since the run before on the same arrays; None if that is not
-    known.
-    `is_cut`: between the last call of the run before and its own, Python accessed a field or made a call that cannot wait.
-    """
-
-    ran: RanWindow
-    calls: Sequence[Held]
-    taken_s: float
-    why: str
-    changed: list[int] | None
-    is_cut: bool
 
 
 Note = Callable[[WindowRun], None]
@@ -377,7 +150,7 @@ class PlannedWindow(AbstractDeferringExecutor):
                     # Of one or two arguments this is all.
                     is_same = not args or (args[0] is same[0] and args[-1] is same[-1])
                     if not is_same or (len(args) > 2 and not all(map(is_, args, same))):
-                        call = _renewed(args, known)
+                        call = renewed(args, known)
                     if call is not None:
                         held.append(call)
                         if n + 1 < len(called) or self._run_quickly(expected, _AS_BEFORE):
@@ -414,7 +187,7 @@ class PlannedWindow(AbstractDeferringExecutor):
             return False
         call, known = (held_as, values), None
         if kernel is not None:
-            known = _known_as(kernel, args, call, held_as.numbers(numbers))
+            known = known_as(kernel, args, call, held_as.numbers(numbers))
             if not numbers:
                 self._known.set((kernel, *args), call)
         self._take_up(call, known)
@@ -572,8 +345,9 @@ class PlannedWindow(AbstractDeferringExecutor):
         missing = self._missing(held)
         if missing is not None:
             return missing
-        first = head_of(held) if keeps_rest else 0
-        unit = period_of(held[first:], self._least_calls, is_whole=not keeps_rest)
+        kernels = [kernel for kernel, _ in held]
+        first = head_of(kernels) if keeps_rest else 0
+        unit = period_of(kernels[first:], self._least_calls, is_whole=not keeps_rest)
         n_whole = first + (n - first) // unit * unit
         ends = [*([first] if first else ()), *range(first + unit, n_whole + 1, unit)]
         if n_whole < n and not keeps_rest:
@@ -620,8 +394,8 @@ class PlannedWindow(AbstractDeferringExecutor):
             begin = perf_counter()
             if self._memory.n_calls:
                 self._memory.clear()
-            stats.ends[why] = stats.ends.get(why, 0) + 1
-            bound.run(_numbers(self._held) if ran.has_numbers else (), begun)
+            stats.note_end(why)
+            bound.run(numbers_of(self._held) if ran.has_numbers else (), begun)
             taken_s = perf_counter() - begin
         except Exception:
             self._held = []  # the program had not made them
@@ -697,7 +471,7 @@ class PlannedWindow(AbstractDeferringExecutor):
         bound = ran.to_run()
         # Calls that wait behind have to run before.
         if bound is not None and not self.behind.waits:
-            numbers = _numbers(calls) if ran.has_numbers else ()
+            numbers = numbers_of(calls) if ran.has_numbers else ()
             if bound.may_run(numbers):
                 self._run_by_plan(ran, bound, numbers)
                 return
@@ -715,11 +489,11 @@ class PlannedWindow(AbstractDeferringExecutor):
     def _behind(self, ran: RanWindow) -> RanWindow | None:
         """Returns the window that is expected behind `ran`, which runs now; None if there is none."""
         before, rotation = self._before, self._rotation
-        ends_early = self._ends_early(ran)
         if rotation is not None and rotation.holds(ran):
             if ran is rotation.rotated:
                 rotation.note(is_whole=True)
             return rotation.rotated
+        ends_early = self._ends_early(ran)
         if rotation is not None and rotation.holds(before):
             rotation.note(is_whole=False)
         elif before is not None and not ends_early:
@@ -818,11 +592,6 @@ class PlannedWindow(AbstractDeferringExecutor):
             found = RanWindow(kernels, self.plans if self._has_plans else None)
             self._ran[kernels] = found
         return found
-
-
-def _numbers(calls: Iterable[Held]) -> list[Any]:
-    """Returns the numbers of all calls, in order."""
-    return [x for kernel, values in calls for x in values[kernel.n_arrays :]]
 
 
 _windows: weakref.WeakSet[PlannedWindow] = weakref.WeakSet()

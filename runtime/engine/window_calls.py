@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import is_
 from typing import TYPE_CHECKING, Any
 
 from ...kernels.sparse.recorded import WindowCall
 
 if TYPE_CHECKING:  # the frontend is imported while the engine looks for its compiler
     from ...kernels.fields.tree import Structure
-
-_Call = tuple[Any, tuple[Any, ...]]  # a kernel with its arrays, and its values
 
 
 def window_calls(
@@ -43,24 +42,24 @@ class _Numbered:
         return n
 
 
-def period_of(calls: Sequence[_Call], least: int, *, is_whole: bool) -> int:
+def period_of(calls: Sequence[object], least: int, *, is_whole: bool) -> int:
     """Returns the number of calls in the shortest period, which repeats from the first call on.
 
-    If a period has fewer than `least` calls, a multiple of it. If no calls can follow (`is_whole`), all calls are one period
-    unless they are at least twice `least`.
+    `calls`: the kernel of each, with its arrays. If a period has fewer than `least` calls, a multiple of it. If no calls can follow
+    (`is_whole`), all calls are one period unless they are at least twice `least`.
     """
     if is_whole and len(calls) < 2 * least:
         return len(calls)
 
     def is_repeated(n: int) -> bool:
-        return all(_is_same(a, b) for a, b in zip(calls, calls[n:], strict=False))
+        return all(map(is_, calls, calls[n:]))
 
     found = next((n for n in range(1, len(calls) // 2 + 1) if is_repeated(n)), len(calls))
     n_times = min(max(1, least // found), len(calls) // found)
     return found * n_times
 
 
-def head_of(calls: Sequence[_Call]) -> int:
+def head_of(calls: Sequence[object]) -> int:
     """Returns the number of calls before a stream of periods that goes on up to the last call; 0 without such a stream.
 
     A stream has at least half of the calls, and two periods.
@@ -68,13 +67,8 @@ def head_of(calls: Sequence[_Call]) -> int:
     n = len(calls)
     for period in range(1, n // 2 + 1):
         first = n - period
-        while first > 0 and _is_same(calls[first - 1], calls[first - 1 + period]):
+        while first > 0 and calls[first - 1] is calls[first - 1 + period]:
             first -= 1
         if first <= min(n // 2, n - 2 * period):
             return first
     return 0
-
-
-def _is_same(a: _Call, b: _Call) -> bool:
-    """True if two calls have the same kernel, and so the same arrays."""
-    return a[0] is b[0]

@@ -8,8 +8,7 @@ import signal
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,27 +16,17 @@ import kernelscape as ks
 import numpy as np
 import pytest
 from kernelscape.kernels.fields.program import current_program
-from kernelscape.runtime import engine as engine_room
 from kernelscape.runtime.by_identity import ByIdentities
-from kernelscape.runtime.engine.engine import Engine, EngineOptions
+from kernelscape.runtime.engine.engine import Engine
 from kernelscape.runtime.engine.plan_bank import BoundPlan
 from kernelscape.runtime.engine.planned_window import PlannedWindow
 
 pytestmark = pytest.mark.compiler
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("kernels")
-
-
 @pytest.fixture(autouse=True)
-def engine(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Engine]:
-    made = Engine(EngineOptions(folder=folder, cores=2))
-    monkeypatch.setattr(engine_room, "_engine", made)
-    yield made
-    ks.reset()
-    made.close()
+def engine(engine_of_file: Engine) -> Engine:
+    return engine_of_file
 
 
 def program(*, waits: bool = True) -> SimpleNamespace:

@@ -6,7 +6,7 @@ import os
 import random
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
@@ -30,18 +30,9 @@ from kernelscape.runtime.files import is_torn
 pytestmark = pytest.mark.compiler
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("kernels")
-
-
 @pytest.fixture(autouse=True)
-def engine(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Engine]:
-    made = Engine(EngineOptions(folder=folder, cores=2))
-    monkeypatch.setattr(engine_room, "_engine", made)
-    yield made
-    ks.reset()
-    made.close()
+def engine(engine_of_file: Engine) -> Engine:
+    return engine_of_file
 
 
 def program() -> SimpleNamespace:
@@ -277,8 +268,8 @@ def test_values_are_those_of_the_interpreter(seed: int, limits: tuple[int, ...])
 def test_a_stream_of_periods_may_begin_behind_other_calls(
     calls: str, head: int, period: int
 ) -> None:
-    kernels = {x: SimpleNamespace(n_arrays=0) for x in calls}
-    made = [(kernels[x], ()) for x in calls]
+    kernels = {x: object() for x in calls}
+    made = [kernels[x] for x in calls]
     assert head_of(made) == head
     assert period_of(made[head:], 1, is_whole=False) == period
 

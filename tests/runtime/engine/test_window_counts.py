@@ -5,7 +5,7 @@ The programs have the forms of the microbenchmarks of Hu et al. (AsyncTaichi, se
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,7 +17,8 @@ from kernelscape.runtime import engine as engine_room
 from kernelscape.runtime.engine import planned_window
 from kernelscape.runtime.engine.engine import Engine, EngineOptions
 from kernelscape.runtime.engine.plan_bank import BoundPlan
-from kernelscape.runtime.engine.planned_window import PlannedWindow, RanWindow
+from kernelscape.runtime.engine.planned_window import PlannedWindow
+from kernelscape.runtime.engine.ran_window import RanWindow
 from kernelscape.runtime.engine.rotation import Rotation
 from kernelscape.testing.sparse_windows import InterpretingEngine
 
@@ -26,18 +27,9 @@ Period = Callable[[], None]
 Program = Callable[[], tuple[Period, list[Any]]]
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("kernels")
-
-
 @pytest.fixture(autouse=True)
-def engine(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Engine]:
-    made = Engine(EngineOptions(folder=folder, cores=2))
-    monkeypatch.setattr(engine_room, "_engine", made)
-    yield made
-    ks.reset()
-    made.close()
+def engine(engine_of_file: Engine) -> Engine:
+    return engine_of_file
 
 
 def sparse(axes: Any, cells: int, leaf: int, *fields: Any) -> Any:
